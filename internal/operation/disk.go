@@ -28,21 +28,21 @@ import (
 	"bookend/internal/state"
 )
 
-// The log file below paths.log, and the size at which it is rotated once. logrotate may take it over.
+// The log file in paths.log, and the size at which it is renamed to .1. logrotate may rotate it instead.
 const (
 	logFile     = "bookend.log"
 	maxLogBytes = 16 << 20
 )
 
-// The locks below paths.run, each held by the one child of this host that is at log and counts, or at records; others
-// wait as long as a few fsyncs take. Two, because the first takes no fsync.
+// The locks in paths.run. Each is held by the one child of this host that writes log and metrics, or that archives
+// records; the others wait as long as a few fsyncs take. There are two because the first kind takes no fsync.
 const (
 	logLock  = "state/log-disk.lock"
 	diskLock = "state/disk.lock"
 	diskWait = 300 * time.Millisecond
 )
 
-// DiskRequest is everything that touches a disk.
+// DiskRequest is all the work of a hook that touches a disk.
 type DiskRequest struct {
 	Log     []byte    `json:"log,omitempty"`
 	LogDir  string    `json:"log_dir,omitempty"`
@@ -51,41 +51,41 @@ type DiskRequest struct {
 	Node    string    `json:"node,omitempty"`
 	Archive bool      `json:"archive,omitempty"`
 	Now     time.Time `json:"now"`
-	// Drop is the job whose drop has served, DropUID its user's; empty for none.
+	// Drop is the job whose drop file is no longer needed, and DropUID its user; empty for none.
 	Drop    slurm.Owner `json:"drop,omitzero"`
 	DropUID uint32      `json:"drop_uid,omitempty"`
 
-	Textfile string      `json:"textfile,omitempty"` // of the metrics
+	Textfile string      `json:"textfile,omitempty"` // the metrics file; empty for none
 	Counted  metrics.Run `json:"counted"`
 
-	// How what cannot be written is put into words, once an hour.
+	// How a failed write is logged, once an hour.
 	Boot   time.Duration `json:"boot_ns"` // CLOCK_BOOTTIME now
 	Words  config.Log    `json:"words"`
-	Hook   Entry         `json:"hook"`             // has all but level and message
-	Syslog string        `json:"syslog,omitempty"` // the socket
+	Hook   Entry         `json:"hook"`             // all but level and message
+	Syslog string        `json:"syslog,omitempty"` // path of the socket
 }
 
-// Disk writes log and metrics, archives records and removes used drops. It answers what went wrong.
+// Disk writes log and metrics, archives records and removes used drop files. It returns what went wrong.
 var Disk = New("disk", func(r DiskRequest) ([]metrics.Finding, error) {
 	w := diskWork{DiskRequest: r, outcomes: map[state.DiskTask]*state.DiskTrouble{}}
 	w.do()
 	return w.troubles, nil
 })
 
-// diskWork is one try to write all of a request.
+// diskWork is one attempt to do all of a request.
 type diskWork struct {
 	DiskRequest
-	at       atomic.Pointer[state.DiskTask] // the task at work
+	at       atomic.Pointer[state.DiskTask] // the task in progress
 	troubles []metrics.Finding
-	outcomes map[state.DiskTask]*state.DiskTrouble // nil for a task that was done
+	outcomes map[state.DiskTask]*state.DiskTrouble // nil for a task that succeeded
 }
 
 func (w *diskWork) do() {
-	if w.Drop.Found() { // first: it takes no time, and the rest may take all there is
+	if w.Drop.Found() { // first: it is quick, and the rest may use up the time
 		w.note("", code.StateWrite, state.RemoveDrop(w.Run, w.Node, w.DropUID, w.Drop))
 	}
-	// A child that hangs on a dead disk keeps its lock until it is gone: those after it give up instead of piling up,
-	// and leave the records where they are, as most likely the other directories hang as well.
+	// A child that hangs on a dead disk keeps its lock until it is gone. Later ones then give up instead of piling up, and
+	// leave the records where they are, since most likely the other directories hang as well.
 	logged := w.alone(logLock, func() {
 		if len(w.Log) > 0 {
 			w.task(state.DiskLog, code.LogFailed, func() error { return appendLog(w.LogDir, w.Log) })
@@ -109,7 +109,7 @@ func (w *diskWork) task(task state.DiskTask, c code.Code, do func() error) {
 	w.note(task, c, do())
 }
 
-// note keeps what became of a task. A busy lock says nothing of the disk: it is free by the next hook.
+// note stores the outcome of a task. A busy lock is no fault of the disk: it is free by the next hook.
 func (w *diskWork) note(task state.DiskTask, c code.Code, err error) {
 	damaged := errors.As(err, new(state.Damage)) || errors.Is(err, metrics.ErrDamaged)
 	switch refused := errors.As(err, new(unix.Errno)); {
@@ -126,8 +126,8 @@ func (w *diskWork) note(task state.DiskTask, c code.Code, err error) {
 	}
 }
 
-// archive waits for the disk: if another process is at it, the records are left to that one. What cannot be archived
-// must not fill the memory in which hooks keep their records.
+// archive moves records to the disk, unless another process is doing so. Records that cannot be archived must not fill
+// the memory in which hooks keep them, so some are dropped (state.Shed).
 func (w *diskWork) archive(may bool) {
 	before := len(w.troubles)
 	if may {
@@ -160,7 +160,7 @@ func (w *diskWork) archive(may bool) {
 	}
 }
 
-// publish keeps the outcomes where status finds them, and has each trouble in the log, or syslog, once an hour.
+// publish stores the outcomes for bookend status, and reports each failure to the log, or syslog, once an hour.
 func (w *diskWork) publish() {
 	delete(w.outcomes, "")
 	failed := slices.ContainsFunc(slices.Collect(maps.Values(w.outcomes)), func(t *state.DiskTrouble) bool { return t != nil })
@@ -197,7 +197,7 @@ func (w *diskWork) report(t state.DiskTrouble, suppressed int) {
 	}
 }
 
-// NoAnswer keeps that the disk did not answer: task names what was at work, "" all of it.
+// NoAnswer stores that the disk did not answer; task is what was in progress, or "" for all of it.
 func (r DiskRequest) NoAnswer(task state.DiskTask, why string) {
 	w := diskWork{DiskRequest: r, outcomes: map[state.DiskTask]*state.DiskTrouble{}}
 	tasks := []state.DiskTask{task}
@@ -215,11 +215,11 @@ func (r DiskRequest) NoAnswer(task state.DiskTask, why string) {
 	w.publish()
 }
 
-// DiskFlag starts a program to do what a hook that has ended left it to do on the disk; paths.run follows.
+// DiskFlag starts a program to do the disk work of a hook that has ended; paths.run follows.
 const DiskFlag = "--disk"
 
-// Leave leaves the disk to a process that no hook waits for, and reports whether it could. If one has been at work for a
-// while, or the last one had trouble, it does not: this hook waits, and reports what it meets itself.
+// Leave passes the request to a process for which no hook waits, and reports whether it could. It does not if the lock
+// has been held for a while, or the last attempt failed: then this hook waits, and reports the errors itself.
 func (r DiskRequest) Leave() (left bool) {
 	if state.HasDiskTrouble(r.Run, r.Node) {
 		return false
@@ -236,10 +236,10 @@ func (r DiskRequest) Leave() (left bool) {
 	return err == nil && child.Detach(nil, request, DiskFlag, r.Run) == nil
 }
 
-// ServeDisk does what Leave left to this process.
+// ServeDisk does the work that Leave passed to this process.
 func ServeDisk(env Env) int {
 	Confine(env)
-	const limit = 5 * time.Second // on a disk that does not answer it stays, and those after it find the lock held
+	const limit = 5 * time.Second // if the disk does not answer, the process stays, and later ones find the lock held
 	var r DiskRequest
 	if err := json.NewDecoder(io.LimitReader(env.Stdin, maxReply)).Decode(&r); err != nil {
 		return 1
@@ -258,8 +258,8 @@ func ServeDisk(env Env) int {
 	return 0
 }
 
-// within does something, and calls late if that takes longer. It does not return while late is at work, or the end of
-// the process could leave a file half written.
+// within calls do, and calls late if do takes longer than limit. It does not return while late runs: the end of the
+// process could then leave a file half written.
 func within(limit time.Duration, do, late func()) {
 	over := make(chan struct{})
 	timer := time.AfterFunc(limit, func() { defer close(over); late() })
@@ -268,7 +268,7 @@ func within(limit time.Duration, do, late func()) {
 	}
 }
 
-// alone does something under a lock, or gives safefile.ErrLocked where it has not changed hands for diskWait.
+// alone calls do under a lock, or returns safefile.ErrLocked if the lock has not changed hands for diskWait.
 func (r DiskRequest) alone(lock string, do func()) error {
 	path := filepath.Join(r.Run, lock)
 	var release func()
@@ -279,7 +279,7 @@ func (r DiskRequest) alone(lock string, do func()) error {
 	if errors.Is(err, safefile.ErrLocked) {
 		return err
 	}
-	if err == nil { // where there is no state there is no lock, but all the more to log
+	if err == nil { // without state there is no lock, but all the more to log
 		defer release()
 		_ = unix.Utimes(path, nil)
 	}
@@ -287,7 +287,7 @@ func (r DiskRequest) alone(lock string, do func()) error {
 	return nil
 }
 
-// inTurn tries to take a lock for as long as others get it meanwhile: many hooks at once are no disk that hangs.
+// inTurn tries to take a lock for as long as others get it: many hooks at once do not mean that the disk hangs.
 func inTurn(try func() error, changed func() time.Time) error {
 	for was := changed(); ; {
 		err := try()
@@ -299,42 +299,42 @@ func inTurn(try func() error, changed func() time.Time) error {
 	}
 }
 
-// changedHands is when a lock was taken last, as its file says; zero if there is none.
+// changedHands returns when a lock was last taken, from its file; zero if there is none.
 func changedHands(path string) (at time.Time) {
-	// Threat: none, only root can write to the directory, and a wrong time only makes a hook wait or not.
+	// Threat: none, only root can write to the directory, and a wrong time only changes whether a hook waits.
 	if info, err := os.Lstat(path); err == nil {
 		at = info.ModTime()
 	}
 	return at
 }
 
-// appendLog writes to root's own log directory, which it makes on first use and otherwise leaves as the site has it.
+// appendLog writes to root's log directory, which it makes on first use and otherwise leaves as the site set it up.
 func appendLog(dir string, lines []byte) error {
 	// Threat: /var/log may be writable by a group, which could put another directory here. Append opens the directory
-	// itself and refuses one that is not root's or that others can write to.
+	// itself and refuses one that root does not own or that others can write to.
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make log directory: %w", err)
 	}
 	return safefile.Append(dir, logFile, lines, maxLogBytes)
 }
 
-// Bounds on one line, so that no job can flood the log: at most about 20 KiB.
+// Limits for one line, about 20 KiB at most, so that no job can flood the log.
 const (
 	maxMessage = 512 // bytes of the message
 	maxValue   = 256 // bytes of one value
 )
 
-// Entry is one line of Bookend's own log, as bytes: a child appends them, as anything on disk can sleep.
+// Entry is one line of Bookend's own log. A child appends it, because anything on a disk can sleep.
 type Entry struct {
 	At      time.Time // written in its own time zone
 	Level   config.LogLevel
 	Program string // "bookend-prolog"
 	PID     int
 	Message string
-	Fields  map[string]any // by names that are constants of this program; values may come from outside
+	Fields  map[string]any // the names are constants of this program; values may come from outside
 }
 
-// Line returns the entry as one line of printable ASCII with its newline, or nil when c's level leaves it out.
+// Line returns the entry as one line of printable ASCII with its newline, or nil if c's level leaves it out.
 func (e Entry) Line(c config.Log) []byte {
 	const timestamp = "2006-01-02T15:04:05.000Z07:00"
 	var line bytes.Buffer
@@ -355,7 +355,7 @@ func (e Entry) Line(c config.Log) []byte {
 	return line.Bytes()
 }
 
-// safe keeps numbers and truth values, so that JSON has them as such; all else becomes clean text.
+// safe keeps numbers and truth values, so that they are such in JSON; anything else becomes clean text.
 func safe(value any) any {
 	switch v := value.(type) {
 	case bool, int, uint32:
@@ -366,8 +366,8 @@ func safe(value any) any {
 	return string(report.Clean(fmt.Sprint(value), maxValue))
 }
 
-// Syslog sends a line of Line to the log socket at path (/dev/log). It never waits: a log daemon that does not
-// read is an error at once. No socket is no error, as containers and small nodes have none.
+// Syslog sends a line from Line to the log socket at path (/dev/log). It never waits: if the log daemon does not read,
+// it returns an error at once. A missing socket is no error, as containers and small nodes have none.
 //
 // The standard library's log/syslog waits on a full socket, and package net makes a hook 450 kB larger.
 func (e Entry) Syslog(path string, line []byte) error {
@@ -379,7 +379,7 @@ func (e Entry) Syslog(path string, line []byte) error {
 		return fmt.Errorf("open log socket: %w", err)
 	}
 	defer unix.Close(fd)
-	// Threat: a path that others can replace would get what the log says of jobs; configuration names it, root's.
+	// Threat: another socket at path would get the log's lines about jobs. The path is from root's configuration.
 	err = unix.Sendto(fd, e.frame(line), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: path})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("send to log socket %q: %w", path, err)
@@ -387,7 +387,7 @@ func (e Entry) Syslog(path string, line []byte) error {
 	return nil
 }
 
-// frame puts RFC 3164's head before the line, as local programs write it: without the host's name.
+// frame adds the header of RFC 3164 as local programs write it: without the host name.
 func (e Entry) frame(line []byte) []byte {
 	const daemon = 3 << 3 // the facility
 	severity := map[config.LogLevel]int{config.Error: 3, config.Warning: 4, config.Info: 6, config.Debug: 7}[e.Level]

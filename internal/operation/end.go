@@ -16,7 +16,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// CleanupRequest names the processes to end, as they were judged, and the job that they were proven to be of.
+// CleanupRequest lists the processes to end, as they were judged, and the job that they were proven to belong to.
 type CleanupRequest struct {
 	Proc      string            `json:"proc"`
 	Processes []finding.Process `json:"processes"`
@@ -24,24 +24,23 @@ type CleanupRequest struct {
 	Grace     time.Duration     `json:"grace_ns"` // between SIGTERM and SIGKILL, for all together
 }
 
-// Result is the outcome of one process.
+// Result is the outcome for one process.
 type Result struct {
 	PID     int             `json:"pid"`
 	Outcome finding.Outcome `json:"outcome"`
-	// Why is for Refused and StillThere; raw strings of the system may be inside.
+	// Why is set for Refused and StillThere; it may contain raw strings from the system.
 	Why string `json:"why,omitempty"`
 }
 
-// Cleanup ends processes that an ended job left on a GPU, where the admin has switched that on.
+// Cleanup ends processes that an ended job left on a GPU, if the admin has enabled that.
 //
-//	pidfd_open ─► read /proc/PID ─► proven the job's ─► SIGTERM ─► grace ─► SIGKILL ─► wait
+//	pidfd_open ─► read /proc/PID ─► prove it is the job's ─► SIGTERM ─► grace ─► SIGKILL ─► wait
 //
-// The order is the point: the descriptor pins one process before that process is looked at, and all signals go
-// through it, so that a PID that is used again in between is never another process's end. What cannot be proven is
-// left alone. It takes at most Grace and config.KillWait, however many they are, beside the reading. Results are in
-// the order given.
+// The order matters: the descriptor pins one process before that process is examined, and all signals go through it, so
+// that a PID that is reused in between never ends another process. A process that cannot be proven is left alone. In
+// addition to the reading, it takes at most Grace and config.KillWait for all together. Results are in the order given.
 var Cleanup = New("cleanup", func(r CleanupRequest) ([]Result, error) {
-	// Reading takes less than a millisecond unless it hangs; a process at which it does is left alone.
+	// Reading takes less than a millisecond unless it hangs; a process at which it hangs is left alone.
 	const pinnedRead = 500 * time.Millisecond
 	read := func(pid int) finding.Process {
 		return holders.Processes(r.Proc, "", []int{pid}, pinnedRead, Hanging(r.Processes)...)[0]
@@ -53,10 +52,10 @@ var Cleanup = New("cleanup", func(r CleanupRequest) ([]Result, error) {
 
 type ending struct {
 	CleanupRequest
-	read    func(pid int) finding.Process // again, once it is pinned
+	read    func(pid int) finding.Process // reads a process again, once it is pinned
 	open    func(pid int) (fd int, err error)
 	send    func(fd int, sig unix.Signal) error
-	pinned  map[int]int // place in results: descriptor
+	pinned  map[int]int // index in results: descriptor
 	results []Result
 }
 
@@ -81,8 +80,8 @@ func (e *ending) run() []Result {
 	return e.results
 }
 
-// pin gets hold of a process that is to be ended, unless it is gone or to be left alone. Threat: a PID may name another
-// process by now, a descriptor never does; one that moved to a live job's cgroup; Slurm's own in the ended job's.
+// pin opens a pidfd of a process to end, unless that is gone or must be left alone. Threat: a PID may be another
+// process by now, a descriptor never; a process that moved to a live job's cgroup; Slurm's own in the ended job's.
 func (e *ending) pin(i int, p finding.Process, own map[int]bool) Result {
 	switch {
 	case p.PID <= 1 || own[p.PID]:
@@ -102,7 +101,7 @@ func (e *ending) pin(i int, p finding.Process, own map[int]bool) Result {
 	e.pinned[i] = fd
 	now, r := e.read(p.PID), Result{PID: p.PID}
 	switch {
-	case now.Gone, now.Why == "" && now.PID == p.PID && now.Start != p.Start: // its PID is another's by now
+	case now.Gone, now.Why == "" && now.PID == p.PID && now.Start != p.Start: // its PID was reused
 		r.Outcome = finding.AlreadyGone
 	case now.Why != "" || now.PID != p.PID:
 		r = refuse(p.PID, "could not be read again: %s", now.Why)
@@ -117,7 +116,7 @@ func (e *ending) pin(i int, p finding.Process, own map[int]bool) Result {
 	return r
 }
 
-// proves repeats the proof: a sighted process by its start time, one by cgroup must be in that job's still.
+// proves repeats the proof: the same start time, and if it is or was in a job's cgroup, it must be in the owner's now.
 func (r CleanupRequest) proves(now finding.Process) bool {
 	if now.Why != "" || now.Cgroup.Conflict != "" {
 		return false
@@ -147,7 +146,7 @@ func (e *ending) release(i int) {
 func (e *ending) signal(sig unix.Signal) {
 	for i, fd := range e.pinned {
 		err := e.send(fd, sig)
-		if err == nil || errors.Is(err, unix.ESRCH) { // ended meanwhile: wait sees it
+		if err == nil || errors.Is(err, unix.ESRCH) { // ended meanwhile: wait notices
 			continue
 		}
 		e.results[i] = refuse(e.results[i].PID, "send %s: %v", unix.SignalName(sig), err)
@@ -158,14 +157,14 @@ func (e *ending) signal(sig unix.Signal) {
 	}
 }
 
-// wait lets go of each process that has ended, threads and all, for at most limit.
+// wait releases each process that has ended, with all its threads, for at most limit.
 func (e *ending) wait(limit time.Duration, outcome finding.Outcome) {
-	const step = 5 * time.Millisecond // a process takes from a millisecond to some hundred to end
+	const step = 5 * time.Millisecond // a process takes from one to a few hundred milliseconds to end
 	over := time.NewTimer(limit)
 	defer over.Stop()
 	for last := false; len(e.pinned) > 0; {
 		for i, fd := range e.pinned {
-			// A pidfd is readable once its process is over, and not before the last thread has ended.
+			// A pidfd is readable once its process has ended, and not before the last thread has.
 			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 			if n, err := unix.Poll(fds, 0); err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0 {
 				e.results[i].Outcome = outcome
@@ -177,13 +176,13 @@ func (e *ending) wait(limit time.Duration, outcome finding.Outcome) {
 		}
 		select {
 		case <-over.C:
-			last = true // looks once more: the scheduler may have kept this process away
+			last = true // check once more: this process may not have been scheduled for a while
 		case <-time.After(step):
 		}
 	}
 }
 
-// ancestors are this process and all above it, up to the first of its PID namespace.
+// ancestors returns this process and all above it, except the first of its PID namespace.
 func ancestors(proc string) (map[int]bool, error) {
 	own := map[int]bool{}
 	for pid := os.Getpid(); pid > 1 && !own[pid]; {

@@ -1,6 +1,6 @@
-// Package operation is what the programs of Bookend have done by a child: this very binary, started again as "--child
-// OP". What may sleep in the kernel, be slow without end, or run among a user's files is an operation, so that a hook
-// waits for it no longer than it can afford. One JSON request goes in, one JSON reply comes back.
+// Package operation runs operations in a child: this very binary, started again as "--child OP". What may sleep in the
+// kernel, be slow without end, or work among a user's files is an operation, so that a hook waits for it no longer than
+// it can afford. The child reads one JSON request and writes one JSON reply.
 package operation
 
 import (
@@ -17,7 +17,7 @@ import (
 	"bookend/internal/state"
 )
 
-// Env is the outside world as a main hands it over.
+// Env is the outside world, as main passes it in.
 type Env struct {
 	Args    []string
 	Getenv  func(string) string
@@ -27,16 +27,16 @@ type Env struct {
 	EUID    int
 	PID     int
 	Clock   routine.Clock
-	Exit    func(int) // ends the process at once: only the watchdog needs it
+	Exit    func(int) // ends the process at once: for the watchdog and children
 	Version string
 }
 
-// Operation is what a child can be asked for. Its name is on the child's command line, and in records of stuck ones.
+// Operation is something that a child can do. Its name is on the child's command line, and in records of stuck ones.
 type Operation[Req, Rep any] struct{ Name string }
 
 var served = map[string]func(request []byte) (any, error){}
 
-// New makes an operation that every program with its package serves.
+// New makes an operation; every program that imports its package can serve it.
 func New[Req, Rep any](name string, serve func(Req) (Rep, error)) Operation[Req, Rep] {
 	served[name] = func(request []byte) (any, error) {
 		var req Req
@@ -48,10 +48,10 @@ func New[Req, Rep any](name string, serve func(Req) (Rep, error)) Operation[Req,
 	return Operation[Req, Rep]{name}
 }
 
-// maxReply bounds what a child of our own may be asked and answer: 950 processes a GPU of 16, some 200 bytes each.
+// maxReply bounds a request to our own child, and its reply: 950 processes on each of 16 GPUs, some 200 bytes each.
 const maxReply = 4 << 20
 
-// serve serves one operation as a child does. The end of stdin says that nobody waits for the reply any more.
+// serve runs one operation in the child. The end of stdin means that the parent no longer waits for the reply.
 func serve(env Env, op string) (exit int) {
 	do := served[op]
 	if do == nil {
@@ -65,10 +65,10 @@ func serve(env Env, op string) (exit int) {
 	}
 	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
 		_, _ = io.Copy(io.Discard, env.Stdin)
-		if op == Cleanup.Name { // what was asked to end is then ended all the same
+		if op == Cleanup.Name { // the processes that it was asked to end are still ended
 			time.Sleep(config.MaxGrace + 2*config.KillWait)
 		}
-		time.Sleep(time.Second) // so that what is being written becomes whole
+		time.Sleep(time.Second) // so that what is being written is complete
 		env.Exit(1)
 	})
 	reply, err := do(request)
@@ -82,12 +82,12 @@ func serve(env Env, op string) (exit int) {
 	return 0
 }
 
-// Error says how a child of our own failed; Result tells whether it is still there.
+// Error says how a child of our own failed, and in Result whether it is still there.
 type Error struct {
 	Op       string
 	Result   child.Result
 	Err      error
-	Answered bool // it did what it was to do, and did not end
+	Answered bool // it did its work, but did not end
 }
 
 func (e *Error) Error() string {
@@ -100,7 +100,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// stuck is the child that a failure has left behind, nil for none.
+// stuck returns the child that a failure left behind, or nil.
 func stuck(op string, failure error, now time.Duration) *state.Stuck {
 	var failed *Error
 	if !errors.As(failure, &failed) || failed.Result.Outcome != child.Abandoned {
@@ -109,13 +109,13 @@ func stuck(op string, failure error, now time.Duration) *state.Stuck {
 	return &state.Stuck{PID: failed.Result.PID, StartTicks: failed.Result.StartTicks, Since: now, Op: op}
 }
 
-// Why there was no child at all.
+// Why no child was started.
 var (
 	ErrNoTime = errors.New("no time left")
 	ErrStuck  = errors.New("an earlier such child is stuck")
 )
 
-// Ask has the operation done by a child and waits for its reply: at most the timeout and the short grace of child.Run.
+// Ask runs the operation in a child and waits for its reply: at most timeout and the short grace of child.Run.
 func (o Operation[Req, Rep]) Ask(req Req, timeout time.Duration) (reply Rep, err error) {
 	if timeout <= 0 {
 		return reply, &Error{Op: o.Name, Err: ErrNoTime}
@@ -140,12 +140,12 @@ func (o Operation[Req, Rep]) Ask(req Req, timeout time.Duration) (reply Rep, err
 	return reply, nil
 }
 
-// Beside starts the operation while the caller goes on, and returns what waits for its reply.
+// Beside runs the operation concurrently; call the returned function to wait for its reply.
 func (o Operation[Req, Rep]) Beside(req Req, timeout time.Duration) (collect func() (Rep, error)) {
 	return Aside(func() (Rep, error) { return o.Ask(req, timeout) })
 }
 
-// Aside starts what ends by itself while the caller goes on, and returns what waits for it.
+// Aside runs f, which must end by itself, concurrently; call the returned function to wait for its result.
 func Aside[Rep any](f func() (Rep, error)) (collect func() (Rep, error)) {
 	type answered struct {
 		reply Rep
@@ -162,7 +162,7 @@ func Aside[Rep any](f func() (Rep, error)) (collect func() (Rep, error)) {
 	}
 }
 
-// ServeChild serves as the program's own child, when it was started as one.
+// ServeChild runs an operation if the program was started as its own child, and reports whether it was.
 func ServeChild(env Env) (exit int, done bool) {
 	if len(env.Args) == 3 && env.Args[1] == "--child" {
 		Confine(env)
@@ -171,8 +171,8 @@ func ServeChild(env Env) (exit int, done bool) {
 	return 0, false
 }
 
-// Confine makes a process of root's give up what it does not need. Where that fails it is said, and the work goes on:
-// it is a second line of defence. A user's own hook has nothing to hide from that user.
+// Confine makes a root process give up what it does not need. If that fails, it prints why, and the work goes on: this
+// is a second line of defence. A user's own hook has nothing to hide from that user.
 func Confine(env Env) {
 	if env.EUID != 0 {
 		return

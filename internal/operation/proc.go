@@ -23,16 +23,16 @@ import (
 	"bookend/internal/state"
 )
 
-// MachineRequest asks what the kernel and the driver tell of themselves in files.
+// MachineRequest asks what the kernel and the driver show about themselves in files.
 type MachineRequest struct {
 	DriverProc string          `json:"driver_proc,omitempty"`
 	Dev        string          `json:"dev,omitempty"`
 	Proc       string          `json:"proc,omitempty"`
 	Sys        string          `json:"sys"`
-	Since      *gpu.KernelMark `json:"since,omitempty"` // of the kernel's log; nil for its newest entry alone
+	Since      *gpu.KernelMark `json:"since,omitempty"` // start in the kernel's log; nil for its newest entry only
 }
 
-// InventoryReply has the GPUs that the driver's /proc lists, or the problem.
+// InventoryReply has the GPUs that the driver lists in /proc, or the problem.
 type InventoryReply struct {
 	Cards    []gpu.Card `json:"cards"`
 	Epoch    gpu.Epoch  `json:"epoch"`
@@ -49,7 +49,7 @@ var Inventory = New("inventory", func(r MachineRequest) (InventoryReply, error) 
 	return reply, nil
 })
 
-// Present reports whether there is a GPU or its driver. It asks neither, but the kernel's list of the bus.
+// Present reports whether a GPU is on the kernel's bus list, or a driver has its directory in /proc; neither is asked.
 var Present = New("present", func(r MachineRequest) (bool, error) {
 	if _, err := os.Lstat(r.DriverProc); err == nil {
 		return true, nil
@@ -57,28 +57,28 @@ var Present = New("present", func(r MachineRequest) (bool, error) {
 	return inventory.OnBus(r.Sys)
 })
 
-// Kernel reads the kernel's log, a ring of up to many megabytes, record by record, and the epoch.
+// Kernel reads the kernel's log, a ring buffer of up to many megabytes, record by record, and the epoch.
 var Kernel = New("kernel", func(r MachineRequest) (gpu.KernelLog, error) {
 	log := inventory.ReadLog(r.Dev, r.Since)
 	log.Epoch = inventory.ReadEpoch(r.Proc, r.Sys)
 	return log, nil
 })
 
-// ReaderRequest asks what /proc says of processes: of these, or of all that have a GPU open.
+// ReaderRequest asks what /proc shows of processes: of these, or of all that have a GPU open.
 type ReaderRequest struct {
 	Proc   string             `json:"proc"`
 	Dev    string             `json:"dev,omitempty"`
 	PIDs   []int              `json:"pids,omitempty"`
 	Budget time.Duration      `json:"budget_ns"`
-	Skip   []finding.Instance `json:"skip,omitempty"` // those that earlier readers hang at
+	Skip   []finding.Instance `json:"skip,omitempty"` // at which earlier readers hang
 }
 
-// Processes reads other processes' /proc. With a Dev the PIDs are those that a driver lists.
+// Processes reads other processes' /proc. With a Dev, the PIDs are those that a driver lists.
 var Processes = New("processes", func(r ReaderRequest) ([]finding.Process, error) {
 	return holders.Processes(r.Proc, r.Dev, r.PIDs, r.Budget, r.Skip...), nil
 })
 
-// Hanging are those of the processes that did not answer.
+// Hanging returns those of the processes whose /proc did not answer.
 func Hanging(all []finding.Process) (at []finding.Instance) {
 	for _, p := range all {
 		if p.Hangs {
@@ -93,9 +93,9 @@ var Holders = New("holders", func(r ReaderRequest) (finding.Scan, error) {
 	return holders.Scan(r.Proc, r.Dev, r.Budget, r.Skip...), nil
 })
 
-// Hung are the processes that stuck readers of /proc are at: a new one leaves them alone. With too many readers on
-// record it reads the memory of no process, which is what hangs. Blocked: there must be no new one, as an earlier one
-// did not say what it is at.
+// Hung returns the processes at which stuck readers of /proc hang: a new reader skips them. With too many readers on
+// record, the new one skips every process's memory, which is what hangs. blocked means that there must be no new
+// reader: an earlier one did not report where it hangs.
 func Hung(op string, readers []state.Reader) (at []finding.Instance, blocked bool) {
 	for _, r := range readers {
 		at, blocked = append(at, r.At...), blocked || len(r.At) == 0 && r.Op == op
@@ -106,26 +106,26 @@ func Hung(op string, readers []state.Reader) (at []finding.Instance, blocked boo
 	return at, blocked
 }
 
-// Readers are the readers of /proc of this host that got stuck, on record with any of its nodes. Store is the caller's
-// own node's, if it has one.
+// Readers are the readers of /proc on this host that got stuck, recorded by any of its nodes. Store is that of the
+// caller's own node, if it has one.
 type Readers struct {
 	Config config.Config
 	Clock  routine.Clock
 	Store  *state.Store
 }
 
-// Alive reports, by /proc, whether a stuck child lives.
+// Alive returns a function that reports, from /proc, whether a stuck child still lives.
 func Alive(proc string) func(state.Stuck) bool {
 	return func(s state.Stuck) bool { return child.Alive(proc, s.PID, s.StartTicks) }
 }
 
-// nodes are those of the host; none where that cannot be read, as without root.
+// nodes returns the host's nodes; none if that cannot be read, as without root.
 func (r Readers) nodes() []string {
 	nodes, _ := state.Nodes(r.Config.Paths.Run, "")
 	return nodes
 }
 
-// Stuck are the readers on record. Looking at them changes nothing.
+// Stuck returns the readers on record. It changes nothing.
 func (r Readers) Stuck() (all []state.Reader) {
 	for _, node := range r.nodes() {
 		all = append(all, state.PeekReaders(r.Config.Paths.Run, node, Alive(r.Config.Paths.Proc))...)
@@ -133,7 +133,7 @@ func (r Readers) Stuck() (all []state.Reader) {
 	return all
 }
 
-// Keep puts a reader that a child's failure left behind on record, with the host's first node if the caller has none.
+// Keep records a reader that a child's failure left behind, for the host's first node if the caller has none.
 func (r Readers) Keep(op string, failure error, at []finding.Instance) (err error) {
 	left := stuck(op, failure, r.Clock.Boot())
 	if left == nil {
@@ -148,8 +148,8 @@ func (r Readers) Keep(op string, failure error, at []finding.Instance) (err erro
 	return r.Store.AddReader(state.Reader{At: at, Stuck: *left}, Alive(r.Config.Paths.Proc))
 }
 
-// Read asks a child that reads other processes' /proc, but for what earlier ones hang at. Its answer stands even if it
-// cannot end: it goes on record with what it is at, or unkept says why not. The error: no answer.
+// Read asks a child that reads other processes' /proc, except those at which earlier ones hang. Its reply is valid even
+// if it cannot end: it is then recorded with where it hangs, or unkept says why not. err: there is no reply.
 func Read[Rep any](
 	r Readers, op Operation[ReaderRequest, Rep], request ReaderRequest, timeout time.Duration,
 	at func(Rep) []finding.Instance,
@@ -167,19 +167,19 @@ func Read[Rep any](
 	return reply, unkept, err
 }
 
-// HungAt is what a search for holders hangs at.
+// HungAt returns the processes at which a search for holders hangs.
 func HungAt(s finding.Scan) []finding.Instance { return s.Hung }
 
-// ScanReserve is the time a look at processes has to hand in what it found, before its child would be killed.
+// ScanReserve is the time that a reader of /proc has to send its results, before its child would be killed.
 const ScanReserve = 200 * time.Millisecond
 
-// Backend and SlurmdG stand for the backend and for slurmd -G among the operations of children that got stuck.
+// Backend and SlurmdG name the backend and slurmd -G in the records of stuck children.
 const (
 	Backend = "backend"
 	SlurmdG = "slurmd -G"
 )
 
-// StuckText words a child that is stuck in the driver, for hooks and the command line.
+// StuckText describes a child that is stuck in the driver, for hooks and the command line.
 func StuckText(s state.Stuck, since string) string {
 	return fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed", since, s.PID, s.Op)
 }
@@ -191,17 +191,17 @@ type NumberingRequest struct {
 	Hook      int           `json:"hook"` // PID
 	Node      string        `json:"node"`
 	GresConf  string        `json:"gres_conf"`  // configured; empty: where slurmd looks
-	SlurmConf string        `json:"slurm_conf"` // as slurmd told the hook
-	Slurmd    string        `json:"slurmd"`     // configured; empty: the running one's
+	SlurmConf string        `json:"slurm_conf"` // SLURM_CONF of the hook
+	Slurmd    string        `json:"slurmd"`     // configured; empty: the running one
 	Scontrol  string        `json:"scontrol"`
-	Kept      slurmconf.Key `json:"kept,omitzero"` // of the answer on record
+	Kept      slurmconf.Key `json:"kept,omitzero"` // key of the answer on record
 }
 
-// NumberingReply says what the numbers depend on.
+// NumberingReply is what Slurm's GPU numbers depend on.
 type NumberingReply struct {
 	Key     slurmconf.Key `json:"key"`
 	Own     bool          `json:"own,omitempty"`   // slurmd's own copies (configless)
-	Count   int           `json:"count,omitempty"` // of the node's GPUs in slurm.conf
+	Count   int           `json:"count,omitempty"` // GPUs of the node in slurm.conf
 	Unsure  string        `json:"unsure,omitempty"`
 	Unknown string        `json:"unknown,omitempty"`
 	Entries []string      `json:"entries,omitempty"` // of slurm.conf's directory
@@ -214,7 +214,7 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 		Boot: inventory.ReadEpoch(r.Proc, r.Sys).Boot, Node: r.Node, Daemon: slurmcmd.Running(r.Proc, r.Hook),
 	}
 	kept := r.Kept
-	if r.GresConf == "" && r.SlurmConf == "" { // a health check: it is told neither
+	if r.GresConf == "" && r.SlurmConf == "" { // a health check has neither
 		r.SlurmConf = kept.Conf
 	}
 	at, conf, gres, unread := slurmcmd.ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
@@ -225,7 +225,7 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 	case at.Slurm != "":
 		reply.Key.Daemon = r.byFile(conf)
 	}
-	// slurmd's own program: the running one's, else the one that was installed with scontrol.
+	// slurmd's own program: that of the running one, else the one that was installed with scontrol.
 	program := cmp.Or(r.Slurmd, reply.Key.Daemon.Exe, kept.Slurmd.Path,
 		filepath.Join(filepath.Dir(filepath.Dir(r.Scontrol)), "sbin/slurmd"))
 	if reply.Key.Slurmd, err = slurmcmd.Identify(program); err != nil {
@@ -237,7 +237,7 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 	return reply, nil
 }
 
-// byFile is the slurmd that slurm.conf's SlurmdPidFile names: hooks in a job, or of a timer, do not descend from it.
+// byFile finds slurmd by slurm.conf's SlurmdPidFile: hooks in a job, or from a timer, do not descend from slurmd.
 func (r NumberingRequest) byFile(conf slurmconf.Conf) slurmconf.Daemon {
 	path, _ := conf.Get("SlurmdPidFile")
 	host, _ := os.Hostname()
@@ -246,7 +246,7 @@ func (r NumberingRequest) byFile(conf slurmconf.Conf) slurmconf.Daemon {
 	return slurmcmd.ByFile(r.Proc, name)
 }
 
-// judge says what the configuration that is there says of the GPUs, and which files that are.
+// judge adds what the configuration says about the GPUs, and the files that it is in.
 func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, err error) error {
 	switch {
 	case at.Slurm == "":
@@ -273,12 +273,12 @@ func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, er
 		r.Unsure = "slurm.conf does not name this node"
 	}
 	if real, err := filepath.EvalSymlinks(filepath.Dir(at.Slurm)); err == nil {
-		r.Own = filepath.Base(real) == "conf-cache" // where it has its configuration from slurmctld
+		r.Own = filepath.Base(real) == "conf-cache" // where slurmd keeps a configuration from slurmctld
 	}
 	return nil
 }
 
-// SharingOf answers from Slurm's files, whose file system may hang, whether a node's GPUs are given out in parts.
+// SharingOf returns from Slurm's files, whose file system may hang, whether a node's GPUs are given out in parts.
 var SharingOf = New("sharing", func(r NumberingRequest) (slurmconf.Answer, error) {
 	at, slurm, _, err := slurmcmd.ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
 	switch {
@@ -294,7 +294,7 @@ func unknown(why string) slurmconf.Answer {
 	return slurmconf.Answer{Shared: slurmconf.Unknown, Why: why}
 }
 
-// NodeSharing answers from the configuration, or else from Slurm's files. A child's failure is an unknown answer.
+// NodeSharing answers from the configuration, or else from Slurm's files. If the child fails, the answer is unknown.
 func NodeSharing(c config.Slurm, slurmConf, node string, timeout time.Duration) slurmconf.Answer {
 	switch c.Shards {
 	case config.ShardsYes:
@@ -309,5 +309,5 @@ func NodeSharing(c config.Slurm, slurmConf, node string, timeout time.Duration) 
 	return answer
 }
 
-// SharingTime is for two small files; a disk that takes longer counts as one that does not answer.
+// SharingTime is the limit for reading two small files; a slower disk counts as one that does not answer.
 const SharingTime = time.Second

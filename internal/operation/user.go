@@ -24,12 +24,12 @@ type AppendRequest struct {
 	Text   string        `json:"text"`
 }
 
-// AppendReply is untrusted: it was written by a process that the user may have got at.
+// AppendReply is untrusted: the user may have tampered with the process that wrote it.
 type AppendReply struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// Check refuses what no child of ours answers.
+// Check refuses a reply that no child of ours sends.
 func (r AppendReply) Check() error {
 	if r.Refused != "" && !joblog.IsReason(r.Refused) {
 		return fmt.Errorf("refused for %.40q", r.Refused)
@@ -37,7 +37,7 @@ func (r AppendReply) Check() error {
 	return nil
 }
 
-// Append starts as root and gives that up, for good, before it opens anything of the user's.
+// Append starts as root and gives that up permanently before it opens any of the user's files.
 var Append = New("append", func(r AppendRequest) (AppendReply, error) {
 	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID)); err != nil {
 		return AppendReply{}, err
@@ -45,37 +45,37 @@ var Append = New("append", func(r AppendRequest) (AppendReply, error) {
 	return AppendReply{Refused: joblog.Append(r.Target, r.UID, []byte(r.Text))}, nil
 })
 
-// TailRequest asks what a job's outputs say of memory. The targets are the user's claims.
+// TailRequest asks what a job's outputs say about memory. The targets are the user's claims.
 type TailRequest struct {
 	UID     uint32          `json:"uid"`
 	GID     uint32          `json:"gid"`
 	Targets []joblog.Target `json:"targets"`
-	// Back: where the ends of the outputs say nothing of memory, what stands before them is looked through as well.
+	// Back extends the search to what comes before the ends of the outputs, if these do not mention memory.
 	Back bool `json:"back,omitempty"`
-	// Within is how long the hook waits for all of it.
+	// Within is how long the hook waits for the whole search.
 	Within time.Duration `json:"within_ns"`
 }
 
-// TailReply is untrusted: it was written by a process that the user may have got at.
+// TailReply is untrusted: the user may have tampered with the process that wrote it.
 type TailReply struct {
 	Messages []oom.Message `json:"messages,omitempty"`
 	Files    []Searched    `json:"files,omitempty"` // one for each target
-	// Cancelled is as joblog.Search has it, of any.
+	// Cancelled is joblog.Search's, of any target.
 	Cancelled bool `json:"cancelled,omitempty"`
 }
 
-// Searched is what became of one target.
+// Searched is the result for one target.
 type Searched struct {
-	Refused string `json:"refused,omitempty"` // why it was not looked through; "" for one that was
+	Refused string `json:"refused,omitempty"` // why it was not searched; "" if it was
 	Size    int64  `json:"size,omitempty"`
 	Read    int64  `json:"read,omitempty"`
-	Earlier bool   `json:"earlier,omitempty"` // as joblog.Search has it
+	Earlier bool   `json:"earlier,omitempty"` // as in joblog.Search
 }
 
-// lookBack is how much of a job's outputs is looked through before the last oom.MaxTail bytes: 0.4 s of usual text.
+// lookBack is how many bytes of a job's outputs are searched before the last oom.MaxTail ones: 0.4 s of usual text.
 const lookBack = 8 << 20
 
-// Tail gives root up, for good, before it opens anything of the user's. Only what is understood goes back.
+// Tail gives up root permanently before it opens any of the user's files. It returns only what it understood.
 var Tail = New("tail", readTails)
 
 func readTails(r TailRequest) (reply TailReply, err error) {
@@ -100,7 +100,7 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 		count += len(s.Messages)
 	}
 	most := oom.MaxMessages
-	if count > most { // then each file's last that are about memory are kept
+	if count > most { // then the last ones about memory are kept of each file
 		most /= len(all)
 		for _, s := range all {
 			s.Messages = slices.DeleteFunc(s.Messages, func(m oom.Message) bool { return !joblog.AboutMemory(m) })
@@ -120,7 +120,7 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 	return reply, nil
 }
 
-// back searches what is before the ends, the shortest first: what one leaves of its share is the others'.
+// back searches what precedes the ends, the shortest file first: the others get what it leaves of its share.
 func back(all []*joblog.Search, more func() bool) {
 	bySize := func(s, o *joblog.Search) int { return cmp.Compare(s.Size, o.Size) }
 	all = slices.SortedStableFunc(slices.Values(all), bySize)
@@ -153,7 +153,7 @@ func (r TailReply) Check(targets int) error {
 	return nil
 }
 
-// Why says why nothing of a file was looked through, or where that stopped.
+// Why returns why a file was not searched, or why the search stopped.
 func (f Searched) Why() string {
 	switch {
 	case f.Refused != "":
@@ -164,7 +164,7 @@ func (f Searched) Why() string {
 	return ""
 }
 
-// Visit is one child among the job's user's files. It may run beside the hook, which collects its Trouble.
+// Visit is one child that works on the files of the job's user. A hook that runs alongside it collects Trouble.
 type Visit struct {
 	Store   *state.Store
 	UID     uint32
@@ -174,11 +174,11 @@ type Visit struct {
 	Trouble error
 }
 
-// ErrStuckVisit keeps a hook from a visit.
+// ErrStuckVisit means that there was no visit, because an earlier one is stuck.
 var ErrStuckVisit = errors.New("an earlier job's output lies on a file system that does not answer")
 
-// Visited has an operation done among the user's files: while one lives that cannot be killed there, no other is
-// started for that user. It is remembered apart from what is stuck in the driver, which is no user's to stop.
+// Visited runs an operation on the user's files, unless an earlier child that works on them cannot be killed. A stuck
+// one is recorded apart from those stuck in the driver, so that no user can keep hooks from the driver.
 func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
 	earlier, err := v.Store.Stuck(&v.UID, v.Alive)
 	v.Trouble = errors.Join(v.Trouble, err)
@@ -193,7 +193,7 @@ func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
 	return reply, err
 }
 
-// LocateRequest asks where a descriptor of a process leads.
+// LocateRequest asks which file a descriptor of a process leads to.
 type LocateRequest struct {
 	Proc string `json:"proc"`
 	PID  int    `json:"pid"`
@@ -211,7 +211,7 @@ type JobRequest struct {
 	Owner slurm.Owner `json:"owner"`
 }
 
-// OpenDevices finds, as the user, those that have a GPU open. What was found before an error is worth saying.
+// OpenDevices finds, as the user, those that have a GPU open. What was found before an error is returned without it.
 var OpenDevices = New("open", func(r JobRequest) ([]holders.OfJob, error) {
 	open, err := holders.Using(r.Proc, r.Dev, r.UID, r.Owner)
 	if len(open) > 0 {
@@ -220,11 +220,11 @@ var OpenDevices = New("open", func(r JobRequest) ([]holders.OfJob, error) {
 	return open, err
 })
 
-// Launchers finds what the job's srun processes on this node write to: Steps, or Elsewhere.
+// Launchers finds the files that the job's srun processes on this node write to: Steps, or Elsewhere.
 var Launchers = New("launchers", func(r JobRequest) (found joblog.Drop, err error) {
 	all, err := holders.Named(r.Proc, "srun", r.UID, r.Owner)
 	for _, p := range all {
-		written, _ := joblog.Written(r.Proc, p.PID) // one that has ended writes nothing more
+		written, _ := joblog.Written(r.Proc, p.PID) // a process that has ended writes nothing more
 		found.Steps = append(found.Steps, written...)
 		found.Elsewhere = found.Elsewhere || joblog.Apart(r.Proc, p.PID)
 	}
