@@ -21,7 +21,7 @@ import (
 	"bookend/internal/state"
 )
 
-// check does the work of a health check. It returns false if there is nothing to say: no GPU, or another check at work.
+// check does the work of a health check. It returns false if there is nothing to report: no GPU, or another check runs.
 func (r *record) check() (worth bool) {
 	problem := r.Configure()
 	if !r.hasGPUs() {
@@ -42,7 +42,7 @@ func (r *record) check() (worth bool) {
 		r.judge()
 		return true
 	}
-	_, err := r.Store.BeOnlyCheck() // a second one, from a timer beside Slurm's, ends at once
+	_, err := r.Store.BeOnlyCheck() // a second one, from a timer as well as Slurm, ends at once
 	if errors.Is(err, state.ErrLocked) {
 		return false
 	}
@@ -56,7 +56,7 @@ func (r *record) check() (worth bool) {
 
 func (r *record) examine() (c judge.Check) {
 	c.Last = r.lastCheck()
-	var since *gpu.KernelMark // nil where nobody knows where the last check's log ended
+	var since *gpu.KernelMark // nil if it is not known where the last check's log ended
 	if c.Last != nil {
 		since = c.Last.Kernel
 	}
@@ -84,7 +84,7 @@ func (r *record) examine() (c judge.Check) {
 	return c
 }
 
-// readHost reads the records of this node and of those that share its host, and with it its GPUs.
+// readHost reads the records of this node and of the other nodes on its host, which share its GPUs.
 func (r *record) readHost() *judge.Node {
 	all := r.readNode()
 	names, err := state.Nodes(r.Config.Paths.Run, "")
@@ -104,7 +104,7 @@ func (r *record) readHost() *judge.Node {
 	return all
 }
 
-// examined lets ends do without most of the GPUs' condition for a while, where all of it was read and nothing found.
+// examined lets job ends skip most of the GPUs' condition for a while, if all of it was read and nothing found.
 func (r *record) examined() {
 	if r.Store == nil {
 		return
@@ -116,7 +116,7 @@ func (r *record) examined() {
 	r.Try(r.Store.SetExamined(at))
 }
 
-// lookAround asks the driver once for every GPU of the node, and reads who is on them.
+// lookAround asks the driver once for every GPU of the node, and reads which processes are on them.
 func (r *record) lookAround() {
 	if !r.answers() {
 		return
@@ -128,13 +128,13 @@ func (r *record) lookAround() {
 	}
 }
 
-// hasGPUs reports a GPU on the bus, a driver, or records of jobs that had one; true if unknown.
+// hasGPUs reports whether there is a GPU on the bus, a driver, or a record of a job that had one; true if unknown.
 func (r *record) hasGPUs() bool {
 	if r.Config.NVIDIA.DriverProc == "" {
-		return true // the backend alone can tell
+		return true // only the backend can tell
 	}
 	request := operation.MachineRequest{Sys: r.Config.Paths.Sys, DriverProc: r.Config.NVIDIA.DriverProc}
-	present, err := operation.Present.Ask(request, r.Left(time.Second, r.Reserve())) // two listings: no device is asked
+	present, err := operation.Present.Ask(request, r.Left(time.Second, r.Reserve())) // two listings; no device is asked
 	if present || err != nil {
 		return true
 	}
@@ -142,7 +142,7 @@ func (r *record) hasGPUs() bool {
 	return len(nodes) > 0 || err != nil
 }
 
-// nameNode finds out which node this is, or says why not: SLURMD_NODENAME, the one with records, or the host's name.
+// nameNode determines the node's name, or why not: from SLURMD_NODENAME, the node with records, or the host's name.
 func (r *record) nameNode() (why string) {
 	name := r.Getenv("SLURMD_NODENAME")
 	if name == "" {
@@ -167,7 +167,7 @@ func (r *record) nameNode() (why string) {
 	return ""
 }
 
-// lastCheck is what the check before this one kept. It sees to it that this one leaves a word whatever happens.
+// lastCheck returns what the previous check stored. It also makes this one leave a record even if it is stopped.
 func (r *record) lastCheck() *ledger.Check {
 	last, err := r.Store.LastCheck()
 	r.Try(err)
@@ -183,9 +183,9 @@ func (r *record) lastCheck() *ledger.Check {
 	return last
 }
 
-// keep puts on record what this check saw and made of it, and shows it in the metrics until the next one.
+// keep records what this check saw and decided, which the metrics show until the next one.
 func (r *record) keep(c judge.Check) {
-	var now ledger.Check // which begins with what the last one knew, for where this one could not look
+	var now ledger.Check // starts with what the last one knew, for what this one could not read
 	if last := c.Last; last != nil {
 		now.Health, now.Kernel, now.Boot = last.Health, last.Kernel, last.Boot
 	}
@@ -205,7 +205,7 @@ func (r *record) keep(c judge.Check) {
 	r.add(r.Take()...)
 }
 
-// settleRuns closes runs whose epilog never came. That judges nothing.
+// settleRuns closes runs whose epilog never came. It judges nothing.
 func (r *record) settleRuns(c judge.Check) {
 	if r.Seen.Epoch.Boot == "" {
 		return
@@ -226,7 +226,7 @@ func (r *record) settleRuns(c judge.Check) {
 		end.Recording = r.Store.Recorded().Runs.About(u.Run)
 		r.Try(r.Store.Close(u.Run, end))
 	}
-	if len(r.Store.Openings().Runs(r.Clock.Wall())) > 0 { // where the recorder of running jobs was ended
+	if len(r.Store.Openings().Runs(r.Clock.Wall())) > 0 { // in case the recorder of running jobs was ended
 		r.startRecorder()
 	}
 }

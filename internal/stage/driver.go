@@ -21,7 +21,7 @@ import (
 	"bookend/internal/wire"
 )
 
-// answers reports that no child is stuck in the driver: while one lives, nobody starts another.
+// answers reports whether no child is stuck in the driver: while one lives, no other is started.
 func (d *Driver) answers() bool {
 	stuck, err := d.Store.Stuck(nil, d.Alive)
 	d.Try(err)
@@ -32,8 +32,8 @@ func (d *Driver) answers() bool {
 	return stuck == nil
 }
 
-// abandoned records a child that could not be killed, so that no other is started while it lives. The hooks that wait
-// for this one's answer then go on: the record keeps them from asking.
+// abandoned records a child that could not be killed, so that no other is started while it lives. Hooks that wait for
+// this one's answer then go on: the record keeps them from asking.
 func (d *Driver) abandoned(op string, pid int, startTicks uint64) {
 	err := d.Store.SetStuck(state.Stuck{PID: pid, StartTicks: startTicks, Since: d.Clock.Boot(), Op: op}, d.Alive)
 	d.Try(err)
@@ -42,8 +42,8 @@ func (d *Driver) abandoned(op string, pid int, startTicks uint64) {
 	}
 }
 
-// abandonedReader records a child that could not be killed while it read other processes' /proc. That is no word about
-// the driver: the next hooks only leave alone what it reads. If it cannot be recorded, this hook starts no other.
+// abandonedReader records a child that could not be killed while it read other processes' /proc. The driver may be
+// fine: later hooks only skip what it reads. If it cannot be recorded, this hook starts no other.
 func (d *Driver) abandonedReader(op string, failure error) {
 	err := d.readers().Keep(op, failure, nil)
 	d.Try(err)
@@ -54,14 +54,14 @@ func (d *Driver) readers() operation.Readers {
 	return operation.Readers{Config: d.Config, Clock: d.Clock, Store: d.Store}
 }
 
-// ask asks the backends of the request's vendors, one after the other. Of one alone the caller hears what it wants.
+// ask asks the backends of the request's vendors, one after the other. With several, hears.Said is not called.
 func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 	waits := d.ending != nil
 	if last := d.ended(); last.Abandoned != nil {
 		return backend.Answer{Troubles: last.Troubles}
 	}
 	if waits {
-		left := d.Left(time.Duration(d.Times.Driver), d.Reserve()) // less than before that end
+		left := d.Left(time.Duration(d.Times.Driver), d.Reserve()) // less than before the wait
 		r.DeadlineMillis = min(r.DeadlineMillis, left.Milliseconds())
 		r.Watch.Max = min(r.Watch.Max, max(0, left-backendReserve))
 	}
@@ -74,7 +74,7 @@ func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 	r.DeadlineMillis, r.Watch.Max = r.DeadlineMillis-waited.Milliseconds(), max(0, r.Watch.Max-waited)
 	hears.Heard = met
 	answer := d.askAll(r, hears)
-	if answer.Abandoned == nil { // else its record comes first
+	if answer.Abandoned == nil { // else the record of the child comes first
 		met()
 	}
 	return answer
@@ -109,10 +109,10 @@ func (d *Driver) askAll(r wire.Request, hears backend.Params) backend.Answer {
 	return backend.Joined(answers...)
 }
 
-// meet waits while another hook asks the driver and has no answer yet: if there is none in time, or a child is stuck,
-// the driver is not asked. Met is to be called after an answer.
+// meet waits while another hook has asked the driver and has no answer yet. If none comes in time, or a child is stuck,
+// refused says so and the driver must not be asked. Call met after an answer.
 func (d *Driver) meet() (met func(), refused *backend.Trouble) {
-	const own = 1500 * time.Millisecond // of what is left, for this hook's own question
+	const own = 1500 * time.Millisecond // reserved for this hook's own question
 	met = func() {}
 	if d.Store == nil {
 		return met, nil
@@ -131,7 +131,7 @@ func (d *Driver) meet() (met func(), refused *backend.Trouble) {
 		return nil, &backend.Trouble{
 			Code: code.Hang, Unsure: true, Detail: "the driver has not answered another hook, so it was not asked",
 		}
-	case err != nil: // a lock that cannot be used keeps no hook from its work
+	case err != nil: // a lock that cannot be used stops no hook
 		fmt.Fprintf(d.Stderr, "bookend: %v\n", err)
 	}
 	return met, nil
@@ -148,7 +148,7 @@ func (d *Driver) take(answer backend.Answer) {
 	d.Add(d.troubles(answer, "")...)
 }
 
-// troubles turns what went wrong below the readings into findings, which say in what.
+// troubles returns findings for what went wrong in the backend. Their texts begin with in, the step that failed.
 func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding) {
 	if a.Abandoned != nil {
 		d.abandoned(operation.Backend, a.Abandoned.PID, a.Abandoned.StartTicks)
@@ -175,7 +175,7 @@ func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding)
 	return found
 }
 
-// askReader asks a child that reads other processes' /proc. One stuck and not on record is the last of this hook's.
+// askReader asks a child that reads other processes' /proc. If one is stuck and not on record, it is this hook's last.
 func askReader[Rep any](
 	d *Driver, op operation.Operation[operation.ReaderRequest, Rep], timeout time.Duration,
 	request operation.ReaderRequest, at func(Rep) []finding.Instance,
@@ -192,7 +192,7 @@ func askReader[Rep any](
 	return reply, err
 }
 
-// childFault words the failure of a child of our own. Only the inventory asks the driver; others read /proc.
+// childFault reports the failure of a child of our own. Only the inventory asks the driver; the others read /proc.
 func (d *Driver) childFault(op string, err error) {
 	if d.Defect(err) {
 		return
@@ -217,7 +217,7 @@ func (d *Driver) childFault(op string, err error) {
 	d.Add(f)
 }
 
-// Listen starts reading the kernel's log since a mark, nil for the newest entry. A ring of 1 MiB takes 10 ms.
+// Listen starts to read the kernel's log after a mark, nil for the newest entry. A ring buffer of 1 MiB takes 10 ms.
 func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
 	paths := d.Config.Paths
 	request := operation.MachineRequest{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since}
@@ -232,17 +232,17 @@ func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
 	})
 }
 
-// patience is how long a hook waits for the start of a backend before it goes on.
+// patience is how long a hook waits for a backend to start before it goes on.
 const patience = 300 * time.Millisecond
 
-// ahead is a watch that was begun before it was certain what is to be watched.
+// ahead is a watch that was started before it was certain which GPUs to watch.
 type ahead struct {
 	cards  []finding.Card
 	rule   gpu.WatchRule
 	answer func() backend.Answer
 }
 
-// watchAhead begins an order's watch, and returns once the backend is started: what starts next would be in its way.
+// watchAhead starts an order's watch, and returns once the backend runs: what starts sooner would slow it down.
 func (d *Driver) watchAhead(o judge.Order) {
 	r := d.watching(o.Cards, o.Rule)
 	begun, said, over := make(chan struct{}, len(gpu.Vendors)), make(chan backend.Answer, 1), make(chan struct{})
@@ -269,11 +269,11 @@ func (d *Driver) watchAhead(o judge.Order) {
 	select {
 	case <-begun:
 	case <-over:
-	case <-time.After(patience): // there are several backends, or its program lies on a disk that does not answer
+	case <-time.After(patience): // there are several backends, or the program is on a disk that does not answer
 	}
 }
 
-// ended waits for a backend that has answered. What goes wrong then is told; a stuck one goes on record.
+// ended waits until a backend that has answered ends. Errors after the answer are printed; a stuck backend is recorded.
 func (d *Driver) ended() (last backend.Answer) {
 	if d.ending != nil {
 		d.last, d.ending = d.ending(), nil
@@ -286,7 +286,7 @@ func (d *Driver) ended() (last backend.Answer) {
 
 func (a *ahead) stuck() bool { return a != nil && (a.answer().Abandoned != nil || a.answer().Unasked) }
 
-// shows reports a whole answer in which each GPU has the names of the inventory, or the UUID that Slurm gave.
+// shows reports a complete answer in which each GPU has the inventory's bus id and minor, or Slurm gave its UUID.
 func (a *ahead) shows(seen judge.Seen) bool {
 	if a == nil {
 		return false
@@ -304,7 +304,7 @@ func (a *ahead) shows(seen judge.Seen) bool {
 	})
 }
 
-// of is the answer where it is that of such a watch; else nothing but its child counts.
+// of returns the answer, and whether it is that of this watch; if not, only the answer's child counts.
 func (a *ahead) of(cards []finding.Card, rule gpu.WatchRule) (answer backend.Answer, is bool) {
 	if a != nil {
 		answer = a.answer()

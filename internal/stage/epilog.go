@@ -32,16 +32,16 @@ func (r *record) prolog() {
 	var tested map[gpu.ID]health.TestRecord
 	r.observe(func() *gpu.KernelMark {
 		sole = r.claim()
-		r.Try(r.Store.RemoveReport(r.Job)) // an earlier run's must not pass for this one's, whatever happens here
+		r.Try(r.Store.RemoveReport(r.Job)) // an earlier run's must not be taken for this one's, whatever happens
 		tested = r.earlierTests()
 		return r.since(tested)
 	})
-	r.Unfinished(begin(r.Self())) // whose exit counts in the boot that it knows by now
+	r.Unfinished(begin(r.Self())) // its exit counts in this boot, which is known by now
 	r.consult()
 	for _, b := range judge.Learn(r.Case) {
 		r.Try(r.Store.PutBaseline(b))
 	}
-	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
+	r.judge() // counts even if the hook is stopped in a wait or a test
 	r.outlast()
 	r.test(tested, sole)
 	r.judge()
@@ -58,7 +58,7 @@ func (r *record) prolog() {
 	r.add(r.Take()...)
 }
 
-// epilog takes stock after the job, compares with its start, and tells the user in the job's own log.
+// epilog checks the GPUs after the job, compares them with its start, and reports in the job's own output.
 func (r *record) epilog() {
 	sole := r.recall()
 	var out *output
@@ -72,11 +72,11 @@ func (r *record) epilog() {
 	store, run := r.Store, r.completed()
 	r.Unfinished(func(e ledger.End) { _ = store.Close(run, e) })
 	r.consult()
-	r.Faults = append(r.Faults, r.Take()...) // before what clean-up finds
+	r.Faults = append(r.Faults, r.Take()...) // before those of the clean-up
 	r.cleanUp()
-	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
+	r.judge() // counts even if the hook is stopped in a wait or a test
 	r.outlast()
-	r.heard = listened() // what it says may ask for a test
+	r.heard = listened() // a message may ask for a test
 	r.test(nil, sole)
 	r.judge()
 	r.diagnose()
@@ -89,7 +89,7 @@ func (r *record) epilog() {
 	}
 }
 
-// recall finds the record of the job's start. Without one nothing is certain, nor where this end is on record already.
+// recall finds the record of the job's start. Without one, or if this end is already on record, nothing is certain.
 func (r *record) recall() (sole bool) {
 	const once = "one epilog a run"
 	if sole = r.claim(); r.Past.Second {
@@ -111,18 +111,18 @@ func (r *record) recall() (sole bool) {
 	return sole
 }
 
-// claim makes this hook the only one that may test for this end, or start, of its job, as long as it lives. It is
-// second where another came first and has not ended: Slurm may run an epilog twice, one beside the other, and gives the
-// GPU away once either has ended. Where nobody can tell it is neither that nor the sole one, and there is no test.
+// claim makes this hook the only one that may test for this start or end of its job, while it lives. Past.Second means
+// that another came first and has not ended: Slurm may run an epilog twice at once, and gives the GPU away when either
+// has ended. If that is not known, the hook is neither second nor the only one, and makes no test.
 func (r *record) claim() (sole bool) {
 	_, err := r.Store.Claim(r.Job, r.Phase, 0)
 	r.Past.Second = errors.Is(err, state.ErrLocked)
 	return err == nil
 }
 
-// outlast keeps a hook that is not the first of its kind until the first has ended, where that may be testing: once
-// this one ends the GPU may be somebody else's. The first has the earlier deadline. Then it says whether the first
-// closed the run: one that died on the way has closed nothing, and this is the job's end.
+// outlast keeps a hook that is not the first of its kind until the first has ended, if that one may be testing: once
+// this one ends, the next job may get the GPU. The first has the earlier deadline. It then sets Again if the first
+// closed the run; one that died on the way closed nothing, and this is the job's end.
 func (r *record) outlast() {
 	if !r.Past.Second {
 		return
@@ -132,13 +132,13 @@ func (r *record) outlast() {
 		wait = r.Left(time.Hour, r.Reserve())
 	}
 	if _, err := r.Store.Claim(r.Job, r.Phase, wait); err != nil {
-		return // there is nothing else to do about it
+		return // nothing else can be done
 	}
 	_, which, _ := r.Store.Find(r.Job)
 	r.Past.Second, r.Past.Again = false, which == ledger.ClosedRun
 }
 
-// close puts the job's end on record. What follows is optional, and partly in the user's hands.
+// close records the job's end. What follows is optional, and partly under the user's control.
 func (r *record) close(out *output) {
 	run := r.completed()
 	if out.told {
@@ -146,17 +146,17 @@ func (r *record) close(out *output) {
 	}
 	r.Finish()
 	err := r.Store.Close(run, r.end())
-	if err == nil && (r.Past.Run.Start == nil || r.Past.Again) { // its start may be on a record that was set aside
+	if err == nil && (r.Past.Run.Start == nil || r.Past.Again) { // its start may be in a record that was set aside
 		err = r.Store.Settle(r.Job.ID)
 	}
 	r.Try(err)
 	r.add(r.Take()...)
 }
 
-// completed is the run with what its end has learned of it.
+// completed returns the run with what its end has found out about it.
 func (r *record) completed() ledger.Run {
 	run := r.Self()
-	if len(r.Seen.Cards) > 0 { // an end that could not look keeps what the start knew
+	if len(r.Seen.Cards) > 0 { // an end without readings keeps the GPUs known from the start
 		run.Devices, run.Numbering = r.Seen.Cards, r.Seen.Origin
 	}
 	if run.Epoch == (gpu.Epoch{}) {
@@ -172,7 +172,7 @@ func (r *record) leaveReport() {
 	r.Try(r.Store.ChangeReport(r.Job, func(told *state.Report) { told.End = joined(r.text) }))
 }
 
-// cleanUp ends what a cgroup proved to be the ended job's, if the admin wants that, and looks again.
+// cleanUp ends what a cgroup proved to be the ended job's, if the admin enabled that, and samples the GPUs again.
 func (r *record) cleanUp() {
 	if !r.mayCleanUp() {
 		return
@@ -193,7 +193,7 @@ func (r *record) cleanUp() {
 	r.Cleaned = &cleaned
 }
 
-// mayCleanUp reports whether anything may be ended: clean-up is for the one epilog of a run that slurmd itself runs.
+// mayCleanUp reports whether processes may be ended: only by the one epilog of a run, started by slurmd itself.
 func (r *record) mayCleanUp() bool {
 	return r.Config.CleanUp.Enabled && !r.InJob && !r.Past.Again && !r.Past.Second
 }
@@ -214,7 +214,7 @@ func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended 
 		Proc: r.Config.Paths.Proc, Processes: processes, Grace: grace,
 		Owner: slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID, Node: r.Job.Node},
 	}, r.Left(limit, r.Reserve()))
-	if err != nil { // there is no word of what became of them
+	if err != nil { // it is not known what became of them
 		r.abandonedReader(operation.Cleanup.Name, err)
 		r.childFault(operation.Cleanup.Name, err)
 		return nil, true
@@ -226,7 +226,7 @@ func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended 
 	return did, ended
 }
 
-// outcome says what became of one process, and of which GPU. One that only had a GPU open is on none.
+// outcome returns the finding for one process, with its GPU. A process that only had a GPU open is on none.
 func (r *record) outcome(h finding.Holder, result operation.Result) finding.Finding {
 	f := finding.Finding{
 		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: result.Outcome,

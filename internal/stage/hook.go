@@ -26,8 +26,8 @@ import (
 	"bookend/internal/state"
 )
 
-// Driver is one run of a root hook: what it works with, and its dealings with the driver and with /proc (judge's Eyes).
-// Its Troubles went wrong since they were taken last, its Case is what it knows so far.
+// Driver is one run of a root hook: what it works with, and its access to the driver and to /proc (judge.Eyes). Its
+// Troubles are those since the last Take; its Case is what it knows so far.
 type Driver struct {
 	operation.Env
 	*Frame
@@ -38,28 +38,28 @@ type Driver struct {
 	Store  *state.Store // nil until it is opened
 
 	ahead   *ahead
-	ending  func() backend.Answer  // waits for that of a backend that has answered
-	last    backend.Answer         // which that was
-	briefly bool                   // the GPUs' condition was asked for in part
-	met     atomic.Pointer[func()] // ends the wait of other hooks for this one's answer; nil if none was asked for
-	unkept  bool                   // a reader of /proc is stuck, and could not be put on record
+	ending  func() backend.Answer  // waits for the end of a backend that has answered
+	last    backend.Answer         // the final answer of that backend
+	briefly bool                   // only part of the GPUs' condition was asked for
+	met     atomic.Pointer[func()] // ends the wait of other hooks for this one's answer; nil if it did not ask
+	unkept  bool                   // a reader of /proc is stuck, and could not be recorded
 }
 
-// New frames a hook, of which nothing is known yet.
+// New returns the Driver of a hook that has just started.
 func New(env operation.Env, phase slurm.Context) *Driver {
 	frame := NewFrame(env.Clock)
 	at := judge.Case{Phase: phase, At: frame.Start}
 	return &Driver{Env: env, Frame: frame, Case: at}
 }
 
-// Configure loads the configuration; a bad one becomes a fault and the observing default. Problem says why, in a line.
+// Configure loads the configuration. If it is bad, it adds a fault, returns why, and uses the observing default.
 func (d *Driver) Configure() (problem string) {
 	d.Config, problem = LoadConfig(d.Env)
 	d.Times, d.Settle = d.Config.Deadlines.Epilog, d.Config.Settle.Epilog
 	switch d.Phase {
 	case slurm.Prolog:
 		d.Times, d.Settle = d.Config.Deadlines.Prolog, d.Config.Settle.Prolog
-	case slurm.HealthCheck: // nobody waits for it: it watches as an end does
+	case slurm.HealthCheck: // no job waits for it: it watches as an epilog does
 		d.Times = d.Config.Deadlines.HealthCheck.Hook()
 	}
 	d.Limit(time.Duration(d.Times.Total))
@@ -69,7 +69,7 @@ func (d *Driver) Configure() (problem string) {
 	return problem
 }
 
-// IdentifyJob reads the job from the environment; without a job nothing can be said about anybody's GPUs.
+// IdentifyJob reads the job from the environment. Without a job nothing can be concluded about any GPU.
 func (d *Driver) IdentifyJob() (ok bool) {
 	job, err := slurm.FromEnv(d.Getenv)
 	if err != nil {
@@ -95,11 +95,11 @@ func (d *Driver) IdentifyJob() (ok bool) {
 	return true
 }
 
-// blinded reports that the driver is not to be asked: from inside a job, unless the admin allows it there. That is how
-// the site has Slurm run its hooks, and no fault of the node's: the one finding is BKD-RUNINJOB.
+// blinded reports that the driver must not be asked: from inside a job, unless the admin allows it there. That is how
+// the site has Slurm run its hooks, not a fault of the node; the only finding is BKD-RUNINJOB.
 func (d *Driver) blinded() bool { return d.InJob && !d.Config.Slurm.RunInJobBackend }
 
-// OpenState opens the node's state. Without it nothing is looked at: a child may be stuck, and no start is known.
+// OpenState opens the node's state. Without it no GPU is read: a child may be stuck, and no start is known.
 func (d *Driver) OpenState() (ok bool) {
 	store, err := state.Open(d.Config.Paths.Run, d.Job.Node)
 	if err == nil {
@@ -109,12 +109,12 @@ func (d *Driver) OpenState() (ok bool) {
 	return err == nil
 }
 
-// Reserve is what the steps after looking need.
+// Reserve returns the time that the steps after the samples need.
 func (d *Driver) Reserve() time.Duration {
 	return time.Duration(d.Times.Outputs) + time.Duration(d.Times.Append)
 }
 
-// At words a moment since boot.
+// At formats a time since boot as UTC.
 func (d *Driver) At(sinceBoot time.Duration) string {
 	return d.Clock.Wall().Add(sinceBoot - d.Clock.Boot()).UTC().Format("2006-01-02 15:04:05 UTC")
 }
@@ -122,7 +122,7 @@ func (d *Driver) At(sinceBoot time.Duration) string {
 // Alive reports whether a child that could not be killed is still there.
 func (d *Driver) Alive(s state.Stuck) bool { return operation.Alive(d.Config.Paths.Proc)(s) }
 
-// Visit readies a child among the files of the job's user, which leaves the hook the reserve.
+// Visit prepares a child for the files of the job's user that leaves the hook the reserve.
 func (d *Driver) Visit(reserve time.Duration) *operation.Visit {
 	return &operation.Visit{
 		Store: d.Store, UID: d.Job.UID, Now: d.Clock.Boot, Alive: d.Alive,
@@ -130,20 +130,20 @@ func (d *Driver) Visit(reserve time.Duration) *operation.Visit {
 	}
 }
 
-// Panicked makes a panic a finding. The stack goes to slurmd's log.
+// Panicked returns the finding for a panic. The stack goes to slurmd's log.
 func (d *Driver) Panicked(p *routine.Panic) finding.Finding {
 	fmt.Fprintf(d.Stderr, "bookend: %v\n%s", p, p.Stack)
 	return finding.Saw(code.Panicked, p.Error(), "no panic")
 }
 
-// OwnCgroup reads this process's cgroup file.
+// OwnCgroup returns the content of this process's cgroup file.
 func OwnCgroup(proc string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(proc, "self/cgroup"))
 	return string(text), err
 }
 
-// ReadConfig reads the configuration that this process is to use, and says where it lies. With problems, or an error if
-// it cannot be read or trusted, it is what config.Parse keeps of a bad file: it never drains.
+// ReadConfig reads the configuration for this process, and returns its path. If it cannot be read or trusted, cfg is
+// the default; if it has problems, cfg is what config.Parse keeps of a bad file. Neither ever drains.
 func ReadConfig(env operation.Env) (cfg config.Config, path string, problems []config.Problem, err error) {
 	if path = env.Getenv("BOOKEND_CONFIG"); path == "" {
 		path = config.DefaultFile
@@ -157,7 +157,7 @@ func ReadConfig(env operation.Env) (cfg config.Config, path string, problems []c
 	return cfg, path, problems, nil
 }
 
-// LoadConfig is ReadConfig with everything that is wrong in one line, empty when all is well.
+// LoadConfig is ReadConfig with all problems in one line, empty if there are none.
 func LoadConfig(env operation.Env) (config.Config, string) {
 	cfg, path, problems, err := ReadConfig(env)
 	var all []string
@@ -176,20 +176,19 @@ func LoadConfig(env operation.Env) (config.Config, string) {
 	return cfg, ""
 }
 
-// Troubles are what went wrong in one step, on its way to the step's value.
+// Troubles are the findings about what went wrong in one step, until the step's result takes them.
 type Troubles struct{ list []finding.Finding }
 
-// Add adds a finding.
 func (f *Troubles) Add(found ...finding.Finding) { f.list = append(f.list, found...) }
 
-// Take hands over what there is, and begins anew.
+// Take returns the findings, and starts with an empty list again.
 func (f *Troubles) Take() []finding.Finding {
 	all := f.list
 	f.list = nil
 	return all
 }
 
-// Once leaves out of what was found what is said in the same words before, there or among what was said.
+// Once returns what was found without repeats: of earlier findings, and of those in said.
 func Once(found, said []finding.Finding) (news []finding.Finding) {
 	for _, f := range found {
 		same := func(o finding.Finding) bool {
@@ -202,11 +201,11 @@ func Once(found, said []finding.Finding) (news []finding.Finding) {
 	return news
 }
 
-// Try adds a failure of Bookend's own state, which never stops a hook.
+// Try adds a finding for a failure of Bookend's own state, which never stops a hook.
 func (f *Troubles) Try(err error) {
 	switch {
 	case err == nil:
-	case errors.Is(err, state.ErrExists): // a prolog run twice: the first look counts
+	case errors.Is(err, state.ErrExists): // a prolog that ran twice: the first record counts
 	case errors.As(err, new(state.Damage)):
 		f.Add(finding.Saw(code.StateDamage, err.Error(), "a whole record"))
 	case errors.Is(err, state.ErrLocked):
@@ -216,7 +215,7 @@ func (f *Troubles) Try(err error) {
 	}
 }
 
-// Defect reports whether an error is a panic of ours, and adds it.
+// Defect reports whether an error is a panic of our own, and adds its finding.
 func (d *Driver) Defect(err error) bool {
 	var p *routine.Panic
 	if !errors.As(err, &p) {
@@ -226,7 +225,7 @@ func (d *Driver) Defect(err error) bool {
 	return true
 }
 
-// Frame is a hook's deadline, and its Checkpoint.
+// Frame is a hook's deadline and its Checkpoint.
 type Frame struct {
 	Checkpoint
 	Start    time.Duration // CLOCK_BOOTTIME at process start
@@ -235,9 +234,9 @@ type Frame struct {
 	watchdog *time.Timer
 }
 
-// Checkpoint is all that SIGTERM and the watchdog publish of a hook that they stop: the exit code reached so far, the
-// end that it follows from, and the record of an end that the steps could not write. They run beside the steps and
-// touch nothing else.
+// Checkpoint is all that SIGTERM and the watchdog publish when they stop a hook: the exit code reached so far, the end
+// that it follows from, and the record of an end that the steps could not write. They run concurrently with the steps
+// and touch nothing else.
 type Checkpoint struct {
 	exit       atomic.Int32
 	judged     atomic.Pointer[ledger.End]
@@ -247,7 +246,7 @@ type Checkpoint struct {
 // KeepJudged sets what a drain's exit code follows from: a hook that is stopped leaves it on record.
 func (c *Checkpoint) KeepJudged(e ledger.End) { c.judged.Store(&e) }
 
-// Judged is what was kept, empty if the exit code reached follows from something else.
+// Judged returns what KeepJudged set, empty if the exit code reached follows from something else.
 func (c *Checkpoint) Judged() (e ledger.End) {
 	if judged := c.judged.Load(); judged != nil && judged.Verdict.Exit == c.Reached() {
 		e = *judged
@@ -255,52 +254,50 @@ func (c *Checkpoint) Judged() (e ledger.End) {
 	return e
 }
 
-// Reach sets the exit code reached.
 func (c *Checkpoint) Reach(exit int) { c.exit.Store(int32(exit)) }
 
-// Reached is the exit code reached.
 func (c *Checkpoint) Reached() int { return int(c.exit.Load()) }
 
-// Unfinished sets what puts an end on record if the steps do not come to it.
+// Unfinished sets the function that records an end if the steps do not get that far.
 func (c *Checkpoint) Unfinished(put func(ledger.End)) { c.unfinished.Store(&put) }
 
-// Finish says that the steps write the record themselves.
+// Finish means that the steps write the record themselves.
 func (c *Checkpoint) Finish() { c.unfinished.Store(nil) }
 
-// GiveUp puts on record what there is, where nothing has been put there yet.
+// GiveUp records e, unless a record is written already.
 func (c *Checkpoint) GiveUp(e ledger.End) {
 	if put := c.unfinished.Swap(nil); put != nil {
 		(*put)(e)
 	}
 }
 
-// NewFrame bounds a hook before its configuration is known: even that may lie on a disk that does not answer.
+// NewFrame bounds a hook before its configuration is known: that may be on a disk that does not answer.
 func NewFrame(now routine.Clock) *Frame {
 	const untilConfigured = 5 * time.Second
 	start := now.Boot()
 	return &Frame{Start: start, deadline: start + untilConfigured, clock: now, watchdog: time.NewTimer(untilConfigured)}
 }
 
-// Limit fixes the one absolute deadline, counted from process start.
+// Limit sets the one absolute deadline, counted from process start.
 func (f *Frame) Limit(total time.Duration) {
 	f.deadline = f.Start + total
 	f.watchdog.Reset(f.Left(1<<62, 0))
 }
 
-// Left is the time for a step: its cap, or what the deadline leaves after reserve for the steps behind it.
+// Left returns the time for a step: limit, or what the deadline leaves after reserve for the later steps.
 func (f *Frame) Left(limit, reserve time.Duration) time.Duration {
 	return max(0, min(limit, f.deadline-f.clock.Boot()-reserve))
 }
 
-// LastWords is what is left for them: slurmd grants 10 ms between SIGTERM and SIGKILL, and a killed hook has failed.
+// LastWords is the time to report a stop: slurmd grants 10 ms from SIGTERM to SIGKILL, and a killed hook has failed.
 const LastWords = 5 * time.Millisecond
 
-// Guard ends the process with the exit code reached, at the deadline or SIGTERM, beside a hook that may be stuck.
+// Guard ends the process with the exit code reached, at the deadline or SIGTERM, even if the hook is stuck.
 func (f *Frame) Guard(end func(int), onPanic func(*routine.Panic), say func(why string)) (stop func()) {
 	term := make(chan os.Signal, 1)
 	done := make(chan struct{})
 	signal.Notify(term, syscall.SIGTERM)
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // Go ends a process whose stderr has no reader
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else Go ends a process whose stderr has no reader
 	routine.Go(onPanic, func() {
 		why := "SIGTERM"
 		select {

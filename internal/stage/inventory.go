@@ -24,8 +24,8 @@ import (
 	"bookend/internal/state"
 )
 
-// Inventory lists the node's GPUs: the epoch, and which of them are the job's, or for a health check everybody's, with
-// where their numbers came from. Recalled is the record of this run's start, numbers what Slurm's numbers mean.
+// Inventory returns the epoch and the job's GPUs, or for a health check all of the node's, with the source of their
+// numbers. recalled is the record of this run's start; numbers returns what Slurm's numbers mean.
 func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (seen judge.Seen) {
 	paths := d.Config.Paths
 	request := operation.MachineRequest{DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
@@ -42,7 +42,7 @@ func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (
 		return seen
 	}
 	if seen.Epoch = reply.Epoch; request.DriverProc == "" {
-		if reply.Cards = d.listed(); len(reply.Cards) == 0 { // its fault is a finding already
+		if reply.Cards = d.listed(); len(reply.Cards) == 0 { // its fault is already a finding
 			return seen
 		}
 	}
@@ -79,7 +79,7 @@ func (d *Driver) devices(recalled ledger.Run, cards []gpu.Card, list slurmconf.L
 	return slurmconf.Devices(d.Job, cards, d.Config.NVIDIA, list)
 }
 
-// foresee is what Inventory will most likely find: what the last hook's did, with the kept numbers; no GPUs if unknown.
+// foresee predicts the result of Inventory: the last hook's GPUs, with the kept numbers; no GPUs if unknown.
 func (d *Driver) foresee(recalled ledger.Run, list slurmconf.List) (seen judge.Seen) {
 	last := d.Store.Inventory()
 	res := d.devices(recalled, last.Cards, list)
@@ -89,7 +89,7 @@ func (d *Driver) foresee(recalled ledger.Run, list slurmconf.List) (seen judge.S
 	return judge.Seen{Epoch: last.Epoch, Cards: res.Devices, Origin: slurmconf.Origin{Source: res.Source}}
 }
 
-// unresolved tells which of the job's numbers stand for no GPU that the driver has, and which are unknown.
+// unresolved adds findings for the job's numbers that match no GPU of the driver, and for unknown ones.
 func (d *Driver) unresolved(res slurmconf.Result, have int) {
 	if res.Unknown != "" {
 		d.Add(finding.Unsure(code.Ambiguous, res.Unknown))
@@ -103,10 +103,10 @@ func (d *Driver) unresolved(res slurmconf.Result, have int) {
 	}
 }
 
-// listed asks the backend for the node's GPUs: for a driver that shows them in no directory of /proc.
+// listed asks the backend for the node's GPUs, for a driver that does not list them in /proc.
 func (d *Driver) listed() (cards []gpu.Card) {
 	answer := d.askBackend(d.snapshot(d.Left(time.Duration(d.Times.Driver)/2, d.Reserve()), false))
-	d.Seen.Looks -= len(answer.Snapshots) // this one was no look at the job's GPUs
+	d.Seen.Looks -= len(answer.Snapshots) // this was no sample of the job's GPUs
 	for _, s := range answer.Snapshots {
 		for _, r := range s.Readings {
 			if r.Device.Parent == "" {
@@ -117,8 +117,8 @@ func (d *Driver) listed() (cards []gpu.Card) {
 	return cards
 }
 
-// settled reports whether the start of this run settled what its numbers mean. They mean the same at its end, whatever
-// the configuration says by then.
+// settled reports whether the start of this run determined what its numbers mean. They mean the same at its end,
+// whatever the configuration says by then.
 func settled(r ledger.Run, job slurm.Job) bool {
 	if !r.Numbering.Source.Settled() || len(r.Devices) == 0 || r.Closed() && !r.Sure(job) {
 		return false
@@ -131,7 +131,7 @@ func settled(r ledger.Run, job slurm.Job) bool {
 	})
 }
 
-// everyCard are the driver's GPUs with Slurm's numbers, as of a job that has all; -1 if not certain.
+// everyCard returns the driver's GPUs with Slurm's numbers, as for a job that has all; -1 if not certain.
 func everyCard(cards []gpu.Card, n config.NVIDIA, list slurmconf.List) (all []finding.Card) {
 	job := slurm.Job{GPUIndexes: slices.Sorted(maps.Keys(n.GPUMap))}
 	for i := range list.GPUs {
@@ -148,7 +148,7 @@ func everyCard(cards []gpu.Card, n config.NVIDIA, list slurmconf.List) (all []fi
 	return all
 }
 
-// numberOf is Slurm's number of a GPU, -1 where that is not certain.
+// numberOf returns Slurm's number of a GPU, -1 if that is not certain.
 func numberOf(d gpu.Device, cards []finding.Card) int {
 	for _, c := range cards {
 		if c.Device.ID == d.ID && d.ID != "" || c.Device.BusID == d.BusID && d.BusID != "" {
@@ -158,7 +158,7 @@ func numberOf(d gpu.Device, cards []finding.Card) int {
 	return -1
 }
 
-// withReadings joins the driver's list with a look at all GPUs: MIG instances, without numbers, replace theirs.
+// withReadings joins the driver's list with a sample of all GPUs: MIG instances, without numbers, replace their GPU.
 func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
 	cut := map[gpu.ID]bool{}
 	for _, r := range s.Readings {
@@ -179,8 +179,8 @@ func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
 	return append(all, unread...)
 }
 
-// numbering is what is kept of what Slurm's GPU numbers mean, and what begins to find out whether it still holds.
-// Nothing is done if Slurm or the admin names the devices, or the run's start has settled it.
+// numbering returns the stored meaning of Slurm's GPU numbers, and a function that starts to check whether it still
+// holds. That does nothing if Slurm or the admin names the devices, or the run's start determined them.
 func (d *Driver) numbering(recalled ledger.Run) (kept slurmconf.List, start func() (collect func() slurmconf.List)) {
 	check := d.Phase == slurm.HealthCheck
 	asks := check || slurmconf.GivesNumbers(d.Job) && !settled(recalled, d.Job)
@@ -202,10 +202,10 @@ func (d *Driver) startNumbering(kept *slurmconf.Kept, check bool) (collect func(
 	settled := d.numbers(kept, conf)
 	return sync.OnceValue(func() slurmconf.List {
 		now := settled()
-		// One that does not know which slurmd runs leaves the answer for one that did.
+		// A hook that does not know which slurmd runs keeps the answer of one that did.
 		known := kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0
 		if now != kept && now.Key.Conf != "" && known {
-			if err := d.Store.PutNumbering(*now); !errors.Is(err, state.ErrLocked) { // then another hook keeps the same
+			if err := d.Store.PutNumbering(*now); !errors.Is(err, state.ErrLocked) { // then another hook stores the same
 				d.Try(err)
 			}
 		}
@@ -213,7 +213,7 @@ func (d *Driver) startNumbering(kept *slurmconf.Kept, check bool) (collect func(
 	})
 }
 
-// ReadNumbering answers for a node as hooks that begin now do, and keeps nothing. env.PID is slurmd's, or 0.
+// ReadNumbering returns what hooks that start now would find for a node, and stores nothing. env.PID is slurmd's, or 0.
 func ReadNumbering(env operation.Env, cfg config.Config, node, slurmConf string) slurmconf.List {
 	d := New(env, slurm.HealthCheck)
 	d.Config, d.Times, d.Job.Node = cfg, cfg.Deadlines.HealthCheck.Hook(), node
@@ -222,7 +222,7 @@ func ReadNumbering(env operation.Env, cfg config.Config, node, slurmConf string)
 	return d.numbers(state.PeekNumbering(cfg.Paths.Run, node), slurmConf)().List
 }
 
-// numbers begins to find the answer: kept itself where it still holds.
+// numbers starts to find the answer; collect returns kept itself if that still holds.
 func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func() *slurmconf.Kept) {
 	request := operation.NumberingRequest{
 		Proc: d.Config.Paths.Proc, Sys: d.Config.Paths.Sys, Hook: d.PID, Node: d.Job.Node, SlurmConf: slurmConf,
@@ -253,8 +253,8 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 			asked.Began = d.Clock.Wall().Add(daemon.Began() - asked.At)
 		}
 		asked.List, asked.Failed = d.askSlurmd(reply)
-		now := asked.Settle(kept)                              // what is in force
-		if d.InJob && kept == nil && now.Key.Daemon.PID == 0 { // nor is it known whether it has read these files
+		now := asked.Settle(kept)                              // the answer in force
+		if d.InJob && kept == nil && now.Key.Daemon.PID == 0 { // and it may not have read these files
 			return unclear(errors.New("which slurmd is running is not known"))
 		}
 		after, err := operation.Numbering.Ask(request, limit())
@@ -268,7 +268,7 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 	}
 }
 
-// askSlurmd runs slurmd -G. While an earlier one is stuck no other is started: it would get stuck too.
+// askSlurmd runs slurmd -G. While an earlier one is stuck, no other is started: it would get stuck too.
 func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List, failed bool) {
 	if d.Store != nil {
 		for _, r := range d.readers().Stuck() {
@@ -277,7 +277,7 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List,
 			}
 		}
 	}
-	limit := time.Duration(d.Times.Driver) / 2 // it takes 0.1 s, and longer where AutoDetect has to wake the GPUs
+	limit := time.Duration(d.Times.Driver) / 2 // it takes 0.1 s, and longer if AutoDetect has to wake the GPUs
 	command := slurmcmd.Slurmd{
 		Path: reply.Key.Slurmd.Path, Conf: reply.Key.Conf, Node: reply.Key.Node, Root: d.EUID == 0,
 		Entries: reply.Entries,
@@ -295,7 +295,7 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List,
 		return slurmconf.Unclear("%v", err), true
 	case reply.Unsure != "":
 		return slurmconf.Unclear("%s", reply.Unsure), false
-	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been there yet
+	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been loaded yet
 		return slurmconf.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
 	}
 	return slurmconf.List{Source: slurmconf.BySlurmd, GPUs: gpus}, false

@@ -21,14 +21,14 @@ import (
 type output struct {
 	job   slurm.Job
 	drop  joblog.Drop // what the job's task hooks left
-	told  bool        // they left one that is of its form
-	hangs bool        // the job's output lies on a file system that did not answer
+	told  bool        // they left one that is valid
+	hangs bool        // the job's output is on a file system that did not answer
 }
 
 func (r *record) output() *output {
 	o := &output{job: r.Job}
 	raw, err := r.Store.ReadDrop(r.Job)
-	// What a user made of theirs is not worth a word.
+	// Only a failure of the system is reported, not what the user did to the file.
 	hindered := []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}
 	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
 		r.Add(finding.Saw(code.Output, err.Error(), "what the job's task hooks left is read"))
@@ -42,7 +42,7 @@ func (r *record) output() *output {
 	return o
 }
 
-// addressSpace is the limit that a task hook of the job left word of: the user's claim.
+// addressSpace returns the limit that a task hook of the job recorded: the user's claim.
 func (o *output) addressSpace() gpu.Figure {
 	if o.drop.AddressSpace == 0 {
 		return gpu.Unknown("no task hook of the job told its limit of address space")
@@ -50,8 +50,8 @@ func (o *output) addressSpace() gpu.Figure {
 	return gpu.Bytes(o.drop.AddressSpace)
 }
 
-// listen begins to search the job's outputs for messages about memory, as the user. The function that it returns waits
-// for what was found, at most as long as an append may take, or says why none was searched; it is called once.
+// listen starts to search the job's outputs for messages about memory, as the user. Call the returned function once: it
+// waits for the result, at most as long as an append may take, or says why nothing was searched.
 func (r *record) listen(o *output) (listened func() judge.Heard) {
 	nothing := judge.Heard{AddressSpace: o.addressSpace()}
 	switch {
@@ -93,8 +93,8 @@ func (r *record) listen(o *output) (listened func() judge.Heard) {
 	}
 }
 
-// heard joins what is known of the outputs with what was found in those that have a place, in the same order. What
-// stands before an end report in a requeued job's is an earlier run's, and no part of this one's output.
+// heard joins the outputs with the search's results: one, in the same order, for each output that has a path. In a
+// requeued job's output, what precedes an end report is an earlier run's, and not part of this one's output.
 func heard(h judge.Heard, all []written, r operation.TailReply, requeued bool) judge.Heard {
 	h.Messages, h.Cancelled = slices.Clone(r.Messages), r.Cancelled
 	file := 0
@@ -124,7 +124,7 @@ func heard(h judge.Heard, all []written, r operation.TailReply, requeued bool) j
 	return h
 }
 
-// unheard words why nothing came back. A hang is the user's file system's: then the append is spared.
+// unheard returns why there is no result. A hang is the fault of the user's file system: the append is then skipped.
 func (r *record) unheard(o *output, err error) string {
 	var failed *operation.Error
 	switch {
@@ -139,10 +139,10 @@ func (r *record) unheard(o *output, err error) string {
 	return err.Error()
 }
 
-// append adds the end report to the job's own output, as the user. A job without such a file is normal.
+// append adds the end report to the job's own output, as the user. It is normal for a job to have no such file.
 func (r *record) append(o *output) {
 	start := r.Past.Run.Start
-	untold := start != nil && start.Report != "" && !o.told // no task hook was there to print it
+	untold := start != nil && start.Report != "" && !o.told // no task hook printed it
 	if len(r.text) == 0 && !untold || r.EUID != 0 || r.Job.UID == 0 {
 		return
 	}
@@ -171,8 +171,8 @@ func (r *record) append(o *output) {
 	}
 }
 
-// target is the file that takes the end report: the one that the TaskEpilog recorded, to which its stderr went. If the
-// job keeps its errors apart, or without a TaskEpilog, it is what SLURM_JOB_STDOUT expands to.
+// target returns the file for the end report: the one that the TaskEpilog recorded, to which its stderr went. If the
+// job has its errors in another file, or there was no TaskEpilog, it is what SLURM_JOB_STDOUT expands to.
 func (o *output) target() joblog.Target {
 	recorded := o.drop.Target
 	if recorded.Path != "" && o.job.Stderr == "" {
@@ -184,21 +184,21 @@ func (o *output) target() joblog.Target {
 	return recorded
 }
 
-// written is one of the outputs of a job, and where it lies: the user's claim. One whose place is not known has a Why.
+// written is one of a job's outputs, and its path: the user's claim. One whose path is not known has a Why.
 type written struct {
 	ledger.Output
 	target joblog.Target
 }
 
-// Why it is not known where an output lies.
+// Why the path of an output is not known.
 const (
 	ofSrun      = "goes to srun's own terminal, a pipe, or files that cannot be told from here"
 	onFirstNode = "is written on the job's first node"
 	unnamed     = "its name cannot be told from here: "
 )
 
-// writtenBy are the outputs of a job, as far as they are known: its script's output, and errors where it keeps them
-// apart, and what its steps write to. A task hook's own errors went to the file that it recorded.
+// writtenBy returns a job's outputs, as far as they are known: its script's output, and errors if these are apart, and
+// what its steps write to. A task hook's own errors went to the file that it recorded.
 func (o *output) writtenBy() (all []written) {
 	drop, recorded := o.drop, o.drop.Target.Path != ""
 	switch {
@@ -246,13 +246,13 @@ func (o *output) expanded(kind ledger.OutputKind, pattern string) written {
 	}
 	path, err := joblog.Expand(pattern, o.job, drop)
 	if err != nil {
-		const most = 60 // bytes of a pattern are shown
+		const most = 60 // bytes of a pattern that are shown
 		return unplaced(kind, unnamed+pattern[:min(len(pattern), most)])
 	}
 	return at(kind, joblog.Target{Path: path})
 }
 
-// pattern is what the job's output is named by. Slurm may not say it for sbatch's default (slurm.TellsRun).
+// pattern returns the pattern of the job's output file. Slurm may not give it for sbatch's default (slurm.TellsRun).
 func (o *output) pattern() string {
 	switch {
 	case o.job.Stdout != "" || !o.job.Batch:

@@ -29,7 +29,7 @@ func program(phase slurm.Context) string {
 	return "bookend-" + strings.ReplaceAll(string(hooks[phase]), "_", "")
 }
 
-// publish writes log and metrics and archives records: best effort, without a say in the verdict.
+// publish writes log and metrics and archives records: best effort, without effect on the verdict.
 func (r *record) publish() {
 	var lines []byte
 	for _, e := range r.entries() {
@@ -47,16 +47,16 @@ func (r *record) publish() {
 	if r.Phase != slurm.Prolog && r.Store != nil {
 		req.Archive, req.Drop, req.DropUID = true, slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID}, r.Job.UID
 	}
-	if r.Store != nil && !r.InJob && req.Leave() { // Slurm waits for all that a hook leaves in its job
+	if r.Store != nil && !r.InJob && req.Leave() { // Slurm waits for every process that a hook leaves in its job
 		return
 	}
 	troubles, err := operation.Disk.Ask(req, r.Left(time.Duration(r.Times.Outputs), 0))
-	if err != nil { // the log has no word of this run, nor have the metrics
+	if err != nil { // neither the log nor the metrics have this run
 		troubles = append(troubles, metrics.Finding{Code: code.LogFailed, Detail: err.Error()})
 		req.NoAnswer("", err.Error())
 	}
 	for _, t := range troubles {
-		fmt.Fprintf(r.Stderr, "bookend: %s\n", t.Detail) // slurmd's log may be all that is left
+		fmt.Fprintf(r.Stderr, "bookend: %s\n", t.Detail) // slurmd's log may be the only one left
 	}
 }
 
@@ -83,8 +83,8 @@ func (r *record) syslog(e operation.Entry) {
 	}
 }
 
-// entries word the run: one line for the run, one for each fault that was not said within the hour, and one for what
-// was decided about the node's drain. Health checks come every few minutes: one that has nothing new is for who debugs.
+// entries returns the log lines: one for the run, one for each fault that was not logged within the hour, and one for a
+// decision about the node's drain. Health checks come often: one with nothing new is logged at debug level.
 func (r *record) entries() []operation.Entry {
 	all := append([]operation.Entry{r.summary()}, r.faultLines()...)
 	if r.Phase == slurm.HealthCheck && len(all) == 1 {
@@ -125,11 +125,11 @@ func (r *record) summary() operation.Entry {
 	return e
 }
 
-// maxOnCards bounds the lines of one health check about GPUs: each of hundreds of leftover processes is a finding.
+// maxOnCards bounds a health check's log lines about GPUs: each of hundreds of leftover processes is a finding.
 const maxOnCards = 64
 
-// faultLines details what is not about a GPU, of a health check also what is: the same fault is said once an hour a
-// node and counted meanwhile.
+// faultLines returns lines for findings that are not about a GPU, and in a health check also for those that are. The
+// same fault is logged once an hour per node, and counted meanwhile.
 func (r *record) faultLines() (out []operation.Entry) {
 	cards := 0
 	for _, f := range r.Found {
@@ -153,7 +153,7 @@ func (r *record) faultLines() (out []operation.Entry) {
 	return out
 }
 
-// subject names a finding for telling whether it was said: by what it is and whose, not by figures that wander.
+// subject identifies a finding across repeats: by code, GPU and process, not by values that fluctuate.
 func subject(f finding.Finding) string {
 	key := string(f.Code)
 	if f.GPU != "" {
@@ -165,7 +165,7 @@ func subject(f finding.Finding) string {
 	return key
 }
 
-// words are a finding in one line of the log.
+// words returns a finding as one line of the log.
 func words(f finding.Finding) string {
 	var parts []string
 	if f.Index != nil {
@@ -202,8 +202,8 @@ func (r *record) counted() metrics.Run {
 	}
 	for i, f := range r.Found {
 		entry, _ := code.Lookup(f.Code)
-		// Of Bookend itself, or of the driver as a whole. What policy ignores or only notes is none: at some sites it
-		// is how things are.
+		// Own is a finding about Bookend itself, or the driver as a whole. What policy ignores or only notes does not count:
+		// at some sites it is normal.
 		counted := metrics.Finding{Code: f.Code}
 		if counted.Own = (entry.Scope == code.Own || entry.Scope == code.Driver) && r.Tells(i); counted.Own {
 			counted.Detail = detail(f)
@@ -222,15 +222,15 @@ func (r *record) counted() metrics.Run {
 }
 
 const (
-	// reasonTime bounds each call of scontrol by a hook, of which there are three: with slurmctld up one takes 10 ms.
+	// reasonTime bounds each of a hook's three calls of scontrol: with slurmctld up, one takes 10 ms.
 	reasonTime = time.Second
-	// reasonSpread is over how long the hooks of a cluster ask slurmctld that meet the same fault at once.
+	// reasonSpread is the time over which a cluster's hooks that meet the same fault spread their calls to slurmctld.
 	reasonSpread = 2 * time.Second
-	// slurmCall bounds each of a health check's calls: with slurmctld down or hung one would take 10 to 20 s.
+	// slurmCall bounds each of a health check's calls: with slurmctld down or hung, one would take 10 to 20 s.
 	slurmCall = 3 * time.Second
 )
 
-// giveReason drains the node with the reason: slurmctld keeps one that is there before the hook's exit code.
+// giveReason drains the node with the reason: slurmctld keeps one that is set before the hook's exit code arrives.
 func (r *record) giveReason() {
 	if r.Phase == slurm.HealthCheck || r.Verdict.Exit == 0 || r.Config.Drain.ReasonBy != config.ReasonByHook {
 		return
@@ -251,14 +251,14 @@ func (r *record) giveReason() {
 	r.late(notWritten(err)...)
 }
 
-// writeReason does what is decided about an exit of this hook, where that is to write.
+// writeReason writes the reason of an exit of this hook, if that is what is decided.
 func (r *record) writeReason(cmd slurmcmd.Scontrol, in drain.Input, own drain.Exit) error {
 	decision := drain.AtHook(in, own)
 	if decision.Act == drain.Leave {
 		return errors.New(decision.Why)
 	}
 	kept := r.remember(in.Memory, decision.Memory)
-	// A hook that drains at the same moment writes its reason: of two, each over the other's, one would be nobody's.
+	// A hook that drains at the same moment writes its reason: if both did, the one in place might not be on record.
 	another := errors.Is(kept, state.ErrChanged) || errors.Is(kept, state.ErrLocked)
 	if decision.Act != drain.Write || another {
 		return nil
@@ -269,7 +269,7 @@ func (r *record) writeReason(cmd slurmcmd.Scontrol, in drain.Input, own drain.Ex
 	})
 }
 
-// notWritten tells that Slurm could not be asked, or told. What cannot be written now the next health check writes.
+// notWritten returns the finding that Slurm could not be asked or updated. The next health check writes the reason.
 func notWritten(err error) (found []finding.Finding) {
 	if err != nil {
 		found = append(found, finding.Saw(code.ReasonFailed, err.Error(), "the drain reason is written"))
@@ -277,8 +277,8 @@ func notWritten(err error) (found []finding.Finding) {
 	return found
 }
 
-// settleDrain gives a drain of ours the reason in the place of Slurm's fixed text, and ends it where it may. Slurm is
-// asked only while there is one that is not settled. What fails is told, and the next health check does it.
+// settleDrain replaces Slurm's fixed text for a drain of ours with the reason, and resumes the node if it may. It asks
+// Slurm only while a drain is not settled. Failures become findings, and the next health check tries again.
 func (r *record) settleDrain(c judge.Check) {
 	memory := r.drainMemory()
 	in := r.drainInput(memory)
@@ -297,8 +297,8 @@ func (r *record) settleDrain(c judge.Check) {
 	r.Add(notWritten(err)...)
 }
 
-// drainInput returns what the records of this node say about its drain. They are read again, since an end may have come
-// since; readNode has reported the damaged ones.
+// drainInput returns what this node's records say about its drain. It reads them again, since an end may have come
+// meanwhile; readNode has reported the damaged ones.
 func (r *record) drainInput(memory drain.Memory) drain.Input {
 	runs, unread := r.Store.Runs()
 	lost, err := r.Store.LostRecord() // after the records: reading them sets damaged ones aside
@@ -310,7 +310,7 @@ func (r *record) drainInput(memory drain.Memory) drain.Input {
 	}
 }
 
-// carryOut does what was decided, and remembers it before: if the one fails the other is not begun.
+// carryOut does what was decided, and stores it first: if that fails, nothing is done.
 func (r *record) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Memory) (err error) {
 	decision := drain.Decide(in)
 	if r.remember(memory, decision.Memory) != nil {
@@ -329,7 +329,7 @@ func (r *record) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Me
 		err = cmd.Resume(r.Job.Node, still)
 	}
 	switch {
-	case errors.Is(err, slurmcmd.ErrChanged): // the next health check sees what has become of it
+	case errors.Is(err, slurmcmd.ErrChanged): // the next health check sees the new state
 		decision = drain.Decision{Act: drain.Leave, Why: err.Error(), Memory: decision.Memory}
 	case err != nil:
 		_ = r.remember(decision.Memory, decision.Memory.Failed(err)) // for display
@@ -337,7 +337,7 @@ func (r *record) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Me
 	case decision.Act == drain.Resume:
 		done := decision.Memory
 		done.Written = nil                    // the drain is no longer ours
-		_ = r.remember(decision.Memory, done) // told; the next health check finds what was done
+		_ = r.remember(decision.Memory, done) // its failure is a finding; the next health check sees what was done
 	}
 	if last := memory.Last; decision.Act != drain.Leave || last == nil || last.Why != decision.Why {
 		r.drain = &decision
@@ -345,7 +345,7 @@ func (r *record) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Me
 	return nil
 }
 
-// drainMemory is what the node remembers of its drain. Without it no reason that stands is ours.
+// drainMemory returns what the node stores about its drain. Without it, no reason in place counts as ours.
 func (r *record) drainMemory() drain.Memory {
 	if r.Store == nil {
 		return drain.Memory{}
@@ -355,10 +355,10 @@ func (r *record) drainMemory() drain.Memory {
 	return m
 }
 
-// remember keeps what was decided. Where another program has changed it since, that one's word stands.
+// remember stores what was decided. If another program changed the memory meanwhile, that one's version is kept.
 func (r *record) remember(seen, next drain.Memory) error {
 	if r.Store == nil {
-		return errors.New("no state") // which is told where it could not be opened
+		return errors.New("no state") // a finding since it could not be opened
 	}
 	err := r.Store.SwapDrain(seen, next)
 	if errors.Is(err, state.ErrChanged) {

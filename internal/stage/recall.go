@@ -21,14 +21,13 @@ import (
 	"bookend/internal/wire"
 )
 
-// observe asks the driver for the job's GPUs, unless it is known to be stuck or must not be asked from here, and the
-// kernel's log since a mark, which is asked for once the driver is. Once the epoch is known, so is what counts of the
-// past.
+// observe asks the driver about the job's GPUs, unless it is known to be stuck or must not be asked from here, and
+// reads the kernel's log after a mark, for which since is called once the driver has been asked. Once the epoch is
+// known, so is what still counts of the past.
 //
-// The driver takes longest. So it is asked first, for the GPUs that were found for the last hook, and meanwhile the
-// kernel's log tells the epoch and Slurm's files what the numbers mean. Where that, or the answer, is not as it was
-// foreseen the node is asked which GPUs there are: then the answer counts if it is about those, and is asked for again
-// if not.
+// The driver takes longest, so it is asked first, about the GPUs that the last hook found. Meanwhile the kernel's log
+// gives the epoch, and Slurm's files give the meaning of the numbers. If these or the answer are not as foreseen, the
+// node's GPUs are listed: the answer counts if it is about those, and the driver is asked again if not.
 func (r *record) observe(since func() *gpu.KernelMark) {
 	if r.Job.GPUProblem != "" || r.blinded() || !r.answers() {
 		r.Seen.Kernel = r.Listen(since())()
@@ -42,12 +41,12 @@ func (r *record) observe(since func() *gpu.KernelMark) {
 	}
 	heard, numbers := r.Listen(since()), startNumbering()
 	if r.ahead != nil {
-		// The first of a kind takes json 0.6 ms: that is spent while the driver is waited for.
+		// The first use of a type takes json 0.6 ms: spend that while the driver answers.
 		_, _ = json.Marshal([]any{ledger.Run{}, wire.Reply{}})
 	}
 	asForeseen := func() bool { return foreseen.Same(heard().Epoch) && kept.Equal(numbers()) }
 	switch {
-	case r.ahead.stuck(): // then nobody else asks the driver
+	case r.ahead.stuck(): // then nothing else asks the driver
 		if !asForeseen() {
 			r.Seen = judge.Seen{}
 			found = r.fromPast()
@@ -58,7 +57,7 @@ func (r *record) observe(since func() *gpu.KernelMark) {
 		}
 	}
 	r.Add(found...)
-	if r.ahead != nil && len(r.Seen.Cards) == 0 { // what went wrong is said, though nothing can be looked at
+	if r.ahead != nil && len(r.Seen.Cards) == 0 { // its errors are reported, though no GPU can be read
 		r.take(r.ahead.answer())
 		r.ahead = nil
 	}
@@ -78,7 +77,7 @@ func (r *record) baselines(epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
 	return judge.BaselinesOf(all, epoch)
 }
 
-// consult reads the node's other records where something asks for them; on clean GPUs nothing does.
+// consult reads the node's other records if something needs them; for clean GPUs nothing does.
 func (r *record) consult() {
 	switch {
 	case r.Asks(), r.AsksRecorded():
@@ -88,7 +87,7 @@ func (r *record) consult() {
 	}
 }
 
-// complete reads what has not been read yet of the node's records, and of who may share its GPUs.
+// complete reads what is still missing of the node's records, and whether its GPUs may be shared.
 func (r *record) complete() {
 	if r.Node == nil {
 		r.Node = r.readNode()
@@ -106,7 +105,7 @@ func (r *record) readNode() *judge.Node {
 	return &n
 }
 
-// readRuns reads the records of a node of this host's.
+// readRuns reads the records of one of this host's nodes.
 func (r *record) readRuns(store *state.Store) (n judge.Node) {
 	runs, damaged := store.Runs()
 	n.Runs = runs
@@ -117,13 +116,13 @@ func (r *record) readRuns(store *state.Store) (n judge.Node) {
 		r.Add(finding.Saw(code.StateDamage, fmt.Sprintf("%s: %s", damage.Path, damage.Why), "a whole record"))
 	}
 	var err error
-	if n.Damaged, err = store.Damaged(); err != nil { // after the records: what they found damaged is among these
+	if n.Damaged, err = store.Damaged(); err != nil { // after the records: those found damaged are among these
 		n.Unread = fmt.Sprintf("which records of this node's jobs are damaged could not be read: %v", err)
 	}
 	return n
 }
 
-// askSharing says whether others may use this job's GPUs. A job with a shard looks like one with the whole GPU.
+// askSharing returns whether others may use this job's GPUs. A job with a shard looks like one with the whole GPU.
 func (r *record) askSharing() slurmconf.Answer {
 	switch {
 	case slices.Contains(r.Config.Slurm.SharedPartitions, r.Job.Partition):
@@ -139,8 +138,8 @@ func (r *record) nodeSharing() slurmconf.Answer {
 	return operation.NodeSharing(r.Config.Slurm, r.Getenv("SLURM_CONF"), r.Job.Node, limit)
 }
 
-// diagnose answers why the job ran out of memory. For an answer that somebody will read, Slurm's files and the node's
-// other records are worth their time.
+// diagnose determines why the job ran out of memory. If there is something to report, it takes the time to read Slurm's
+// files and the node's other records.
 func (r *record) diagnose() {
 	if r.Past.Again || r.Past.Second {
 		return
@@ -155,13 +154,13 @@ func (r *record) diagnose() {
 	}
 }
 
-// test tests the job's GPUs by an allocation where that may be, and takes an earlier test's word where that holds.
-// Findings stay those of the records at the look; the records right before a test only say whether there may be one.
+// test tests the job's GPUs by an allocation if it may, and uses the results of earlier tests that still hold. Findings
+// stay those of the records at the observation; the records right before a test only say whether it may be made.
 func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
 	first := func() string { return gpu.VendorOf(r.Seen.Cards[0].Device).Name }
 	other := func(c finding.Card) bool { return gpu.VendorOf(c.Device).Name != first() }
 	if r.Config.Probe.At == config.ProbeNever || len(r.Seen.Cards) == 0 || !r.Config.Tests(first()) ||
-		slices.ContainsFunc(r.Seen.Cards, other) { // one program cannot test both
+		slices.ContainsFunc(r.Seen.Cards, other) { // one backend cannot test GPUs of two vendors
 		return
 	}
 	outcomes, open := r.trusted(earlier)
@@ -188,7 +187,7 @@ func (r *record) earlierTests() map[gpu.ID]health.TestRecord {
 	return records
 }
 
-// since is where a start reads the kernel's log from: before the oldest test that it may trust, nil for none.
+// since returns where a start reads the kernel's log from: before the oldest test that it may trust, nil for none.
 func (r *record) since(tested map[gpu.ID]health.TestRecord) (mark *gpu.KernelMark) {
 	oldest := r.Clock.Boot() - health.TestMaxAge
 	for _, t := range tested {
@@ -199,9 +198,9 @@ func (r *record) since(tested map[gpu.ID]health.TestRecord) (mark *gpu.KernelMar
 	return mark
 }
 
-// trusted returns what earlier tests say of the GPUs, and the GPUs of which none does. A start that tests believes no
-// bad news: it may have been repaired since. Of a GPU that another hook has tested since the look began neither test is
-// believed: the kernel's log may not have been read from there on.
+// trusted returns the results of earlier tests that still hold, and the GPUs without one. A start that tests does not
+// believe a bad result: the GPU may have been repaired since. If another hook has tested a GPU since the observation
+// began, neither test is believed: the kernel's log may not have been read from there on.
 func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []health.Outcome, open []finding.Card) {
 	if r.Phase != slurm.Prolog {
 		return r.unworn()
@@ -226,7 +225,7 @@ func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []healt
 	return outcomes, open
 }
 
-// unworn returns the last tests of the GPUs that this end need not test again, which it counts, and the other GPUs.
+// unworn returns the last tests that still hold at this end, each with this job counted, and the GPUs to test again.
 func (r *record) unworn() (outcomes []health.Outcome, open []finding.Card) {
 	start := r.Past.Run.Start
 	if start == nil || r.Past.Again || r.Past.Second || r.Config.Probe.Every == 0 {
@@ -254,10 +253,10 @@ func (r *record) unworn() (outcomes []health.Outcome, open []finding.Card) {
 	return outcomes, open
 }
 
-// recheck reads the records right before a test, and reports whether another hook was here for this end, or start.
+// recheck reads the records right before a test. isAgain means that another hook has handled this start or end.
 func (r *record) recheck() (now judge.Case, isAgain bool) {
 	read := r.Node != nil
-	r.complete() // sharing may take a second, and is known from now on
+	r.complete() // sharing may take a second, but only once
 	if now = r.Case; r.Past.Again || r.Past.Second {
 		return now, r.Past.Again || r.Past.Second
 	}
@@ -270,7 +269,7 @@ func (r *record) recheck() (now judge.Case, isAgain bool) {
 	return now, lost || began || which == ledger.ClosedRun && r.Phase == slurm.Epilog
 }
 
-// keepTests records tests for later starts. One that came to nothing too: it voids what was known before it.
+// keepTests records tests for later starts, also one without a result: it voids what was known before it.
 func (r *record) keepTests(tested []health.Outcome) {
 	var mark gpu.KernelMark
 	if r.Seen.Kernel != nil {
@@ -282,7 +281,7 @@ func (r *record) keepTests(tested []health.Outcome) {
 			Probe: o.Probe, Epoch: r.Seen.Epoch, Kernel: mark, Wall: r.Clock.Wall(), Seen: o.Seen,
 		})
 	}
-	if len(records) > 0 && r.Seen.Epoch.Same(r.Seen.Epoch) { // one half known could be trusted by nobody
+	if len(records) > 0 && r.Seen.Epoch.Same(r.Seen.Epoch) { // a partially known epoch is never trusted
 		r.Try(r.Store.PutProbes(records...))
 	}
 }

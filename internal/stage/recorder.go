@@ -22,16 +22,16 @@ import (
 	"bookend/internal/state"
 )
 
-// recordFlag starts a program of root's as the recorder of a node: it follows.
+// recordFlag starts a root program as the recorder of a node, whose name follows.
 const recordFlag = "--record"
 
-// startRecorder leaves a process behind that records what the node's jobs use until none is open, unless there is one.
-// No hook waits for it. Slurm waits for all that a hook leaves in its job: there none is started.
+// startRecorder leaves a process that records what the node's jobs use until none is open, unless there is one. No hook
+// waits for it. Inside a job none is started: Slurm waits for every process that a hook leaves there.
 func (r *record) startRecorder() {
 	if r.Config.Record.Every == 0 || r.InJob || r.Store.HasRecorder() {
 		return
 	}
-	var env []string // its configuration is this hook's
+	var env []string // the recorder uses this hook's configuration
 	if file := r.Getenv("BOOKEND_CONFIG"); file != "" {
 		env = []string{"BOOKEND_CONFIG=" + file}
 	}
@@ -47,7 +47,7 @@ func (r *record) recorded() *metrics.Recorded {
 		return &m
 	}
 	if m.Seen = metrics.Part; !of.Measures(r.Past.Run.Start.At, r.Case.At) {
-		return &m // a peak, or a use, may lie where nobody looked
+		return &m // a peak, or a use, may lie in an interval without samples
 	}
 	m.Seen = metrics.Whole
 	for _, g := range of.GPUs {
@@ -70,39 +70,39 @@ type recorder struct {
 	open     *state.Openings
 	kept     state.Recorded
 	known    map[int]process   // of the last sample
-	told     map[string]string // what each run's user was told last
+	told     map[string]string // last report to each run's user
 	looks    chan sample
 	ended    chan end
-	sessions map[string]*session // at work, by vendor
+	sessions map[string]*session // running, by vendor
 	pauses   map[string]pause
-	broken   bool          // another recorder would do better
-	isOnly   func() bool   // whether its lock still is the node's
-	config   [3]any        // the configuration's, as it was read
-	put      time.Duration // CLOCK_BOOTTIME when what is kept was written
-	looked   time.Duration // and when it was looked whether program and configuration are still these
+	broken   bool          // a new recorder must take over
+	isOnly   func() bool   // reports whether its lock is still the node's
+	config   [3]any        // identifies the configuration file that was read
+	put      time.Duration // CLOCK_BOOTTIME of the last write of kept
+	looked   time.Duration // CLOCK_BOOTTIME of the last check that program and configuration are unchanged
 }
 
-// process is what /proc said of one, believed until then if it is in no job's cgroup: it may be just starting.
+// process is what /proc showed of a process. Outside a job's cgroup it may be just starting: it is read again at until.
 type process struct {
 	finding.Process
 	until time.Duration
 }
 
 const (
-	looksUp = 2 * time.Second  // between two looks at what it runs and is told by
-	lingers = 5 * time.Second  // without an open run: the next job of a node often begins at once
-	restart = 10 * time.Second // between two sessions where one failed
-	// silence is how long a backend may be late before it is ended. Its own alarm comes first unless it is stuck.
+	looksUp = 2 * time.Second  // between two checks of program and configuration
+	lingers = 5 * time.Second  // without an open run: a node's next job often begins at once
+	restart = 10 * time.Second // between two sessions if one failed
+	// silence is how late a backend may be before it is ended. Its own alarm comes first unless it is stuck.
 	silence = 5 * time.Second
-	again   = time.Second // until a process in no job's cgroup is read once more
-	later   = time.Minute // and then
+	again   = time.Second // until a process in no job's cgroup is read again
+	later   = time.Minute // and until each later time
 	mostNew = 256         // processes looked up at once
 )
 
-// recordNode records a node's jobs until none is open, or another program has taken this one's place.
+// recordNode records a node's jobs until none is open, or another recorder has taken over.
 func recordNode(env Env, node string) int {
 	operation.Confine(env)
-	runtime.GOMAXPROCS(1) // threads that wait for work would take more than there is to do
+	runtime.GOMAXPROCS(1) // idle threads would cost more than the work itself
 	r := recorder{
 		Driver: New(env, slurm.Epilog), looks: make(chan sample, 16), ended: make(chan end, len(gpu.Vendors)),
 		sessions: map[string]*session{}, pauses: map[string]pause{}, told: map[string]string{},
@@ -115,12 +115,12 @@ func recordNode(env Env, node string) int {
 	for {
 		is, release, err := r.Store.BeRecorder()
 		if err != nil {
-			return 0 // another came first
+			return 0 // another recorder came first
 		}
 		r.isOnly = is
 		idle := r.record()
 		release()
-		if !idle || len(r.open.Runs(r.Clock.Wall())) == 0 { // its prolog may have found this one still at work
+		if !idle || len(r.open.Runs(r.Clock.Wall())) == 0 { // a prolog may have found this one still running
 			return 0
 		}
 	}
@@ -135,7 +135,7 @@ func (r *recorder) record() (idle bool) {
 	return r.run()
 }
 
-// configure reads the configuration, and reports whether there is anything to do in it.
+// configure reads the configuration, and reports whether it leaves anything to do.
 func (r *recorder) configure() bool {
 	r.config = r.configFile()
 	r.Configure()
@@ -146,16 +146,16 @@ func (r *recorder) configure() bool {
 	return r.Store != nil && r.Config.Record.Every > 0
 }
 
-// configFile is what tells one content of the configuration from another.
+// configFile identifies the content of the configuration file, to notice a change.
 func (r *recorder) configFile() (is [3]any) {
-	// Threat: none, it is only compared: what is in it is checked where it is read.
+	// Threat: none, it is only compared; the content is checked where it is read.
 	if info, err := os.Stat(cmp.Or(r.Getenv("BOOKEND_CONFIG"), config.DefaultFile)); err == nil {
 		is = [3]any{info.Sys().(*syscall.Stat_t).Ino, info.ModTime().UnixNano(), info.Size()}
 	}
 	return is
 }
 
-// run records until nothing is left to record, which is idle, or another recorder would do better.
+// run records until nothing is left to record (idle), or a new recorder must take over.
 func (r *recorder) run() (idle bool) {
 	for last := r.Clock.Boot(); ; {
 		runs := r.open.Runs(r.Clock.Wall())
@@ -163,7 +163,7 @@ func (r *recorder) run() (idle bool) {
 			return false
 		}
 		r.follow(runs)
-		r.Take() // nobody is told: the next end says that nothing was recorded
+		r.Take() // not reported here: the next end says that nothing was recorded
 		if now := r.Clock.Boot(); len(runs) > 0 {
 			last = now
 		} else if now-last > lingers {
@@ -177,12 +177,12 @@ func (r *recorder) run() (idle bool) {
 			if r.leave(e) {
 				return false
 			}
-		case <-time.After(max(time.Second, 2*time.Duration(r.Config.Record.Every))): // a session's looks come sooner
+		case <-time.After(max(time.Second, 2*time.Duration(r.Config.Record.Every))): // a session's samples come sooner
 		}
 	}
 }
 
-// current looks now and then, and when a run began, whether program or configuration were replaced.
+// current checks now and then, and when a run began, that program and configuration were not replaced.
 func (r *recorder) current(runs []ledger.Run) bool {
 	begun := func(run ledger.Run) bool { _, known := r.kept.Runs[run.Name()]; return !known }
 	now := r.Clock.Boot()
@@ -206,7 +206,7 @@ func (r *recorder) endSessions() {
 	}
 }
 
-// take adds a look to what is kept of each open run on GPUs of its vendor. A run with GPUs of several is not recorded.
+// take adds a sample to the recording of each open run on its vendor's GPUs. A run on several vendors' has none.
 func (r *recorder) take(s sample, runs []ledger.Run) {
 	look := s.look
 	r.kept.Problem = ""
@@ -232,7 +232,7 @@ func (r *recorder) take(s sample, runs []ledger.Run) {
 	r.kept.Runs, r.kept.At = kept, look.At
 	if news {
 		r.put = r.Clock.Boot()
-		_ = r.Store.PutRecorded(r.kept) // where it cannot be kept, the end says that nothing was recorded
+		_ = r.Store.PutRecorded(r.kept) // if it cannot be stored, the end says that nothing was recorded
 	}
 }
 
@@ -256,7 +256,7 @@ func shared(run ledger.Run, open []ledger.Run) bool {
 	})
 }
 
-// identify reads of each process in a look whose it is, once. One that has another start time than it had is another.
+// identify reads /proc for each process in a sample, once. A process with another start time is a new one.
 func (r *recorder) identify(look gpu.Snapshot) map[int]finding.Process {
 	var news []int
 	now, known := look.At, map[int]process{}

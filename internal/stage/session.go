@@ -21,7 +21,7 @@ type session struct {
 	vendor  string
 	devices []gpu.Device
 	stop    chan struct{}
-	last    time.Duration // CLOCK_BOOTTIME of its last word
+	last    time.Duration // CLOCK_BOOTTIME of its last sample
 }
 
 func (s *session) sees(run ledger.Run) bool {
@@ -31,7 +31,7 @@ func (s *session) sees(run ledger.Run) bool {
 
 type pause struct {
 	until time.Duration // CLOCK_BOOTTIME
-	in    string        // how often the driver was in use when a session ended: until that changes it rests
+	in    string        // inUse at the end of a session: none begins until that changes
 }
 
 type sample struct {
@@ -44,7 +44,7 @@ type end struct {
 	answer backend.Answer
 }
 
-// follow keeps a session on the GPUs of the open runs for each vendor, and none where there are none.
+// follow keeps one session for each vendor with GPUs in open runs, and ends the others.
 func (r *recorder) follow(runs []ledger.Run) {
 	wanted := map[string][]gpu.Device{}
 	for _, run := range runs {
@@ -76,7 +76,7 @@ func (r *recorder) follow(runs []ledger.Run) {
 	}
 }
 
-// begin starts a session, where that may be now: no child is stuck in the driver, and nothing says that it is to rest.
+// begin starts a session if it may: no child is stuck in the driver, and no pause is in effect.
 func (r *recorder) begin(vendor string, devices []gpu.Device) {
 	now, wait := r.Clock.Boot(), r.pauses[vendor]
 	if now < wait.until || wait.in != "" && wait.in == r.inUse() || !r.answers() {
@@ -102,7 +102,7 @@ func (r *recorder) begin(vendor string, devices []gpu.Device) {
 	r.sessions[vendor] = s
 }
 
-// endSession ends a session, and waits for its end: a call of the driver may take a while.
+// endSession stops a session, and waits until it has ended: a call of the driver may take a while.
 func (r *recorder) endSession(s *session) {
 	close(s.stop)
 	for e := range r.ended {
@@ -115,8 +115,8 @@ func (r *recorder) endSession(s *session) {
 	}
 }
 
-// leave takes a session's end. One that could not be killed goes on record, so that no hook asks the driver beside it;
-// over says that it ends the recorder too.
+// leave handles the end of a session. A backend that could not be killed is recorded, so that no hook asks the driver
+// meanwhile. over means that the recorder must end too.
 func (r *recorder) leave(e end) (over bool) {
 	delete(r.sessions, e.of.vendor)
 	r.kept.Problem = ""
@@ -138,7 +138,7 @@ func (r *recorder) leave(e end) (over bool) {
 	return false
 }
 
-// inUse reads how often the drivers' modules are in use: it changes when a process opens a GPU; empty if unknown.
+// inUse returns the use counts of the drivers' modules, which change when a process opens a GPU; empty if unknown.
 func (r *recorder) inUse() (counts string) {
 	for _, v := range gpu.Vendors {
 		// Threat: none, the kernel's own file.

@@ -1,10 +1,10 @@
-// Package stage knows the order of things: what each hook does, one step after another.
+// Package stage runs the hooks and sets the order of their steps.
 //
 //	Recall ─► Past ─┐
 //	Observe ─► Seen ┴─► Judge ─► Judgement ─► Probe ─► Judge again ─► record ─► Publish
 //
-// Each step adds what it found to one record, and every output is made of that record: the node's state, the job's
-// log, the drain reason, the log line, the metrics and the exit code. What a step says stays said; the one thing that
+// Each step adds its results to one record, and every output is made from that record: the node's state, the job's log,
+// the drain reason, the log line, the metrics and the exit code. No step takes back what another added. All that
 // SIGTERM and the watchdog share with the steps is the Checkpoint.
 package stage
 
@@ -28,23 +28,23 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Env is the outside world as a main hands it over.
+// Env is the outside world, as main passes it in.
 type Env = operation.Env
 
-// Prolog is bookend-prolog: Slurm's Prolog and TaskProlog, told apart by SLURM_SCRIPT_CONTEXT.
+// Prolog runs bookend-prolog: Slurm's Prolog or TaskProlog, as SLURM_SCRIPT_CONTEXT says.
 func Prolog(env Env) int {
 	return run(env, slurm.Prolog, slurm.TaskProlog, taskProlog, ofJob((*record).prolog))
 }
 
-// Epilog is bookend-epilog: Slurm's Epilog and TaskEpilog, told apart by SLURM_SCRIPT_CONTEXT.
+// Epilog runs bookend-epilog: Slurm's Epilog or TaskEpilog, as SLURM_SCRIPT_CONTEXT says.
 func Epilog(env Env) int {
 	return run(env, slurm.Epilog, slurm.TaskEpilog, taskEpilog, ofJob((*record).epilog))
 }
 
-// HealthCheck is bookend-healthcheck: a root hook without a job. It exits 0 unless it could not check the node at all.
+// HealthCheck runs bookend-healthcheck, a root hook without a job. It exits 0 if it could check the node at all.
 func HealthCheck(env Env) int { return run(env, slurm.HealthCheck, "", nil, (*record).check) }
 
-// run is what a hook's program does: it serves as its own child, says its version, or is one of its hooks.
+// run does what the program was started for: recorder, disk work, its own child, version, task hook or root hook.
 func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*record) (worth bool)) int {
 	switch {
 	case len(env.Args) == 3 && env.Args[1] == recordFlag:
@@ -73,19 +73,19 @@ func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*rec
 	return rootHook(env, phase, steps)
 }
 
-// record is the one product of a hook. Each step adds its part; a judgement is made again when there is more to judge.
+// record is all that a hook produces. Each step adds its part; a judgement is made again when there is more to judge.
 type record struct {
 	*Driver
 	judge.Judgement
 	heard  judge.Heard
-	why    *diagnosis.Diagnosis // nil where nobody wants to know
-	text   []report.Safe        // for the job's owner
-	jobLog string               // what became of the end report, for the log
-	drain  *drain.Decision      // about the node, where there is news
-	gauges *ledger.Check        // of a health check; nil for a job's hooks
+	why    *diagnosis.Diagnosis // nil if there is nothing to diagnose
+	text   []report.Safe        // for the job's user
+	jobLog string               // delivery status of the end report, for the log
+	drain  *drain.Decision      // about the node, if it is new
+	gauges *ledger.Check        // for the metrics of a health check; nil for a job's hooks
 }
 
-// rootHook frames a root hook: one deadline, one verdict whatever happens. Worth says that there is something to say.
+// rootHook frames a root hook: one deadline, one verdict whatever happens. steps returns false for nothing to report.
 func rootHook(env Env, phase slurm.Context, steps func(*record) (worth bool)) (exit int) {
 	r := &record{Driver: New(env, phase)}
 	operation.Confine(env)
@@ -103,7 +103,7 @@ func rootHook(env Env, phase slurm.Context, steps func(*record) (worth bool)) (e
 	return r.Reached()
 }
 
-// attempt does a hook's work. A defect ends it there; what was found by then still counts and is still said.
+// attempt runs a hook's steps. A panic ends them; what was found by then still counts and is still reported.
 func (r *record) attempt(steps func(*record) bool) (worth bool) {
 	defer routine.Recover(func(p *routine.Panic) {
 		r.failed(p)
@@ -127,7 +127,7 @@ func ofJob(steps func(*record)) func(*record) bool {
 	}
 }
 
-// judge makes the judgement of what is known so far, which the watchdog and SIGTERM end with.
+// judge makes the judgement of what is known so far, with which the watchdog and SIGTERM end the hook.
 func (r *record) judge() {
 	r.Faults = append(r.Faults, r.Take()...)
 	r.Judgement = judge.Judge(r.Case)
@@ -138,8 +138,8 @@ func (r *record) judge() {
 	r.reach()
 }
 
-// reach lets a hook that is stopped from now on exit with the verdict, and leave what a drain follows from. That is
-// little, as there are milliseconds to write it.
+// reach makes a hook that is stopped from now on exit with the verdict, and record what a drain follows from. The
+// record is short, as there are only milliseconds to write it.
 func (r *record) reach() {
 	if r.Verdict.Exit != 0 {
 		e := r.end()
@@ -148,7 +148,7 @@ func (r *record) reach() {
 	r.Reach(r.Verdict.Exit)
 }
 
-// add adds what went wrong since the last judgement, which may still change the verdict.
+// add adds findings since the last judgement, which may still change the verdict.
 func (r *record) add(more ...finding.Finding) {
 	r.Judgement = r.With(r.Case, more...)
 	r.reach()
@@ -163,7 +163,7 @@ func (r *record) failed(p *routine.Panic) {
 	r.add(append(r.Take(), r.Panicked(p))...)
 }
 
-// leave is the last word of a hook that is stopped. It runs beside the steps, and touches nothing of theirs.
+// leave reports that a hook was stopped. It runs concurrently with the steps, and touches nothing of theirs.
 func leave(d *Driver, phase slurm.Context, why string) {
 	if phase == slurm.HealthCheck {
 		d.Reach(code.Exit(code.Deadline))
@@ -190,7 +190,7 @@ func (r *record) end() ledger.End {
 	return e
 }
 
-// slurmConf is what a hook that asks for a drain leaves for the health check, which looks after it.
+// slurmConf returns the SLURM_CONF that a hook that asks for a drain leaves for the health check.
 func slurmConf(d *Driver) string {
 	const most = 4 << 10 // PATH_MAX
 	conf := d.Getenv("SLURM_CONF")

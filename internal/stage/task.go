@@ -22,7 +22,7 @@ import (
 	"bookend/internal/state"
 )
 
-// task is a task hook, as the user and in the user's environment: nothing told is trusted. It always exits 0.
+// task is a task hook. It runs as the user and in the user's environment: nothing in it is trusted. It always exits 0.
 type task struct {
 	*Frame
 	env Env
@@ -30,9 +30,9 @@ type task struct {
 	slurm.Task
 }
 
-// taskHook frames a TaskProlog or TaskEpilog. Anything but exit code 0 would fail the user's job.
+// taskHook frames a TaskProlog or TaskEpilog. Any exit code but 0 would fail the user's job.
 func taskHook(env Env, body func(*task)) int {
-	quiet := func(*routine.Panic) {} // a stack in a TaskProlog would be read as commands
+	quiet := func(*routine.Panic) {} // Slurm would read a TaskProlog's stack as commands
 	defer routine.Recover(quiet)
 	if !slurm.HasGPUs(env.Getenv) {
 		return 0
@@ -51,15 +51,15 @@ func (t *task) inScript() bool { return t.Step == slurm.StepBatch || t.Step == s
 
 const taskStep = 400 * time.Millisecond
 
-// ofJob asks about the job's processes, as far as its user may.
+// ofJob returns a request for the job's processes, as far as its user may see them.
 func (t *task) ofJob() operation.JobRequest {
 	paths := t.cfg.Paths
 	return operation.JobRequest{Proc: paths.Proc, Dev: paths.Dev, UID: uint32(t.env.EUID), Owner: t.Job()}
 }
 
-// taskProlog prints the start report once a node, at the start of the script, and of what is wrong a line at a step's;
-// and leaves where the job's output goes: of a script what only its TaskEpilog can know, of a step what srun writes to,
-// its own output or a file that it opened (srun -o).
+// taskProlog prints the start report once a node, at the start of the script, and one line at a step's if something is
+// wrong. It also records where the job's output goes: for a script only its TaskEpilog can know, for a step it is what
+// srun writes to, its own output or a file that it opened (srun -o).
 func taskProlog(t *task) {
 	if t.LocalID > 0 {
 		return
@@ -84,7 +84,7 @@ func taskProlog(t *task) {
 	})
 }
 
-// printLines alone writes to a TaskProlog's stdout: Slurm obeys "export" lines there and strips leading blanks.
+// printLines is the only writer to a TaskProlog's stdout: Slurm obeys "export" there and strips leading blanks.
 func printLines(w io.Writer, text string) {
 	var b bytes.Buffer
 	for line := range strings.Lines(text) {
@@ -101,12 +101,12 @@ func quote(text string) string {
 	return b.String()
 }
 
-// taskEpilog records where a task's output went, and names, at the end of the script, the job's own processes that
-// still have a GPU open. Its stderr is the job's log, or the terminal of srun and salloc: no report of the epilog
-// reaches that, so what was wrong at the start is repeated, and what the job used until now is told, where an error of
-// memory is then on the screen.
+// taskEpilog records where a task's output went and, at the end of the script, names the job's own processes that still
+// have a GPU open. Its stderr is the job's log, or the terminal of srun and salloc. The epilog's report does not reach
+// a terminal, so what was wrong at the start is repeated there, and what the job has used until now is added, next to
+// any error about memory on the screen.
 func taskEpilog(t *task) {
-	// ENVIRONMENT is Slurm's mark of a job with a script, which a step without its environment (--export=NONE) lacks.
+	// ENVIRONMENT is Slurm's mark of a job with a script; a step without its environment (--export=NONE) lacks it.
 	terminal := !t.recordOutput() && t.LocalID == 0 && t.env.Getenv("ENVIRONMENT") != "BATCH"
 	if r, err := state.GetReport(t.cfg.Paths.Run, t.Node, uint32(t.env.EUID), t.Job()); terminal && err == nil {
 		if !r.Clean {
@@ -118,7 +118,7 @@ func taskEpilog(t *task) {
 		return
 	}
 	const most = 8                                                       // a job may have hundreds of workers
-	open, _ := operation.OpenDevices.Ask(t.ofJob(), t.Left(taskStep, 0)) // none where that is not known
+	open, _ := operation.OpenDevices.Ask(t.ofJob(), t.Left(taskStep, 0)) // none if unknown
 	var b strings.Builder
 	for _, o := range open[:min(len(open), most)] {
 		const words = "bookend: process %d (%s) still uses a GPU at the end of your script"
@@ -131,9 +131,9 @@ func taskEpilog(t *task) {
 	io.WriteString(t.env.Stderr, b.String())
 }
 
-// recordOutput leaves where a task's errors went: to the file of the TaskEpilog's own stderr, which is that of the
-// first task on the node. A TaskProlog cannot know: its stdout is a pipe to slurmstepd, and the task's own descriptors
-// are closed to the user. It reports whether some output of the job is known to be a file.
+// recordOutput records where a task's errors went: the file of the TaskEpilog's own stderr, which is that of the first
+// task on the node. A TaskProlog cannot know it: its stdout is a pipe to slurmstepd, and the task's own descriptors are
+// closed to the user. It reports whether some output of the job is known to be a file.
 func (t *task) recordOutput() (file bool) {
 	const stderr = 2
 	request := operation.LocateRequest{Proc: t.cfg.Paths.Proc, PID: t.env.PID, FD: stderr}
@@ -151,9 +151,9 @@ func (t *task) recordOutput() (file bool) {
 	return file
 }
 
-// record changes what the task hooks of this job on this node leave for the epilog, in the file that the prolog made.
-// Steps may begin at the same time: one after the other writes, which takes no longer than it takes to write. A step's
-// hook knows nothing of the job that the script's would not know better.
+// record changes what this job's task hooks on this node leave for the epilog, in the file that the prolog made. Steps
+// may begin at the same time; they write one after another, which takes only as long as the writes. A step's hook has
+// no fact about the job that the script's does not have better.
 func (t *task) record(change func(*joblog.Drop)) {
 	const longest = 100 * time.Millisecond
 	drop := joblog.Drop{Array: t.Array, HetID: t.HetID, AddressSpace: t.addressSpace()}
@@ -164,7 +164,7 @@ func (t *task) record(change func(*joblog.Drop)) {
 	if dir == "" {
 		return
 	}
-	// Having none is normal, and so is one that another step's hook holds for long.
+	// No file is normal, and so is one that another step's hook holds for long.
 	_ = safefile.Edit(dir, name, t.Left(longest, 0), joblog.MaxDrop, func(raw []byte) ([]byte, error) {
 		if old, err := joblog.ParseDrop(raw); err == nil && t.inScript() {
 			drop.Target, drop.Steps, drop.Elsewhere = old.Target, old.Steps, old.Elsewhere
@@ -176,11 +176,11 @@ func (t *task) record(change func(*joblog.Drop)) {
 	})
 }
 
-// addressSpace is the soft limit of address space of the job's tasks, bytes, diagnosis.Unlimited for none and 0 where
-// nobody can tell. slurmstepd limits a task only after its TaskProlog has run, and never the TaskEpilog (seen with
-// 22.05): what Slurm carries from the submitting host stands in the environment of both, marked with a U where the user
-// asked for it (--propagate). Where it carries nothing a task has slurmstepd's own limit, as this process does. A limit
-// that the script sets for itself shows nowhere.
+// addressSpace returns the soft limit of the address space of the job's tasks in bytes, diagnosis.Unlimited for none
+// and 0 if unknown. slurmstepd limits a task only after its TaskProlog has run, and never the TaskEpilog (seen with
+// 22.05). A limit that Slurm carries from the submitting host is in the environment of both, marked with a U if the
+// user asked for it (--propagate). If Slurm carries none, a task has slurmstepd's own limit, as this process does. A
+// limit that the script sets for itself is not visible.
 func (t *task) addressSpace() uint64 {
 	if carried := t.env.Getenv("SLURM_RLIMIT_AS"); carried != "" {
 		n, err := strconv.ParseUint(strings.TrimPrefix(carried, "U"), 10, 64)

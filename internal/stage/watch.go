@@ -20,7 +20,7 @@ import (
 	"bookend/internal/wire"
 )
 
-// Look takes stock of GPUs, in the light of what is known so far.
+// Look samples GPUs until they settle, with the help of what is known so far.
 func (d *Driver) Look(cards []finding.Card) (finding.Side, []finding.Card) {
 	return d.lookBeside(cards, gpu.Snapshot{})
 }
@@ -41,7 +41,7 @@ func (d *Driver) LookCloser(cards []finding.Card) judge.Residue {
 	return judge.Residue{Cards: cards, Side: side}
 }
 
-// Glance looks once at every GPU of the node and reads who is on them: a health check's first target.
+// Glance samples every GPU of the node once and reads which processes are on them: a health check's first target.
 func (d *Driver) Glance() {
 	answer := d.askBackend(d.snapshot(d.Left(time.Duration(d.Times.Driver), d.Reserve()), true))
 	d.Seen.Health = answer.Health
@@ -60,7 +60,7 @@ func (d *Driver) snapshot(timeout time.Duration, health bool) wire.Request {
 	}
 }
 
-// Watch asks the backend to look at GPUs as long as the rule says, or the hook's time allows.
+// Watch asks the backend to sample GPUs as long as the rule says, or the hook's time allows.
 func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
 	answer, asked := d.ahead.of(cards, rule)
 	if d.ahead = nil; !asked {
@@ -79,10 +79,10 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 	return answer.Snapshots
 }
 
-// watching is the request; the first one of an end asks for the GPUs' condition, of a start for accounting.
+// watching returns the request. The first one also asks for accounting, and that of an end for the GPUs' condition.
 func (d *Driver) watching(cards []finding.Card, rule gpu.WatchRule) wire.Request {
 	timeout := d.Left(time.Duration(d.Times.Driver), d.Reserve())
-	// The backend ends by itself before it would be killed, so that what it saw arrives.
+	// The backend ends by itself before it would be killed, so that its samples arrive.
 	rule.Max = max(0, min(rule.Max, timeout-backendReserve))
 	r := wire.Request{
 		Op: wire.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule,
@@ -101,7 +101,7 @@ func (d *Driver) watching(cards []finding.Card, rule gpu.WatchRule) wire.Request
 	return fitting(r)
 }
 
-// brief reports that the GPUs' slow facts can be spared: the job ended well, and a health check read them lately.
+// brief reports that the GPUs' slow facts can be skipped: the job ended well, and a health check read them recently.
 func (d *Driver) brief() bool {
 	const lately = 10 * time.Minute
 	exit := d.Job.Exit
@@ -112,10 +112,10 @@ func (d *Driver) brief() bool {
 	return at > 0 && at <= now && now-at < lately
 }
 
-// backendReserve is for one last look after Max: attaching was reported to take 1-3 s, a call in teardown 0.4 s.
+// backendReserve is for one last sample after Max: attaching was reported to take 1-3 s, a call in teardown 0.4 s.
 const backendReserve = 500 * time.Millisecond
 
-// fitting leaves out what a full pipe has no room for: then the backend watches longer, judged here anyway.
+// fitting leaves out what a full pipe has no room for: the backend then watches longer; the result is judged here.
 func fitting(r wire.Request) wire.Request {
 	if _, err := r.Line(); err != nil {
 		r.Watch.Expect = nil
@@ -123,7 +123,7 @@ func fitting(r wire.Request) wire.Request {
 	return r
 }
 
-// Processes reads what /proc says of the PIDs; for none nothing is read.
+// Processes returns what /proc shows of the PIDs; without PIDs it reads nothing.
 func (d *Driver) Processes(pids []int) map[int]finding.Process {
 	out := map[int]finding.Process{}
 	for _, pid := range pids {
@@ -145,7 +145,7 @@ func (d *Driver) Processes(pids []int) map[int]finding.Process {
 	return out
 }
 
-// Holders searches /proc in a child. A backend of this hook that still ends has the GPUs open, so it waits.
+// Holders searches /proc in a child. It first waits until this hook's own backend, which has the GPUs open, has ended.
 func (d *Driver) Holders(then time.Duration) *finding.Scan {
 	d.ended()
 	timeout := d.Left(time.Duration(d.Times.Scan), d.Reserve()+then+backendReserve)
@@ -159,35 +159,35 @@ func (d *Driver) Holders(then time.Duration) *finding.Scan {
 	return &scan
 }
 
-// isBackend reports root's own backend, which holds no memory. Threat: another program of that name: not root's.
+// isBackend reports root's own backend, which holds no memory. Threat: a user's program of that name has another UID.
 func (d *Driver) isBackend(h finding.Holding) bool {
 	exe := strings.TrimSuffix(h.Exe, " (deleted)")
-	real, _ := filepath.EvalSymlinks(d.Config.Backend) // which the kernel names
+	real, _ := filepath.EvalSymlinks(d.Config.Backend) // the path that the kernel shows
 	return h.UID == 0 && !h.Cgroup.Found() && exe != "" && (exe == d.Config.Backend || exe == real)
 }
 
-// Quiet keeps probes off the GPUs while they are judged: what a probe holds must never look like a leak.
+// Quiet keeps probes off the GPUs while they are judged: the memory of a probe must never look like a leak.
 func (d *Driver) Quiet(cards []finding.Card) (busy map[gpu.ID]string, release func()) {
 	var ids []gpu.ID
 	for _, c := range cards {
 		ids = append(ids, c.Device.ID)
 	}
-	const longest = 1500 * time.Millisecond // a probe takes 160-240 ms a GPU, side by side on four 1.2 s (measured)
+	const longest = 1500 * time.Millisecond // a probe takes 160-240 ms a GPU, in parallel on four 1.2 s (measured)
 	return d.Store.Quiet(ids, d.Left(longest, d.Reserve()))
 }
 
-// Glance is what one look at every card of the node came to.
+// Glance is the result of one sample of every GPU of the node.
 type Glance struct {
 	Snapshot gpu.Snapshot
 	Who      map[int]finding.Process
 	Version  string // the backend's
 	Took     time.Duration
-	Problem  string // why the look is not whole, with the backend's code or the driver's; what was seen before counts
-	// Stuck is the backend that could not be killed, nil for none: nobody may start another while it lives.
+	Problem  string // why the sample is incomplete, with the backend's code or the driver's; what was read before counts
+	// Stuck is the backend that could not be killed, nil for none: no other may be started while it lives.
 	Stuck *state.Stuck
 }
 
-// Look asks the driver once about every device of the node, and reads who is on them: for the command line.
+// Look asks the driver once about every GPU of the node, and reads which processes are on them: for the command line.
 func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	d := New(env, "")
 	d.Config, d.Times = cfg, cfg.Deadlines.Epilog
@@ -213,26 +213,26 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	return g
 }
 
-// What a test takes: 160-240 ms a GPU for the library's start, up to 380 ms for one alone (measured), and room.
+// The time of a test: 160-240 ms a GPU to start the library, up to 380 ms for one alone (measured), and room.
 const (
 	testBase = 700 * time.Millisecond
 	testCard = 250 * time.Millisecond
-	// testLock is the longest wait for a hook that judges the GPUs: it holds the locks only for something unexplained.
+	// testLock is the longest wait for a hook that judges the GPUs: it holds the locks only for unexplained memory.
 	testLock = 300 * time.Millisecond
 	// testGrace is what a process that is attaching a GPU may take to die: 1-3 s were reported for the whole.
 	testGrace = time.Second
 )
 
-// tester makes test allocations for a hook. Of MIG instances nobody asks for one.
+// tester makes test allocations for a hook. MIG instances are never tested.
 type tester struct {
 	*Driver
 	rule  gpu.ProbeRule
 	until time.Duration // for all processes together
-	stuck bool          // a backend could not be killed: no other is started
+	stuck bool          // a backend could not be killed, so no other is started
 }
 
-// Test has GPUs tested, as far as there is time, and says of each what came of it. Sole says that no other hook is at
-// work on the same end, or start, of the job; known are the processes that belong to the node.
+// Test tests GPUs as far as time allows, and returns the result or the reason for each. sole means that no other hook
+// works on the same start or end of the job; known are the processes that belong to the node.
 func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []health.Outcome, skipped []gpu.Probe) {
 	t, n, why := tester{Driver: d}, 0, ""
 	switch {
@@ -255,7 +255,7 @@ func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []he
 	return tested, skipped
 }
 
-// budget is what is left for tests; in a prolog they are part of the driver's time.
+// budget returns the time left for tests; in a prolog they are part of the driver's time.
 func (t *tester) budget() time.Duration {
 	left := t.Left(time.Duration(t.Times.Probe), t.Reserve())
 	if t.Phase == slurm.Prolog {
@@ -266,7 +266,7 @@ func (t *tester) budget() time.Duration {
 
 func (t *tester) room(cards int) int { return max(0, min(cards, int((t.budget()-testBase)/testCard))) }
 
-// run tests the GPUs in one process, then again one by one where that failed: two processes prove broken.
+// run tests the GPUs in one process, and those that failed again one by one: two processes prove a GPU broken.
 func (t *tester) run(cards []finding.Card) (outcomes []health.Outcome) {
 	t.until = t.Clock.Boot() + t.budget()
 	all := make([]gpu.Device, len(cards))
@@ -287,8 +287,8 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 	t.stuck = t.stuck || t.ended().Abandoned != nil
 	left := t.until - t.Clock.Boot()
 	var answer backend.Answer
-	if left >= testBase && !t.stuck && len(devices) > 0 { // an earlier process may have taken it
-		// A killed test may take a while to die, and one given up makes every hook blind until it has ended.
+	if left >= testBase && !t.stuck && len(devices) > 0 { // an earlier process may have used it up
+		// A killed test may take a while to die, and an abandoned one makes every hook blind until it has ended.
 		grace := min(testGrace, t.Left(left+testGrace, t.Reserve())-left)
 		request := wire.Request{
 			Op: wire.Probe, Devices: devices, DeadlineMillis: left.Milliseconds(), Probe: t.rule,
@@ -317,7 +317,7 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 	return all
 }
 
-// unanswered is a device without an answer. A crash is as bad as an error; a hang has its own finding.
+// unanswered returns the result for a GPU without an answer. A crash is as bad as an error; a hang is its own finding.
 func (t *tester) unanswered(id gpu.ID, a backend.Answer) gpu.Probe {
 	p := health.SkippedTest(id, "the backend did not test it")
 	p.At = t.Clock.Boot()
