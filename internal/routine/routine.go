@@ -16,7 +16,6 @@ type Panic struct {
 	Stack []byte
 }
 
-// Error implements the error interface.
 func (p *Panic) Error() string { return "panic: " + p.Value }
 
 // Go runs f in a goroutine. If f panics, report gets the panic; report itself must not panic.
