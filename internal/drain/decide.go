@@ -206,7 +206,7 @@ func AtHook(in Input, own Exit) Decision {
 
 // Seen is what one health check saw of a GPU. If it is neither Clean nor Dirty, its state is unknown.
 type Seen struct {
-	Clean bool   // settled, and nothing on it but what always is
+	Clean bool   // settled, and nothing on it but what is always there
 	Dirty bool   // something is on it, and no job has it
 	Why   string // why it is not clean
 	Given bool   // Slurm gives it to jobs, or may; other GPUs do not affect when a drain ends
@@ -271,7 +271,7 @@ const (
 
 const drained = "DRAIN"
 
-// quiet are the flags of a node that only Slurm controls; any other means an admin, a power plan or a fault.
+// quiet are the flags of a node in normal operation; any other means an admin, a power plan or a fault.
 var quiet = []string{
 	"IDLE", "ALLOCATED", "MIXED", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", drained,
 }

@@ -138,7 +138,7 @@ func (in Input) settle(m Memory, settled []Exit) Memory {
 	return m
 }
 
-// atOnce is how much older than the exit that a reason was written for another may be and belong to the same drain:
+// atOnce is how much older an exit may be than the one that the reason was written for and belong to the same drain:
 // hooks that drain at the same moment may differ by as long as their deadlines allow.
 const atOnce = time.Minute
 
