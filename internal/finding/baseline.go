@@ -8,11 +8,11 @@ import (
 	"bookend/internal/settle"
 )
 
-// MaxBaseline is the most memory, in bytes, that a card's baseline may explain, and the most that a service may hold
-// and pass for part of the node: services were measured to hold less, and what a job leaves that matters is more.
+// MaxBaseline is the most memory, in bytes, that a GPU's baseline may explain and that a service may hold and still
+// count as part of the node. Services were measured to hold less; a leftover of a job that matters is larger.
 const MaxBaseline = 64 << 20
 
-// Baseline is what a GPU carries without a job, in one epoch; without an admin never memory without a holder.
+// Baseline is what a GPU carries without any job, in one epoch. Only an admin can add memory without a holder to it.
 type Baseline struct {
 	GPU   gpu.ID    `json:"gpu"`
 	Epoch gpu.Epoch `json:"epoch"`
@@ -20,20 +20,20 @@ type Baseline struct {
 	Bytes uint64 `json:"bytes"`
 	// Residents are listed processes of system services.
 	Residents []Resident    `json:"residents,omitempty"`
-	Accepted  bool          `json:"accepted,omitempty"` // by an admin: nothing is learned over it
-	Holder    string        `json:"holder,omitempty"`   // who holds Bytes: a service's name, or "accepted"
-	At        time.Duration `json:"at_ns"`              // CLOCK_BOOTTIME of the look it was learned from
+	Accepted  bool          `json:"accepted,omitempty"` // accepted by an admin: learning does not replace it
+	Holder    string        `json:"holder,omitempty"`   // what holds Bytes: a service's name, or "accepted"
+	At        time.Duration `json:"at_ns"`              // CLOCK_BOOTTIME of the sample it was learned from
 }
 
 // Resident is one process of a baseline.
 type Resident struct {
 	PID     int           `json:"pid"`
-	Start   time.Duration `json:"start_ns"` // CLOCK_BOOTTIME: with the PID it names one process
+	Start   time.Duration `json:"start_ns"` // CLOCK_BOOTTIME; with the PID it identifies one process
 	Bytes   uint64        `json:"bytes"`
 	Service string        `json:"service,omitempty"`
 }
 
-// Expected is what a look at a card with this baseline may show and still be clean.
+// Expected returns what a sample of a GPU with this baseline may show and still be clean.
 func (b Baseline) Expected(l Limits) gpu.Expected {
 	e := gpu.Expected{Bytes: b.Bytes}
 	for _, r := range b.Residents {
@@ -42,15 +42,14 @@ func (b Baseline) Expected(l Limits) gpu.Expected {
 	return e
 }
 
-// Learn returns what this scene, the start of a job, says of a card's baseline, and whether that is news. It learns
-// from a card at rest on which there are none but services, and no memory without a service that has the card
-// open; what it cannot explain so it leaves out, so that a baseline only ever shrinks towards a clean card or
-// grows by what has a name.
+// Learn returns a GPU's baseline as seen in this scene, the start of a job, and whether it differs from the known one.
+// It learns only from a settled GPU on which all processes are services, and learns unexplained memory only if a
+// service has the GPU open. Thus a baseline only shrinks towards a clean GPU or grows by memory with a named holder.
 func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 	old := s.Baselines[c.Device.ID]
 	r, ok := s.Now.Snapshot.Reading(c.Device.ID)
 	state := s.Now.Curves[c.Device.ID].State
-	// What is on a card that another live job was given, or may have been, may be that one's.
+	// What is on a GPU that another live job was given, or may have been, may belong to that job.
 	shared := slices.ContainsFunc(s.Others, func(o Record) bool { return o.Keeps(c.Device.ID) })
 	if !ok || old.Accepted || s.ending() || !state.AtRest() || r.ProcessesUnknown != "" || shared {
 		return old, false
@@ -69,7 +68,7 @@ func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 		return old, false
 	}
 	if b.Holder = s.service(c); b.Holder == "" && bytes <= old.Bytes+wander {
-		b.Holder = old.Holder // the search that named it is not made for what is explained
+		b.Holder = old.Holder // explained memory starts no search that could name its holder again
 	}
 	if b.Holder != "" {
 		b.Bytes = bytes
@@ -77,7 +76,7 @@ func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 	return b, !b.same(old)
 }
 
-// wander is how far figures of services move by themselves: a few pages of 2 MiB.
+// wander is how far the figures of services vary by themselves, in bytes: a few pages of 2 MiB.
 const wander = 4 << 20
 
 func (b Baseline) same(o Baseline) bool {
@@ -86,7 +85,7 @@ func (b Baseline) same(o Baseline) bool {
 	return near(b.Bytes, o.Bytes) && b.Holder == o.Holder && slices.EqualFunc(b.Residents, o.Residents, sameResident)
 }
 
-// service names the service that this memory must be of: it alone has the GPU open, and no job had it before.
+// service names a service with the GPU open, if no job had it before and only the node's processes can hold the memory.
 func (s Scene) service(c Card) string {
 	given := func(o Record) bool { return o.MayHold(c.Device.ID) }
 	if slices.ContainsFunc(s.Others, given) || s.Now.Scan == nil ||
@@ -96,7 +95,7 @@ func (s Scene) service(c Card) string {
 	return s.opener(c)
 }
 
-// opener names a service of the node that has the card open, empty where none was found.
+// opener names a service of the node that has the GPU open, empty if none was found.
 func (s Scene) opener(c Card) string {
 	if s.Now.Scan == nil || c.Device.Minor == nil {
 		return ""
@@ -109,17 +108,17 @@ func (s Scene) opener(c Card) string {
 	return ""
 }
 
-// resident reports a listed process that is part of the node: a service with little memory, and no job's.
+// resident reports whether a listed process is part of the node: a service of no job with at most MaxBaseline.
 func resident(p gpu.Process, facts Process) bool {
 	service := !facts.Gone && facts.Why == "" && facts.OfSystem() && facts.EnvJobID == 0 && facts.EnvUnknown == ""
 	return service && p.Memory.Known() && p.Memory.Bytes <= MaxBaseline
 }
 
-// longestStart is longer than a start takes, 5 s as shipped, between reading what was learned and its last look.
+// longestStart exceeds what a start takes, 5 s by default, from reading the baselines to its last sample.
 const longestStart = 10 * time.Second
 
-// startedAtRest reports that a card which was not idle at the job's start carried nothing but the node's own. Where
-// memory cannot be judged, processes are all that is.
+// startedAtRest reports whether a GPU that was not idle at the job's start carried only what belongs to the node. If
+// its memory cannot be judged, only its processes count.
 func (s Scene) startedAtRest(id gpu.ID) bool {
 	r, ok := s.Before.Snapshot.Reading(id)
 	stranger := func(p gpu.Process) bool { return !resident(p, s.Before.Processes[p.PID]) }
@@ -131,30 +130,30 @@ func (s Scene) startedAtRest(id gpu.ID) bool {
 	}
 	b := s.Baselines[id]
 	if b.At > s.Before.Snapshot.At-longestStart {
-		b = Baseline{} // the start did not have it: what it called dirty is not clean by hindsight
+		b = Baseline{} // learned after the start, which called the GPU dirty: it does not become clean in hindsight
 	}
 	bytes, unknown := Unexplained(r, s.Limits, b)
 	return unknown == "" && bytes < s.Limits.Report
 }
 
-// Side is what one end of a job saw: the last look at its GPUs, how each came to rest, who was listed.
+// Side is what was seen at one end of a job: the last sample of its GPUs, how each settled, and the listed processes.
 type Side struct {
 	Snapshot  gpu.Snapshot
 	Curves    map[gpu.ID]settle.Curve
 	Processes map[int]Process
-	// Stayed are the processes of each GPU that every look of a watch showed, and that are the same ones still, with
-	// the smallest of their own figures. On a GPU that never settles they are all that is certain.
+	// Stayed is what every sample of a GPU that did not settle showed: processes that are still the same, and memory of
+	// no process (PID 0), each with its smallest figure. Nothing else is certain on such a GPU.
 	Stayed     map[gpu.ID][]settle.Stay
-	Scan       *Scan        // nil where nobody searched for holders: nothing was unexplained
-	Neighbours gpu.Snapshot // one look at the node's other GPUs, zero where there was none
+	Scan       *Scan        // nil without a search for holders, as when nothing was unexplained
+	Neighbours gpu.Snapshot // one sample of the node's other GPUs, zero if there was none
 }
 
-// AtRest reports whether every card was seen, and seen clean.
+// AtRest reports whether every GPU was read and is clean.
 func (s Side) AtRest(cards []Card) bool {
 	return !slices.ContainsFunc(cards, func(c Card) bool { return s.Curves[c.Device.ID].State != settle.Clean })
 }
 
-// listed is how this look, if there was one, listed a PID on a card, and whether it did.
+// listed returns the entry of a PID on a GPU in this sample, and whether there is one. A nil Side has none.
 func (s *Side) listed(id gpu.ID, pid int) (gpu.Process, bool) {
 	if s == nil {
 		return gpu.Process{}, false
@@ -163,13 +162,13 @@ func (s *Side) listed(id gpu.ID, pid int) (gpu.Process, bool) {
 	return r.Process(pid)
 }
 
-// Settled reports whether every card was seen at rest, clean or not.
+// Settled reports whether every GPU was read and has settled, clean or not.
 func (s Side) Settled(cards []Card) bool {
 	return !slices.ContainsFunc(cards, func(c Card) bool { return !s.Curves[c.Device.ID].State.AtRest() })
 }
 
-// Expectations say what cards may carry and still be clean, with the start time of each process meant by it: what
-// they carry without any job and, at an end, what they carried before the job, which need not leave them cleaner.
+// Expectations returns what GPUs may carry and still be clean, with the start time of each process in it: the baselines
+// and, at an end, what the GPUs carried before the job, which need not leave them cleaner.
 func Expectations(
 	before *Side, baselines map[gpu.ID]Baseline, l Limits,
 ) (map[gpu.ID]gpu.Expected, map[int]time.Duration) {
@@ -185,7 +184,7 @@ func Expectations(
 	}
 	for _, r := range before.Snapshot.Readings {
 		if !before.Curves[r.Device.ID].State.AtRest() || !r.Memory.Used.Known() {
-			continue // what still moved then tells nothing of what was there before
+			continue // memory that was changing then does not show what was there before
 		}
 		e := gpu.Expected{}
 		rest := r.Memory.Used.Bytes
@@ -196,7 +195,7 @@ func Expectations(
 				want.Share = min(l.PerClient, rest-want.Bytes)
 			}
 			rest -= want.Bytes + want.Share
-			// By its number alone no process is known again.
+			// A PID alone does not identify a process.
 			if facts, read := before.Processes[p.PID]; read && facts.Why == "" {
 				known[p.PID] = facts.Start
 				e.Processes = append(e.Processes, want)

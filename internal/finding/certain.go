@@ -10,7 +10,7 @@ import (
 	"bookend/internal/settle"
 )
 
-// doubts returns what keeps any finding of this scene from proving the card unusable.
+// doubts returns the reasons that keep any finding on this GPU from proving it unusable.
 func (s Scene) doubts(c Card) []string {
 	return holding(
 		doubt{c.Device.Parent != "",
@@ -37,8 +37,8 @@ func holding(all ...doubt) (texts []string) {
 	return texts
 }
 
-// certain adds the doubts that depend on the card as a whole: without a clean start on record, with another
-// job on the same GPU, or with little memory held, nothing proves that the next job cannot use it.
+// certain adds the doubts that concern the GPU as a whole. Without a recorded clean start, with another job on the same
+// GPU, or with little memory held, nothing proves that the next job cannot use it.
 func (s Scene) certain(found []Finding, id gpu.ID) []Finding {
 	s.excuse(found)
 	var more []string
@@ -57,7 +57,7 @@ func (s Scene) certain(found []Finding, id gpu.ID) []Finding {
 	return found
 }
 
-// shareDoubts are the other jobs that were given the GPU and may live: Slurm gives a suspended job's to another.
+// shareDoubts names other jobs that were given the GPU and may live: Slurm gives a suspended job's GPUs to others.
 func (s Scene) shareDoubts(id gpu.ID) (doubts []string) {
 	for _, o := range s.Others {
 		switch {
@@ -71,7 +71,7 @@ func (s Scene) shareDoubts(id gpu.ID) (doubts []string) {
 	return doubts
 }
 
-// tooLittle says why what is certain of these findings is not enough memory to drain for, empty if it is.
+// tooLittle says why the memory that these findings hold for certain is not enough to drain for, empty if it is.
 func (l Limits) tooLittle(found []Finding) string {
 	held, unknown := uint64(0), ""
 	for _, f := range found {
@@ -90,7 +90,7 @@ func (l Limits) tooLittle(found []Finding) string {
 		fmt.Sprintf("%d MiB held for certain is less than the %d MiB that drain", held>>20, l.Drain>>20))
 }
 
-// excuse clears memory without a process if one on the GPU may hold it: a live job's, root's, or of unknown owner.
+// excuse casts doubt on memory without a process if a live job's, root's or an unknown owner's process may hold it.
 func (s Scene) excuse(found []Finding) {
 	for _, f := range found {
 		if f.Holder == nil || f.Holder.Gone || len(f.Doubts) == 0 {
@@ -122,19 +122,19 @@ func (s Scene) startDoubts(id gpu.ID) []string {
 	}
 }
 
-// AsMuch is how far figures of one leftover may differ, in bytes: they were measured not to move, clients' by 1 MiB.
+// AsMuch is how far figures of one leftover may differ, in bytes: they were measured not to change, clients' by 1 MiB.
 const AsMuch = 8 << 20
 
 func near(a, b gpu.Figure) bool {
 	return a.Known() && b.Known() && max(a.Bytes, b.Bytes)-min(a.Bytes, b.Bytes) <= AsMuch
 }
 
-// grown reports more memory than before, for certain: what is left of the dead does not grow.
+// grown reports whether there is more memory than before, for certain: what a dead process left does not grow.
 func grown(before, now gpu.Figure) bool {
 	return before.Known() && now.Known() && now.Bytes > before.Bytes+AsMuch
 }
 
-// inherited names the ended job that left this dead PID with as much memory; never surer than exclusive use was.
+// inherited names the ended job that left this dead PID with as much memory, at best with evidence ByExclusive.
 func (s Scene) inherited(c Card, p gpu.Process) *Owner {
 	for _, left := range s.Left {
 		same := left.GPU == c.Device.ID && left.Holder != nil && left.Holder.PID == p.PID
@@ -149,8 +149,8 @@ func (s Scene) inherited(c Card, p gpu.Process) *Owner {
 	return nil
 }
 
-// inheritedMemory names the ended job whose epilog left as much memory without a process, and with the same candidates.
-// If several jobs did, it cannot be told which.
+// inheritedMemory names the ended job whose epilog left as much memory without a process, if the candidates of that
+// time may still hold it. It returns nil if that is true of several jobs.
 func (s Scene) inheritedMemory(c Card, f Finding) *Owner {
 	var fitting []*Owner
 	for _, left := range s.Left {
@@ -163,7 +163,7 @@ func (s Scene) inheritedMemory(c Card, f Finding) *Owner {
 }
 
 // keptOn reports whether these candidates may still hold what was left: all were candidates then, and if the blamed job
-// had any, one is still there. A handle's memory is freed with its last holder.
+// had any, one of them is still there. The memory of a handle is freed with its last holder.
 func keptOn(left Finding, now []Holder) bool {
 	in := func(all []Holder, p Holder) bool {
 		return slices.ContainsFunc(all, func(o Holder) bool { return o.PID == p.PID && o.Start == p.Start })
@@ -184,7 +184,7 @@ func keptOn(left Finding, now []Holder) bool {
 	return !ended
 }
 
-// sameJob returns the owner if all are one job's, nil otherwise.
+// sameJob returns the owner if all owners are one job, else nil.
 func sameJob(owners []*Owner) *Owner {
 	another := func(o *Owner) bool { return o.named() != owners[0].named() }
 	if len(owners) == 0 || slices.ContainsFunc(owners, another) {
@@ -193,10 +193,10 @@ func sameJob(owners []*Owner) *Owner {
 	return owners[0]
 }
 
-// again reports an end of a run that has one on record: others may have had its GPUs since.
+// again reports a further end of a run whose end is already recorded: other jobs may have had its GPUs since.
 func (s Scene) again() bool { return s.ending() && s.Self.End > 0 }
 
-// exclusive blames this job for what appeared while it had the GPU alone, since a start that was at rest.
+// exclusive blames this job for what appeared while it had the GPU alone, if the GPU was settled at its start.
 func (s Scene) exclusive(c Card) *Owner {
 	if s.Before == nil || !s.Self.Alone || s.Shared != "" || s.again() ||
 		!s.Before.Curves[c.Device.ID].State.AtRest() {
@@ -205,7 +205,7 @@ func (s Scene) exclusive(c Card) *Owner {
 	return &Owner{Job: s.Job.ID, SLUID: s.Job.SLUID, UID: s.Job.UID, Level: ByExclusive}
 }
 
-// FromFault words a driver's own failure as a finding.
+// FromFault turns a fault that the driver reported into a finding.
 func FromFault(f gpu.Fault) Finding {
 	codes := map[gpu.FaultCode]code.Code{
 		gpu.FaultNoDriver: code.NoDriver, gpu.FaultNoLibrary: code.NoDriver,

@@ -13,30 +13,30 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// Card is one GPU of the job, with Slurm's number of it.
+// Card is one GPU of the job, with Slurm's index of it.
 type Card = slurmconf.Assigned
 
-// Limits are the thresholds of a judgement, in bytes.
+// Limits are the thresholds of a comparison, in bytes.
 type Limits struct {
-	Report    uint64 // from here on memory that should be free is reported
-	Drain     uint64 // below this much on a card nothing is certain enough to drain
+	Report    uint64 // memory that should be free is reported from this amount on
+	Drain     uint64 // with less than this on a GPU, nothing is certain enough to drain
 	PerClient uint64 // what the driver holds for a listed process beyond its listed figure
 }
 
 // perClient was measured to be 8 to 9 MiB (driver 580).
 const perClient = 9 << 20
 
-// LimitsOf are the limits of a configuration.
+// LimitsOf returns the limits that a configuration sets.
 func LimitsOf(t config.Thresholds) Limits {
 	return Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: perClient}
 }
 
-// Spare is what the driver may hold for so many processes beyond PerClient each, where it was seen to hold client.
+// Spare is what the driver may hold for so many processes beyond PerClient each, if it was seen to hold client for one.
 func (l Limits) Spare(processes int, client uint64) uint64 {
 	return uint64(processes) * (max(client, l.PerClient) - l.PerClient)
 }
 
-// Scene is everything one comparison is made of. The zero Before means there is no record of the start.
+// Scene is the input of one comparison. Without a record of the job's start, Before is nil.
 type Scene struct {
 	Job    slurm.Job
 	Cards  []Card
@@ -44,26 +44,26 @@ type Scene struct {
 	Now    Side
 	Self   Record
 	Others []Record
-	// Left are the findings of other runs' closed ends, newest first: what a later job may inherit.
+	// Left are the findings at the recorded ends of other runs, newest first: what a later job may inherit.
 	Left []Finding
 	// Ending are processes that earlier hooks saw ending, with the time of the first such sample (CLOCK_BOOTTIME).
 	Ending map[Instance]time.Duration
 	Limits Limits
-	// Baselines are what each card carries without any job, on record from earlier looks of this epoch.
+	// Baselines are what each GPU carries without any job, as recorded earlier in this epoch.
 	Baselines map[gpu.ID]Baseline
-	// Clients are what the driver was seen to hold for a listed process beyond its figure, for each model of GPU. A job
-	// may have made them larger: they only leave open whose memory is that is too little to drain.
+	// Clients is what the driver was seen to hold for a listed process beyond its figure, by GPU model. A job may have
+	// made it larger, so it only makes amounts unknown that are too small to drain.
 	Clients map[string]uint64
-	// SharedUnknown is why nobody can tell whether others may use these GPUs; empty where that is known.
+	// SharedUnknown is why it is unknown whether others may use these GPUs, empty if that is known.
 	SharedUnknown string
-	Shared        string // why others may use these GPUs legally; empty when the job has them alone
+	Shared        string // why others may use these GPUs legally; empty if the job has them alone
 	Doubt         string // a reason that makes every finding of this hook uncertain (RunInJob)
-	RunDoubt      string // why this end may be that of another run of the job
-	// Unread is, by GPU, why it may be another job's although no record says so.
+	RunDoubt      string // why this end may belong to another run of the job
+	// Unread is, by GPU, why it may belong to another job although no record says so.
 	Unread map[gpu.ID]string
 }
 
-// Compare judges every GPU of the job at its start (without Before) or end; for a health check the GPUs without a job.
+// Compare judges every GPU of the job at its start (without Before) or end, or a health check's GPUs without a job.
 func Compare(s Scene) []Finding {
 	var all []Finding
 	for _, c := range s.Cards {
@@ -79,7 +79,7 @@ func (s Scene) ending() bool { return s.Job.Context == slurm.Epilog }
 
 func (s Scene) between() bool { return s.Job.Context == slurm.HealthCheck }
 
-// card judges one GPU. What could not be read is said and nothing else is concluded from it.
+// card judges one GPU. If it could not be read, that is the only finding.
 func (s Scene) card(c Card) []Finding {
 	if f, faulty := s.faulty(c); faulty {
 		return []Finding{f}
@@ -118,7 +118,7 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 	return Finding{}, false
 }
 
-// residents names everything that stays on a settled card: listed processes, then memory nobody explains.
+// residents returns a finding for all that stays on a settled GPU: listed processes, then unexplained memory.
 func (s Scene) residents(c Card, r gpu.Reading) []Finding {
 	if r.ProcessesUnknown != "" {
 		return []Finding{Finding{Code: code.Unread, Unknown: "process list: " + r.ProcessesUnknown}}
@@ -145,9 +145,9 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	case facts.Gone:
 		return s.phantom(c, p, f)
 	case facts.Cgroup.Daemon && s.Doubt != "":
-		return Finding{}, false // under RunInJob our own children sit among slurmstepd's, in the job's cgroup
+		return Finding{}, false // under RunInJob our own children run with slurmstepd's, in the job's cgroup
 	case resident(p, facts):
-		return Finding{}, false // part of the node, whoever has the card
+		return Finding{}, false // part of the node, whichever job has the GPU
 	}
 	owner := s.Decide(facts, c.Device.ID)
 	f.Owner = owner.job()
@@ -155,13 +155,13 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 		return Finding{}, false // sharing is legal here
 	}
 	if owner.Whose == LiveJob && s.given(owner, c.Device.ID) {
-		return Finding{}, false // Slurm gave it to both
+		return Finding{}, false // Slurm gave it to both jobs
 	}
 	if owner.Ambiguous() {
 		f.Owner = nil
 	}
 	if s.between() && owner.Whose == NoJob && facts.OfMPS() && p.Memory.Known() && p.Memory.Bytes <= idleMPS {
-		return Finding{}, false // waits for clients
+		return Finding{}, false // a server that waits for clients
 	}
 	if s.leftBehind(owner) {
 		f.Holder.Classes = append([]Class{Orphan}, f.Holder.Classes...)
@@ -169,8 +169,8 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	return s.owned(c, f, owner), true
 }
 
-// idleMPS is more memory than a server of MPS keeps without clients, in bytes: 66 MiB were measured on an H200. A program
-// of CUDA's own takes more for its context alone, so that the name hides no other process.
+// idleMPS exceeds what an MPS server keeps without clients, in bytes: 66 MiB were measured on an H200. A CUDA program
+// takes more for its context alone, so taking the server's name does not hide one.
 const idleMPS = 128 << 20
 
 func (s Scene) owned(c Card, f Finding, o Attribution) Finding {
@@ -200,7 +200,7 @@ func (s Scene) owned(c Card, f Finding, o Attribution) Finding {
 	return f
 }
 
-// phantom is memory under a PID that /proc no longer has: whoever shares its descriptors holds it.
+// phantom judges memory under a PID that /proc no longer has: a process that shares its descriptors holds it.
 func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	if s.Shared != "" {
 		return Finding{}, false
@@ -217,12 +217,12 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 		f.Owner = s.inherited(c, p)
 	case !s.ending():
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
-	case listed && !(s.Before.Processes[p.PID].Gone && grown(then.Memory, p.Memory)): // less: a part has been given back
+	case listed && !(s.Before.Processes[p.PID].Gone && grown(then.Memory, p.Memory)): // if less, a part was freed
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
 		f.doubt("it was there before this job")
 	}
 	f, owners := s.search(c, f, s.mayHoldPhantom(c), "")
-	if f.Code == code.Phantom && s.ending() || f.Owner == nil { // the record of who left it is from closer by
+	if f.Code == code.Phantom && s.ending() || f.Owner == nil { // else the recorded owner, nearer the event, stays
 		f.Owner = s.blame(f, f.Owner, owners, true)
 	}
 	if s.ending() && f.Owner != nil && f.Owner.Level == ByExclusive && s.sawAlive(p.PID, *f.Owner) {
@@ -231,18 +231,18 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	return f, true
 }
 
-// sawAlive reports that a dead process was seen in this job's cgroup; an earlier job's number may be another's.
+// sawAlive reports whether the dead process was seen in this job's cgroup. An earlier job's PID may be reused.
 func (s Scene) sawAlive(pid int, o Owner) bool {
 	return o.named().Same(s.Self.owner()) && slices.ContainsFunc(s.Self.Seen, func(seen Sighting) bool {
 		return seen.PID == pid && o.named().Same(seen.Owner)
 	})
 }
 
-// unexplained is the memory beyond what the listed processes account for: now, of which known residue of the start
-// counts as expected, up to what was seen there.
+// unexplained judges the memory that no listed process accounts for now. As much as was unexplained at the job's start
+// is expected.
 func (s Scene) unexplained(c Card, r gpu.Reading, now gpu.Figure) (Finding, bool) {
 	if s.Shared != "" || r.Memory.Unjudged != "" {
-		return Finding{}, false // the others' processes need not be listed here
+		return Finding{}, false // other jobs' processes may not be listed here
 	}
 	f := Finding{Code: code.Residue, Expected: "memory back at what it was", Doubts: s.doubts(c)}
 	if !s.ending() {
@@ -280,8 +280,8 @@ func (s Scene) unexplained(c Card, r gpu.Reading, now gpu.Figure) (Finding, bool
 	switch {
 	case !s.ending() || s.again():
 		f.Owner = s.inheritedMemory(c, f)
-	case len(bystanders) > 0, s.vanished(c, r): // what was listed then may be held by a handle now
-	case extra <= MaxBaseline && s.opener(c) != "": // so little may be the service's that has the card open
+	case len(bystanders) > 0, s.vanished(c, r): // a handle may now hold what was listed at the start
+	case extra <= MaxBaseline && s.opener(c) != "": // so little may belong to the service that has the GPU open
 	default:
 		f.Owner = s.blame(f, s.exclusive(c), owners, false)
 	}
@@ -292,7 +292,7 @@ func (s Scene) unexplained(c Card, r gpu.Reading, now gpu.Figure) (Finding, bool
 	return f, true
 }
 
-// vanished reports a process, not the node's own, that the start listed on the card and this look does not.
+// vanished reports whether a process that the start listed on the GPU, not the node's own, is no longer listed.
 func (s Scene) vanished(c Card, now gpu.Reading) bool {
 	if s.Before == nil {
 		return false
@@ -304,8 +304,8 @@ func (s Scene) vanished(c Card, now gpu.Reading) bool {
 	})
 }
 
-// Unexplained is the balance of a card in bytes: used - the baseline - its listed processes - the driver's share a
-// client, or why it cannot be told.
+// Unexplained returns the memory in use less the baseline, the listed processes and the driver's share for each of
+// them, in bytes, or why that is unknown.
 func Unexplained(r gpu.Reading, l Limits, b Baseline) (bytes uint64, unknown string) {
 	if r.Memory.Unjudged != "" {
 		return 0, r.Memory.Unjudged
@@ -329,13 +329,13 @@ func Unexplained(r gpu.Reading, l Limits, b Baseline) (bytes uint64, unknown str
 	return 0, ""
 }
 
-// Rest is the balance of a GPU as a figure.
+// Rest returns Unexplained as a figure.
 func Rest(r gpu.Reading, l Limits, b Baseline) gpu.Figure {
 	bytes, unknown := Unexplained(r, l, b)
 	return gpu.Figure{Bytes: bytes, Unknown: unknown}
 }
 
-// before returns what was unexplained at the job's start, 0 without a record of it, or why it cannot be told.
+// before returns what was unexplained at the job's start (0 without a record, or if unsettled), or why it is unknown.
 func (s Scene) before(c Card) (bytes uint64, unknown string) {
 	if s.Before == nil {
 		return 0, ""

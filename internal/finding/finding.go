@@ -1,4 +1,4 @@
-// Package finding compares a job's two ends, as data. Policy says what each leads to, report words it.
+// Package finding compares a job's start and end, returns findings as data, and applies the policy to them.
 package finding
 
 import (
@@ -12,32 +12,32 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Finding is one thing that was seen, or one question that could not be answered (Unknown set).
+// Finding is one observation, or one question that could not be answered (Unknown is set).
 type Finding struct {
 	Code    code.Code `json:"code"`
 	GPU     gpu.ID    `json:"gpu,omitempty"`     // empty: the driver, or Bookend itself
-	Index   *int      `json:"index,omitempty"`   // Slurm's number of that GPU, for display
+	Index   *int      `json:"index,omitempty"`   // Slurm's index of that GPU, for display
 	Unknown string    `json:"unknown,omitempty"` // why the answer is neither yes nor no
 
 	Bytes  gpu.Figure `json:"bytes,omitzero"`   // memory this finding is about
 	Holder *Holder    `json:"holder,omitempty"` // the process it is about
-	Owner  *Owner     `json:"owner,omitempty"`  // the job it is blamed on, never without its level
-	// Candidates are live processes that may hold it: for a process that is gone those that have this very card
-	// open, for memory without a process those that have the driver open and nothing that explains why. Searched
-	// says that every process of the node was looked into for them.
+	Owner  *Owner     `json:"owner,omitempty"`  // the job it is blamed on, with the level of evidence
+	// Candidates are live processes that may hold it: for a process that is gone, those that have this very GPU open;
+	// for memory without a process, those that have the driver open without a known reason. Searched is set if every
+	// process of the node was examined for that.
 	Candidates []Holder `json:"candidates,omitempty"`
 	Searched   bool     `json:"searched,omitempty"`
 
-	Xid   int     `json:"xid,omitempty"`   // the number of the driver's error it is about; 0: of none
-	Ended Outcome `json:"ended,omitempty"` // what became of Holder where clean-up was to end it; empty: it was not
+	Xid   int     `json:"xid,omitempty"`   // number of the driver error it is about; 0 for none
+	Ended Outcome `json:"ended,omitempty"` // what became of Holder if clean-up was to end it; empty if it was not
 
-	// Repeated: the last other job on this GPU, or on the node where it is about no GPU, ended with the same.
+	// Repeated is set if the last other job on this GPU, or on the node if GPU is empty, ended with the same finding.
 	Repeated bool `json:"repeated,omitempty"`
 
-	Observed string `json:"observed,omitempty"` // raw strings of the system may be inside: report.Clean before use
+	Observed string `json:"observed,omitempty"` // may contain raw strings of the system: use report.Clean
 	Expected string `json:"expected,omitempty"`
 
-	// Doubts are the reasons why this does not prove that the card is unusable. Drain needs none left.
+	// Doubts are the reasons why this does not prove that the GPU is unusable. A drain requires that there are none.
 	Doubts []string `json:"doubts,omitempty"`
 }
 
@@ -46,16 +46,16 @@ type Holder struct {
 	Process
 	Memory  gpu.Figure `json:"memory"` // unknown for a candidate: a descriptor proves no bytes
 	Classes []Class    `json:"classes,omitempty"`
-	Owner   *Owner     `json:"owner,omitempty"` // of a candidate: a finding has one for its holder
-	Open    []string   `json:"open,omitempty"`  // device nodes it has open, where that was looked at: "nvidia0"
+	Owner   *Owner     `json:"owner,omitempty"` // of a candidate; a holder's owner is that of its finding
+	Open    []string   `json:"open,omitempty"`  // device nodes it has open, if that was read: "nvidia0"
 }
 
-// Saw is a finding about no GPU in particular: what was observed, in the place of what.
+// Saw returns a finding about no GPU in particular: what was observed and what was expected.
 func Saw(c code.Code, observed, expected string) Finding {
 	return Finding{Code: c, Observed: observed, Expected: expected}
 }
 
-// Unsure is a question about no GPU in particular that could not be answered, and why.
+// Unsure returns a question about no GPU in particular that could not be answered, and why.
 func Unsure(c code.Code, why string) Finding { return Finding{Code: c, Unknown: why} }
 
 func (f *Finding) doubt(format string, args ...any) {
@@ -77,33 +77,33 @@ func (o Attribution) job() *Owner {
 	return &o.Owner
 }
 
-// JobName names the job as its cgroup did.
+// JobName returns the job's id, its SLUID if that is all that its cgroup names, or "none".
 func (o Owner) JobName() string { return cmp.Or(o.named().Name(), "none") }
 
-// Named reports whether there is a job: what the recorder saw in no job's cgroup has an owner without one.
+// Named reports whether the owner is a job. For a process that the recorder saw in no job's cgroup it is not.
 func (o Owner) Named() bool { return o.named().Found() }
 
-// Recorded reports what the recorder saw between a job's two ends, of which neither saw it.
+// Recorded reports whether only the recorder saw this, between the job's two ends.
 func (f Finding) Recorded() bool { return f.Owner != nil && f.Owner.Level == Recorded }
 
 func (o Owner) named() slurm.Owner { return slurm.Owner{ID: o.Job, SLUID: o.SLUID} }
 
-// Outcome is what became of a process that clean-up was to end. The values are part of records and of the command
-// line's documents: they keep their names.
+// Outcome is what became of a process that clean-up was to end. The values appear in records and in the documents of
+// the command line, so they must not change.
 type Outcome string
 
 const (
-	AlreadyGone Outcome = "gone" // before anything was sent to it
+	AlreadyGone Outcome = "gone" // before any signal was sent
 	ByTerm      Outcome = "sigterm"
 	ByKill      Outcome = "sigkill"
 	StillThere  Outcome = "still_there" // SIGKILL was sent: it hangs in the kernel
-	Refused     Outcome = "refused"     // nothing was sent to it
+	Refused     Outcome = "refused"     // no signal was sent
 )
 
-// Signal names what ended the process, as signal(7) does; empty where clean-up did not end it.
+// Signal names the signal that ended the process, as signal(7) does, empty if clean-up did not end it.
 func (o Outcome) Signal() string { return map[Outcome]string{ByTerm: "SIGTERM", ByKill: "SIGKILL"}[o] }
 
-// Text words an outcome.
+// Text returns the outcome in words.
 func (o Outcome) Text() string {
 	words := map[Outcome]string{
 		ByTerm: "ended by SIGTERM", ByKill: "ended by SIGKILL", AlreadyGone: "already gone", StillThere: "still there",
@@ -111,27 +111,27 @@ func (o Outcome) Text() string {
 	return cmp.Or(words[o], string(o))
 }
 
-// WorthTelling is the default thresholds.report, in bytes, for readers of records without the configuration.
+// WorthTelling is the default of thresholds.report, in bytes, for readers of records without the configuration.
 const WorthTelling = 32 << 20
 
-// Judged is what policy made of one finding.
+// Judged is what policy decided about one finding.
 type Judged struct {
 	Action config.Action `json:"action"`
-	Why    string        `json:"why,omitempty"` // why it is weaker than the configuration says
+	Why    string        `json:"why,omitempty"` // why the action is weaker than configured
 }
 
 // Verdict is a hook's outcome.
 type Verdict struct {
 	Action config.Action `json:"action"`
 	Exit   int           `json:"exit"`
-	// Code is the finding that decided, empty when none did.
+	// Code is the finding that decided, empty if none did.
 	Code code.Code `json:"code,omitempty"`
 	// Held is why a drain was not carried out: observe mode, or a guard.
 	Held   string   `json:"held,omitempty"`
 	Judged []Judged `json:"judged,omitempty"` // one for each finding, in order
 }
 
-// Of is what was made of the finding at a place; one that was found after the verdict is told.
+// Of returns the decision about a finding by its index. A finding made after the verdict is reported (Warn).
 func (v Verdict) Of(i int) Judged {
 	if i < len(v.Judged) {
 		return v.Judged[i]
@@ -139,10 +139,10 @@ func (v Verdict) Of(i int) Judged {
 	return Judged{Action: config.Warn}
 }
 
-// Drains reports a finding that was judged to drain.
+// Drains reports whether the finding with this index was judged to drain.
 func (v Verdict) Drains(i int) bool { return v.Of(i).Action == config.Drain }
 
-// Tells reports a finding that policy neither ignores nor only notes.
+// Tells reports whether policy reports the finding with this index: it neither ignores nor only notes it.
 func (v Verdict) Tells(i int) bool {
 	a := v.Of(i).Action
 	return a != config.Ignore && a != config.Note
@@ -150,8 +150,8 @@ func (v Verdict) Tells(i int) bool {
 
 var strength = map[config.Action]int{config.Ignore: 0, config.Note: 1, config.Warn: 2, config.Drain: 3}
 
-// Decide turns the findings of a job's hook into one verdict and one exit code; the strongest decides. Drain needs a
-// finding without doubts, a mode that may drain, and no guard against it.
+// Decide turns the findings of a job's hook into one verdict and one exit code; the strongest action decides. A drain
+// needs a finding without doubts, a mode that may drain, and no guard against it.
 func Decide(c config.Config, phase slurm.Context, job slurm.Job, found []Finding) Verdict {
 	if own := c.Policy.Partitions[job.Partition]; own.Mode != "" {
 		c.Mode = own.Mode
@@ -205,7 +205,7 @@ func judge(c config.Config, phase slurm.Context, partition string, f Finding) Ju
 	return Judged{Action: config.Drain}
 }
 
-// checkExit is 0 unless the node was not checked: Slurm only logs it, and nothing else should act on it.
+// checkExit returns 0 unless the node was not checked: Slurm only logs it, and nothing else should act on it.
 func checkExit(found []Finding) int {
 	for _, e := range code.All() {
 		met := func(f Finding) bool { return f.Code == e.Code && f.Unknown == "" }
@@ -216,9 +216,9 @@ func checkExit(found []Finding) int {
 	return 0
 }
 
-// Again joins what was found before and after processes were ended; the scene is that of the second look. A GPU that
-// settled again is judged by the second look alone. On any other one what was found first stays, unless the second look
-// says it too or proves that its process is gone; but what an ended process may have held is not certain any more.
+// Again joins the findings from before and after processes were ended; the scene is that of the second samples. A GPU
+// that settled again is judged by these alone. On any other GPU a first finding stays unless they repeat it or prove
+// that its process is gone, but what an ended process may have held is no longer certain.
 func (s Scene) Again(first, second []Finding) []Finding {
 	var kept []Finding
 	for _, f := range first {
@@ -235,10 +235,10 @@ func (s Scene) Again(first, second []Finding) []Finding {
 	return append(kept, second...)
 }
 
-// withoutProcess reports memory that no live process is listed for: any process may have held it.
+// withoutProcess reports whether no live process is listed for the memory: any process may have held it.
 func (f Finding) withoutProcess() bool { return f.Code == code.Residue || f.Code == code.Phantom }
 
-// same reports whether two findings say the same of one process, or of one GPU.
+// same reports whether two findings have the same code, GPU and process.
 func (f Finding) same(o Finding) bool {
 	who := func(h *Holder) (i Instance) {
 		if h != nil {
@@ -249,7 +249,7 @@ func (f Finding) same(o Finding) bool {
 	return f.Code == o.Code && f.GPU == o.GPU && who(f.Holder) == who(o.Holder)
 }
 
-// lacks reports whether this look proves a finding's process gone from its GPU.
+// lacks reports whether this sample proves that a finding's process has left its GPU.
 func (s Side) lacks(f Finding) bool {
 	r, read := s.Snapshot.Reading(f.GPU)
 	if f.Holder == nil || !read || r.ProcessesUnknown != "" {

@@ -15,8 +15,8 @@ func listedOn(p gpu.Process, facts Process) *Holder {
 	return &Holder{Process: facts, Memory: p.Memory, Classes: Classes(facts, p.Kinds...)}
 }
 
-// search names who may hold what f is about, and adds what that says against certainty: a live job's process among
-// them, one nobody knows the owner of, or a search that was not finished. It returns whose the candidates are.
+// search adds the processes that may hold what f is about, and a doubt for each reason against certainty: a candidate
+// of a live job or of unknown owner, or an incomplete search. It also returns the owners of the candidates.
 func (s Scene) search(c Card, f Finding, may func(Holding) bool, class Class) (Finding, []Attribution) {
 	if s.Now.Scan == nil {
 		f.doubt("no one searched for its holder: a live job's process may have it")
@@ -61,9 +61,9 @@ func (s Scene) search(c Card, f Finding, may func(Holding) bool, class Class) (F
 	return f, owners
 }
 
-// blame says whose memory it is that appeared while only suspect had the card, given whose the candidates are. Where
-// one of them surely holds it they say whose it is. Else suspect is blamed unless none of them is its, or one that is
-// not came during the job as well. What was not searched for blames nobody.
+// blame returns the job to blame for memory that appeared while only suspect had the GPU, given the candidates' owners.
+// If one candidate surely holds it, their common job is to blame. Otherwise it is suspect, unless no candidate belongs
+// to it or one of another owner also started during this job. An incomplete search blames no job.
 func (s Scene) blame(f Finding, suspect *Owner, owners []Attribution, surely bool) *Owner {
 	if !f.Searched {
 		return nil
@@ -91,8 +91,8 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []Attribution, surely boo
 	return suspect
 }
 
-// holdersJob is the job of all that have a dead process's GPU open. It proves a job that had the GPU alone meanwhile, and
-// is a guess where none is known to. A program that only watches the GPU has it open too: another job's takes no blame.
+// holdersJob returns the job of all that have a dead process's GPU open. It confirms suspect, which had the GPU alone
+// meanwhile; without one it is a guess. Another job is not blamed: a program that only monitors has it open too.
 func holdersJob(f Finding, suspect *Owner, owners []Attribution) *Owner {
 	o := oneJob(f, owners)
 	switch {
@@ -104,8 +104,8 @@ func holdersJob(f Finding, suspect *Owner, owners []Attribution) *Owner {
 	return o
 }
 
-// oneJob is the one job that is over of all holders, by the weakest evidence, nil for none. What was there before this
-// job is not this job's, whatever it has open.
+// oneJob returns the one job of all holders, if it is over, with their weakest evidence, else nil. What was there
+// before this job does not belong to it, whatever it has open.
 func oneJob(f Finding, owners []Attribution) *Owner {
 	first := owners[0]
 	for _, o := range owners {
@@ -120,11 +120,11 @@ func oneJob(f Finding, owners []Attribution) *Owner {
 	return first.job()
 }
 
-// against says what keeps a process, which holds a card's memory or as a candidate may, from proving the card unusable.
-// A job may have ended while the GPU was watched: it had less time to go than the watch took.
+// against returns why a process that holds a GPU's memory, or may hold it as a candidate, does not prove the GPU
+// unusable. If its job ended while the GPU was sampled, the process had less time to end than the samples took.
 func (s Scene) against(c Card, p Process, o Attribution, candidate bool) []string {
 	began := s.Now.Snapshot.At - s.Now.Curves[c.Device.ID].Span
-	// At a start the driver lists what root's process holds: it takes no blame from the job before.
+	// At a start the driver lists what root's process holds, so that process does not excuse the job before.
 	rootly := (candidate || s.ending()) && o.Whose != ThisJob && (p.UID == 0 || p.OfSystem())
 	return holding(
 		doubt{o.Whose == LiveJob, "it is a live job's"},
@@ -138,22 +138,22 @@ func (s Scene) against(c Card, p Process, o Attribution, candidate bool) []strin
 	)
 }
 
-// ends reports a process on its way out, which excuses it once: one that an earlier hook saw ending hangs there. No
-// other state is an end: a process in D may stay in the kernel for days, and can choose to.
+// ends reports whether a process is ending, which excuses it only once: if an earlier hook saw it ending, it hangs. No
+// other state counts: a process in state D may stay in the kernel for days, and can choose to.
 func (s Scene) ends(p Process, began time.Duration) bool {
 	seen, before := s.Ending[Instance{PID: p.PID, Start: p.Start}]
 	return p.State == "X" && !(before && seen < began)
 }
 
-// mayHoldPhantom selects what may keep a dead process's memory: it has this GPU open, and is not listed itself.
+// mayHoldPhantom selects what may keep a dead process's memory: unlisted processes, not the node's, with this GPU open.
 func (s Scene) mayHoldPhantom(c Card) func(Holding) bool {
 	return func(h Holding) bool {
 		return h.Has(c.Device) && !s.lists(c, h.PID) && !s.ofNode(h)
 	}
 }
 
-// mayHoldExported selects who may keep memory that no process is listed for: who has the driver open and nothing
-// that explains why. nvidiactl names no card; one who has another card alone open has that as its reason.
+// mayHoldExported selects what may keep memory without a listed process: processes that have the driver open without a
+// known reason. nvidiactl names no GPU; a process that has only another GPU open has that as its reason.
 func (s Scene) mayHoldExported(c Card) func(Holding) bool {
 	listed := s.listedAnywhere()
 	return func(h Holding) bool {
@@ -161,8 +161,8 @@ func (s Scene) mayHoldExported(c Card) func(Holding) bool {
 	}
 }
 
-// bystanders are doubts about memory without a process: a handle on it may be held by any process that has the driver
-// open, also by one that has another card for a reason, unless that is surely of a job that is over.
+// bystanders returns doubts about memory without a process: any process with the driver open may hold a handle to it,
+// also one that has another GPU open for a reason, unless its job is surely over.
 func (s Scene) bystanders(c Card, f Finding) []string {
 	if s.Now.Scan == nil {
 		return nil
@@ -171,12 +171,12 @@ func (s Scene) bystanders(c Card, f Finding) []string {
 	for _, h := range s.Now.Scan.Holdings {
 		candidate := slices.ContainsFunc(f.Candidates, func(c Holder) bool { return c.PID == h.PID })
 		o := s.Decide(h.Process, c.Device.ID)
-		// A name excuses no job's process.
+		// A program's name does not excuse a process that may be a live job's.
 		trade := s.ofNode(h) && o.Whose != LiveJob && o.Whose != CannotTell
 		if candidate || trade {
 			continue
 		}
-		nobodys := o.Whose == NoJob && h.UID != 0 && s.lists(c, h.PID) // a live job has no business here
+		nobodys := o.Whose == NoJob && h.UID != 0 && s.lists(c, h.PID) // no live job's process is expected here
 		if !s.leftBehind(o) && !nobodys || o.Rival != 0 {
 			doubts = append(doubts,
 				fmt.Sprintf("process %d has the driver open for another reason, and may hold it too", h.PID))
@@ -185,9 +185,9 @@ func (s Scene) bystanders(c Card, f Finding) []string {
 	return doubts
 }
 
-// ofNode leaves out those that hold the driver open by trade: services that were there before the job, when the card
-// had nothing of theirs, and root's MPS daemon, which was measured to have a card open and no memory on it. Any user can
-// run a program under its name, and in a container as root, so the name alone excuses no process.
+// ofNode reports whether a process has the driver open as part of the node: a service, at an end only one older than
+// the job, when the GPU held nothing of it, or root's MPS daemon, measured to have a GPU open without memory on it. Any
+// user can run a program under its name, and as root in a container: the name alone excuses nothing.
 func (s Scene) ofNode(h Holding) bool {
 	daemon := h.OfMPS() && h.UID == 0 && !h.Cgroup.Found() && !h.Apart()
 	return daemon || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
@@ -198,7 +198,7 @@ func (s Scene) lists(c Card, pid int) bool {
 	return listed
 }
 
-// listedAnywhere are the PIDs that the driver lists on any card that was looked at.
+// listedAnywhere returns the PIDs that the driver lists on any sampled GPU.
 func (s Scene) listedAnywhere() map[int]bool {
 	listed := map[int]bool{}
 	for _, r := range slices.Concat(s.Now.Snapshot.Readings, s.Now.Neighbours.Readings) {
@@ -213,9 +213,9 @@ func (s Scene) leftBehind(o Attribution) bool {
 	return o.Whose == EndedJob && !o.Unseen || o.Whose == ThisJob && s.ending()
 }
 
-// Proven lists the live processes behind these findings that a cgroup, now or in a sighting, proved to be the ended
-// job's: the only ones that may ever be ended. Candidates for memory without a process are never among them: whose
-// they are may be proven, that they hold anything is not.
+// Proven returns the live processes of these findings that a cgroup, now or in a sighting, proves to be the ended
+// job's: the only ones that may ever be ended. Candidates for memory without a process are never among them: their
+// owner may be proven, but not that they hold anything.
 func Proven(found []Finding, job slurm.Job) []Holder {
 	var all []Holder
 	add := func(h Holder, o *Owner) {
@@ -243,19 +243,19 @@ func Proven(found []Finding, job slurm.Job) []Holder {
 	return all
 }
 
-// given reports whether Slurm gave the GPU to a process's job as well: suspended and gang-scheduled jobs may share one.
+// given reports whether Slurm gave the GPU to the process's job too: suspended and gang-scheduled jobs may share one.
 func (s Scene) given(o Attribution, id gpu.ID) bool {
 	return slices.ContainsFunc(s.Others, func(r Record) bool { return r.Keeps(id) && o.named().Same(r.owner()) })
 }
 
-// Trespasses names processes of live jobs on GPUs not given to them, proven by a cgroup, for a health check.
+// Trespasses returns, for a health check, live jobs' processes on GPUs not given to them, proven by a cgroup.
 func (s Scene) Trespasses(looked []gpu.Reading) (all []Finding) {
 	for _, r := range looked {
 		for _, p := range r.Processes {
 			facts, read := s.Now.Processes[p.PID]
 			o := s.Decide(facts, r.Device.ID)
 			proven := read && !facts.Gone && (o.Level == ByCgroup || o.Level == BySighting) &&
-				!facts.Cgroup.Elsewhere(s.Job.Node) // that node's own check judges it
+				!facts.Cgroup.Elsewhere(s.Job.Node) // the check of that node judges it
 			f := Finding{
 				Code: code.Trespass, GPU: r.Device.ID, Bytes: p.Memory,
 				Holder: listedOn(p, facts), Owner: o.job(),
@@ -270,7 +270,7 @@ func (s Scene) Trespasses(looked []gpu.Reading) (all []Finding) {
 			case o.Whose == LiveJob && !s.given(o, r.Device.ID):
 				f.Observed = fmt.Sprintf("process %d of job %d, which was not given this GPU", p.PID, o.Job)
 			default:
-				continue // what an ended job left there is that GPU's own finding
+				continue // what an ended job left there is a finding of that GPU
 			}
 			all = append(all, f)
 		}

@@ -9,7 +9,7 @@ import (
 	"bookend/internal/settle"
 )
 
-// moving reports a GPU that did not settle, with what was on it all the time, and other live jobs' processes.
+// moving returns the findings on a GPU that did not settle: what stayed on it, and other live jobs' processes.
 func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 	return append(s.certain(s.stayed(c, r), c.Device.ID), Finding{
 		Code: code.Moving, Bytes: r.Memory.Used,
@@ -18,16 +18,16 @@ func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 	})
 }
 
-// stayed names what every look showed, each with the least that it ever held. Of a live job's process one look is enough.
+// stayed returns what every sample showed, with its smallest figure. For a live job's process one sample is enough.
 func (s Scene) stayed(c Card, r gpu.Reading) (out []Finding) {
 	if r.ProcessesUnknown != "" {
 		return nil
 	}
-	var soon []uint64 // of each
+	var soon []uint64 // of each finding
 	add := func(f Finding, stay settle.Stay) {
 		if stay.Ending {
 			f.doubt(unsettled + "a process that holds this, or may hold it, had just ended")
-			if len(f.Candidates) > 0 { // it may be the ended one's own, on its way back
+			if len(f.Candidates) > 0 { // it may be the ended process's, still being freed
 				f.Owner = nil
 			}
 		}
@@ -48,12 +48,12 @@ func (s Scene) stayed(c Card, r gpu.Reading) (out []Finding) {
 			add(f, rest)
 		}
 	}
-	s.excuse(out) // what is not certain by now is not left for certain
+	s.excuse(out) // givenBack counts only what is still certain after this
 	s.givenBack(out, soon)
 	return out
 }
 
-// stay finds what stayed on a GPU of a process, or with PID 0 of no listed one.
+// stay returns what stayed on a GPU of a process or, with PID 0, of no listed process.
 func (s Side) stay(id gpu.ID, pid int) (settle.Stay, bool) {
 	i := slices.IndexFunc(s.Stayed[id], func(p settle.Stay) bool { return p.PID == pid })
 	if i < 0 {
@@ -64,8 +64,8 @@ func (s Side) stay(id gpu.ID, pid int) (settle.Stay, bool) {
 
 const unsettled = "the memory of this GPU did not settle, and "
 
-// givenBack doubts what becomes less, given what will soon be left of each finding, unless enough to drain will be left
-// of all that is certain.
+// givenBack doubts findings whose memory is shrinking, given how much of each will soon be left, unless enough to drain
+// will be left of all that is certain.
 func (s Scene) givenBack(found []Finding, soon []uint64) {
 	var left uint64
 	for i, f := range found {

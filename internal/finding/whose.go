@@ -18,29 +18,29 @@ const (
 	BySighting    Level = "sighting"    // an earlier hook saw it there
 	Recorded      Level = "recorded"    // the recorder saw it there, between a job's two ends
 	ByExclusive   Level = "exclusive"   // it started between the job's two ends, same user, on a GPU given to it alone
-	ByEnvironment Level = "environment" // its environment says so: a hint
+	ByEnvironment Level = "environment" // its environment names the job: a hint
 	NoEvidence    Level = "none"
 )
 
-// Weaker reports whether a level is less sure than another.
+// Weaker reports whether a level is weaker evidence than another.
 func (l Level) Weaker(than Level) bool { return rank[l] < rank[than] }
 
 var rank = map[Level]int{NoEvidence: 0, ByEnvironment: 1, ByExclusive: 2, BySighting: 3, Recorded: 3, ByCgroup: 4}
 
-// Record is one run of a job on this node, as its own hooks wrote it down.
+// Record is one run of a job on this node, as its own hooks recorded it.
 type Record struct {
 	Job   slurm.JobID
 	SLUID slurm.SLUID
-	// Het is the leader's id of a heterogeneous job, 0 for any other: its tasks have that in their environment.
+	// Het is the leader's id of a heterogeneous job, which its tasks have in their environment, and 0 for any other.
 	Het   slurm.JobID
 	UID   uint32
 	GPUs  []gpu.ID
-	Start time.Duration // CLOCK_BOOTTIME of its prolog's last look
-	End   time.Duration // of its epilog's first look; 0 while the job lives
+	Start time.Duration // CLOCK_BOOTTIME of its prolog's last sample
+	End   time.Duration // of its epilog's last sample; 0 while the job lives
 	Alone bool          // no other job was given any of its GPUs meanwhile
-	// Unplaced is true when it is not known which GPUs it was given: it may be on any.
+	// Unplaced is set if it is not known which GPUs the job was given: it may be on any.
 	Unplaced bool
-	// Unseen is true if the run counts as over without proof: nothing is certain by that.
+	// Unseen is set if the run counts as over without proof: it makes nothing certain.
 	Unseen bool
 	Seen   []Sighting
 }
@@ -53,7 +53,7 @@ func (r Record) Live() bool { return r.End == 0 }
 // named reports whether an id in a process's environment is this run's: its own, or its heterogeneous job's.
 func (r Record) named(id slurm.JobID) bool { return id != 0 && (id == r.Job || id == r.Het) }
 
-// mayHaveStarted: the run's user could be behind a process; in a container or PID namespace any user could.
+// mayHaveStarted reports whether the run's user may have started a process; in a container any user may have.
 func (r Record) mayHaveStarted(p Process) bool { return r.UID == p.UID || p.Apart() }
 
 // MayHold reports whether the job was given the GPU, or may have been.
@@ -62,17 +62,17 @@ func (r Record) MayHold(id gpu.ID) bool { return r.Unplaced || slices.Contains(r
 // Keeps reports a live job that was given the GPU, or may have been.
 func (r Record) Keeps(id gpu.ID) bool { return r.Live() && r.MayHold(id) }
 
-// Sighting is a process that a hook saw in a job's cgroup while the cgroup still stood.
+// Sighting is a process that a hook saw in a job's cgroup while the cgroup still existed.
 type Sighting struct {
 	PID   int
 	Start time.Duration
 	Owner slurm.Owner
 }
 
-// Whose is the answer to whose a process is.
+// Whose is the kind of owner of a process.
 type Whose string
 
-// The answers. CannotTell always comes with a reason.
+// The kinds of owner. CannotTell always comes with a reason.
 const (
 	ThisJob    Whose = "this job"
 	LiveJob    Whose = "another live job"
@@ -81,29 +81,29 @@ const (
 	CannotTell Whose = "unknown"
 )
 
-// Attribution is whose a process is, with what speaks against it.
+// Attribution is the owner of a process, with the evidence against it.
 type Attribution struct {
 	Owner
 	Whose Whose
 	Why   string // for CannotTell
-	// Rival is another job that could own the process as well, where the evidence is weaker than a cgroup or a
-	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark), of any
-	// user for a process in a container, or one without a record that the process's environment names and that may be on
-	// this node.
+	// Rival is another job that could own the process as well, if the evidence is weaker than a cgroup or a sighting: a
+	// live job of the same user (on nodes without cgroup tracking, a job's processes carry no mark), of any user for a
+	// process in a container, or a job without a record that the process's environment names and that may be on this
+	// node.
 	Rival slurm.JobID
-	// Contradicted is set if the evidence is as weak and the environment names another job: either may be right.
+	// Contradicted is set if the evidence is as weak and the environment names another job: either may be the owner.
 	Contradicted bool
-	// OtherEnd is set where the evidence is as weak and another ended job of the same user, which the process's
-	// environment does not rule out, ran when it started: when the last of them ended (CLOCK_BOOTTIME).
+	// OtherEnd is set if the evidence is as weak and another ended job of the same user, which the process's
+	// environment does not rule out, ran when it started: the time when the last such job ended (CLOCK_BOOTTIME).
 	OtherEnd time.Duration
 	Ended    time.Duration // CLOCK_BOOTTIME of the end of an ended job
-	Unseen   bool          // nobody saw the end of that job
+	Unseen   bool          // the end of that job was not seen
 }
 
-// Ambiguous reports evidence that fits two jobs as well: it blames neither.
+// Ambiguous reports whether the evidence fits two jobs equally well: then neither is blamed.
 func (o Attribution) Ambiguous() bool { return o.Contradicted || o.OtherEnd > 0 }
 
-// Decide says whose a process is, by the strongest evidence there is. It never decides by user alone.
+// Decide attributes a process by the strongest evidence there is, never by its user alone.
 func (s Scene) Decide(p Process, id gpu.ID) Attribution {
 	if why := cmp.Or(p.Why, p.Cgroup.Conflict); why != "" {
 		return unknown(Owner{Level: NoEvidence}, why)
@@ -114,7 +114,7 @@ func (s Scene) Decide(p Process, id gpu.ID) Attribution {
 	if owner, ok := s.sighted(p); ok {
 		return s.named(p, owner, BySighting)
 	}
-	if p.OfSystem() { // a service is no job's, whoever it runs as and whenever it was started
+	if p.OfSystem() { // a service belongs to no job, whatever its user and start time
 		return s.nobodys(p)
 	}
 	accused, level := s.alone(p, id), ByExclusive
@@ -130,7 +130,7 @@ func (s Scene) Decide(p Process, id gpu.ID) Attribution {
 	if p.EnvUnknown != "" {
 		return unknown(Owner{Level: NoEvidence}, p.EnvUnknown)
 	}
-	if p.EnvJobHere != "" { // a job without GPUs has no record here, nor has one older than Bookend
+	if p.EnvJobHere != "" { // neither a job without GPUs nor one older than Bookend has a record here
 		return unknown(Owner{Level: NoEvidence}, fmt.Sprintf("its environment names job %d, of which this node "+
 			"has no record for its user and the time it started: %s", p.EnvJobID, p.EnvJobHere))
 	}
@@ -148,9 +148,9 @@ func (s Scene) nobodys(p Process) Attribution {
 
 func (s Scene) runs() []Record { return append([]Record{s.Self}, s.Others...) }
 
-// named resolves a job that a cgroup names to this node's records of it: of several runs of one id, to the one that had
-// begun when the process started. A process older than all of them is of a run before, which is over: Slurm runs one
-// job id once at a time on a node. One that began after the last of them ended is of a run without a record.
+// named finds this node's record of a job that a cgroup names: of several runs of one id, the one that had begun when
+// the process started. A process older than all of them is of an earlier run, which is over: Slurm runs one job id once
+// at a time on a node. One that started after the last of them ended is of a run without a record.
 func (s Scene) named(p Process, o slurm.Owner, level Level) Attribution {
 	if o.Elsewhere(s.Job.Node) { // another cluster's node may have a job of the same id
 		return unknown(Owner{Level: level}, fmt.Sprintf("in the cgroup of job %s of node %s on the same host", o.Name(), o.Node))
@@ -160,7 +160,7 @@ func (s Scene) named(p Process, o slurm.Owner, level Level) Attribution {
 		switch {
 		case !o.Same(r.owner()):
 		case p.Start != 0 && r.Start > p.Start+Tick:
-			later = &r // any will do: all are of the one job
+			later = &r // any will do: all are of one job
 		case found == nil || newer(r, *found):
 			found = &r
 		}
@@ -202,10 +202,10 @@ func (s Scene) sighted(p Process) (slurm.Owner, bool) {
 	return slurm.Owner{}, false
 }
 
-// alone finds the run that had the GPU alone while a process of its user started, nil for none.
+// alone returns the run that had the GPU alone when a process of its user started, nil if there is none.
 func (s Scene) alone(p Process, id gpu.ID) *Record {
 	for i, r := range s.runs() {
-		began := i > 0 || s.Before != nil // without its start nothing can be exclusive to a run
+		began := i > 0 || s.Before != nil // without its start, nothing is exclusive to this run
 		if began && r.Alone && r.UID == p.UID && slices.Contains(r.GPUs, id) && s.during(r, p.Start) {
 			return &r
 		}
@@ -213,30 +213,30 @@ func (s Scene) alone(p Process, id gpu.ID) *Record {
 	return nil
 }
 
-// environment finds the newest run that had begun of those that the process's environment names; an older one is over.
+// environment returns the newest run that the process's environment names and that had begun; an older one is over.
 func (s Scene) environment(p Process, id gpu.ID) (found *Record) {
 	for _, r := range s.runs() {
 		if r.named(p.EnvJobID) && r.UID == p.UID && r.Start <= p.Start+Tick && (found == nil || nearer(r, *found, id)) {
 			found = &r
 		}
 	}
-	if found != nil && !found.Live() && p.Start > found.End { // of a later run, without a record, that may be live
+	if found != nil && !found.Live() && p.Start > found.End { // of a later run without a record, which may be live
 		return nil
 	}
 	return found
 }
 
-// nearer prefers, of two components of one heterogeneous job, the one that was given the GPU, and else the newer run.
+// nearer prefers, of two components of one heterogeneous job, the one given the GPU, and otherwise the newer run.
 func nearer(a, b Record, id gpu.ID) bool {
-	// One whose GPUs are not all known might have it: the surer one comes first, and the other stays its rival.
+	// A component whose GPUs are not all known might have it: the certain one is preferred, the other stays a rival.
 	if given := slices.Contains(a.GPUs, id); a.Job != b.Job && given != slices.Contains(b.GPUs, id) {
 		return given
 	}
 	return newer(a, b)
 }
 
-// otherEnd is when the last other ended job that could have started the process ended, 0 without one. Where the
-// environment names the accused, no other than a component of the same heterogeneous job could.
+// otherEnd returns when the last other ended job that could have started the process ended, 0 without one. If the
+// environment names the accused, only components of the same heterogeneous job could.
 func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
 	for _, r := range s.runs() {
 		if accused.named(p.EnvJobID) && !r.named(p.EnvJobID) {
@@ -249,19 +249,19 @@ func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
 	return last
 }
 
-// rival returns a job, other than the accused, that could have started the process.
+// rival returns a job other than the accused that could have started the process.
 func (s Scene) rival(p Process, accused Record) slurm.JobID {
 	if p.EnvJobHere != "" && !accused.named(p.EnvJobID) {
 		return p.EnvJobID
 	}
-	for _, id := range p.Steps { // of one without a record nothing says that it is over
+	for _, id := range p.Steps { // without a record, the job may still run
 		ofJob := func(r Record) bool { return r.named(id) }
 		if !accused.named(id) && !slices.ContainsFunc(s.runs(), ofJob) {
 			return id
 		}
 	}
 	for _, r := range s.Others {
-		open := r.Live() || r.Unseen // the end of one that was not seen is a guess
+		open := r.Live() || r.Unseen // an end that was not seen is a guess
 		if r.End = 0; open && r.mayHaveStarted(p) && r.Job != accused.Job && s.during(r, p.Start) {
 			return r.Job
 		}
@@ -269,7 +269,7 @@ func (s Scene) rival(p Process, accused Record) slurm.JobID {
 	return 0
 }
 
-// during allows for the start time being cut down to a tick.
+// during reports whether a process started during a run. Its start time is rounded down to a tick.
 func (s Scene) during(r Record, start time.Duration) bool {
 	end := r.End
 	if r.Live() {
