@@ -16,22 +16,22 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Check is the case of a health check. It has two targets: all of the node's GPUs, seen in one look (the case's own),
-// and those among them that no job has and that are not clean, which are watched.
+// Check is the case of a health check. It has two targets: all GPUs of the node, read in one sample (the case's own),
+// and those of them that no job has and that are not clean, which are watched.
 type Check struct {
 	Case
-	Last    *ledger.Check // the one before, nil where there was none that holds
-	Residue *Residue      // nil where nothing was to be watched
+	Last    *ledger.Check // the check before, nil if there is none that counts
+	Residue *Residue      // nil if nothing was to be watched
 }
 
-// Residue is what was seen on the GPUs that no job has, with the records as they were read after that look.
+// Residue is what was seen on the GPUs that no job has, with the records as they were read after those samples.
 type Residue struct {
 	Cards []finding.Card
 	Side  finding.Side
 	Node  Node
 }
 
-// Latest is what the node's records said when they were read last.
+// Latest returns the node's records as they were last read.
 func (c Check) Latest() Node {
 	if c.Residue != nil {
 		return c.Residue.Node
@@ -39,8 +39,8 @@ func (c Check) Latest() Node {
 	return *c.Node
 }
 
-// Unclean are the GPUs that are worth watching: those that Slurm gives out, that no job on record has, and on which one
-// look saw something.
+// Unclean returns the GPUs that are worth watching: Slurm gives them out, no job on record has them, and one sample
+// showed something on them.
 func (c Check) Unclean() []finding.Card {
 	if c.blind() {
 		return nil
@@ -48,16 +48,16 @@ func (c Check) Unclean() []finding.Card {
 	return slices.DeleteFunc(c.free(c.Given(), c.Seen.Side, *c.Node), c.isClean)
 }
 
-// free are those that no live job was given by the time of a look, nor may have been.
+// free returns the GPUs that no live job was given, or may have been, at the time of a sample.
 func (c Check) free(cards []finding.Card, side finding.Side, node Node) []finding.Card {
 	taken := c.taken(side.Snapshot.At, node)
 	return slices.DeleteFunc(slices.Clone(cards), taken)
 }
 
-// blind reports that no record can be compared: there was no look, or the driver's epoch is unknown.
+// blind reports whether records cannot be compared: there was no sample, or the driver's epoch is unknown.
 func (c Check) blind() bool { return c.Seen.Side.Snapshot.At == 0 || !c.Seen.Epoch.Same(c.Seen.Epoch) }
 
-// Given are those that Slurm may give out: what is on another is no job's leftover, and none of Slurm's business.
+// Given returns the GPUs that Slurm may give out: what is on another is no job's leftover and does not concern Slurm.
 func (c Check) Given() []finding.Card {
 	return slices.DeleteFunc(slices.Clone(c.Seen.Cards), func(card finding.Card) bool {
 		gives, listed := c.Seen.Given[card.Device.BusID]
@@ -71,7 +71,7 @@ func (c Check) book(at time.Duration, node Node) ledger.Book {
 	})
 }
 
-// taken returns whether a live job of any of the host's nodes was given a GPU, or may have been.
+// taken returns a test for GPUs that a live job of any node on the host was given, or may have been.
 func (c Check) taken(at time.Duration, node Node) func(finding.Card) bool {
 	records := c.book(at, node).Others
 	for _, other := range node.SameHost {
@@ -82,19 +82,19 @@ func (c Check) taken(at time.Duration, node Node) func(finding.Card) bool {
 	}
 }
 
-// isClean reports a GPU on which the one look at all saw nothing but what is expected there: that needs no second.
+// isClean reports whether the one sample of all GPUs showed only what is expected on this one: that needs no second.
 func (c Check) isClean(card finding.Card) bool {
 	rule := c.Order(nil, config.SettleTimes{}).Rule
 	return settle.JudgeDevice(rule, card.Device, []gpu.Snapshot{c.Seen.Side.Snapshot}).State == settle.Clean
 }
 
-// hasNoProcess reports a GPU whose memory cannot be judged, and for which the one look at all lists no process.
+// hasNoProcess reports whether a GPU's memory cannot be judged and the one sample of all GPUs lists no process on it.
 func (c Check) hasNoProcess(card finding.Card) bool {
 	r, read := c.Seen.Side.Snapshot.Reading(card.Device.ID)
 	return read && r.Memory.Unjudged != "" && r.ProcessesUnknown == "" && len(r.Processes) == 0
 }
 
-// Clear are the GPUs on which the one look at all saw neither memory nor a process, but for what is always there.
+// Clear returns the GPUs on which the one sample showed neither memory nor a process beyond what is always there.
 func (c Check) Clear() (ids []gpu.ID) {
 	for _, card := range c.Seen.Cards {
 		if c.isClean(card) || c.hasNoProcess(card) {
@@ -104,7 +104,7 @@ func (c Check) Clear() (ids []gpu.ID) {
 	return ids
 }
 
-// JudgeCheck says what is wrong on the GPUs: jobs on GPUs not given to them, leftovers, and the GPUs' condition.
+// JudgeCheck returns what is wrong on the GPUs: jobs on GPUs not given to them, leftovers, and the GPUs' condition.
 func JudgeCheck(c Check) Judgement {
 	found := c.Faults
 	switch {
@@ -115,21 +115,21 @@ func JudgeCheck(c Check) Judgement {
 		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Unsure(code.Untraced, why))
 	default:
 		trespasses, taken := c.Trespasses(), c.taken(c.Seen.Side.Snapshot.At, *c.Node)
-		// Those that are busy are not watched.
+		// Busy GPUs are not watched.
 		busy := slices.DeleteFunc(c.Given(), func(card finding.Card) bool { return !taken(card) })
 		found = slices.Concat(found, trespasses, c.faultsOf(busy), c.residue(trespasses))
 	}
 	found = slices.Concat(found, c.condition())
 	for i, f := range found {
-		if f.Index != nil && *f.Index < 0 { // a number that is not certain is none
+		if f.Index != nil && *f.Index < 0 { // an index that is not certain is left out
 			found[i].Index = nil
 		}
 	}
 	return c.decide(found)
 }
 
-// Trespasses are processes of live jobs on GPUs that their job was not given. Jobs of a partition that hands one GPU to
-// several may be on others'.
+// Trespasses returns the processes of live jobs on GPUs that their job was not given. Jobs of a partition that gives
+// one GPU to several jobs may use others' GPUs.
 func (c Check) Trespasses() (all []finding.Finding) {
 	var looked []gpu.Reading
 	index := map[gpu.ID]*int{}
@@ -163,7 +163,7 @@ func (c Check) sceneOf(cards []finding.Card, now finding.Side, node Node) findin
 	}
 }
 
-// faultsOf is what the driver said against GPUs that are not looked at again: of one look nothing is certain.
+// faultsOf returns the driver's faults of GPUs that are not sampled again: with one sample none is certain.
 func (c Check) faultsOf(cards []finding.Card) (found []finding.Finding) {
 	for _, fault := range c.Seen.Side.Snapshot.Faults {
 		i := slices.IndexFunc(cards, func(card finding.Card) bool {
@@ -180,10 +180,10 @@ func (c Check) faultsOf(cards []finding.Card) (found []finding.Finding) {
 	return found
 }
 
-// Free are the GPUs that were watched and that no job has been given meanwhile.
+// Free returns the GPUs that were watched and that no job has been given meanwhile.
 func (c Check) Free() []finding.Card { return c.free(c.Residue.Cards, c.Residue.Side, c.Residue.Node) }
 
-// residue is what lies on the GPUs that were watched, but for jobs' processes that are trespasses already.
+// residue returns the findings on the watched GPUs, without jobs' processes that are already trespasses.
 func (c Check) residue(trespasses []finding.Finding) []finding.Finding {
 	r := c.Residue
 	if r == nil {
@@ -198,17 +198,17 @@ func (c Check) residue(trespasses []finding.Finding) []finding.Finding {
 	return append(found, untraced(r.Side)...)
 }
 
-// condition is what the driver and the kernel's log say against the GPUs since the last check.
+// condition returns what the driver and the kernel log report about the GPUs since the last check.
 func (c Check) condition() []finding.Finding {
 	in := health.Input{Cards: c.Given(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0}
 	now, last := c.Seen.Kernel, c.Last
 	if now != nil && now.Unknown == "" && last != nil && last.Kernel != nil && last.Boot != "" &&
-		last.Boot == now.Epoch.Boot { // else what was since the last check cannot be told
+		last.Boot == now.Epoch.Boot { // otherwise what happened since the last check is unknown
 		in.Kernel = now
 	}
 	if health.Compares(c.Seen.Health) {
 		in.Before = ledger.LastHealth(c.Latest().Runs, ledger.Run{}, ledger.Now{At: c.At, Epoch: c.Seen.Epoch})
-		if last != nil && last.Epoch.Same(c.Seen.Epoch) { // where the last check's is there it is the newest
+		if last != nil && last.Epoch.Same(c.Seen.Epoch) { // the last check's value, if any, is the newest
 			for _, h := range last.Health {
 				in.Before[h.Device] = h
 			}
@@ -217,8 +217,8 @@ func (c Check) condition() []finding.Finding {
 	return health.Judge(in)
 }
 
-// Leaked is what was found on GPUs that no job has, in bytes; nothing of one that may be a job's although no record that
-// was read says so.
+// Leaked returns the memory found on GPUs that no job has, in bytes. It leaves out a GPU that may belong to a job
+// without a readable record.
 func (c Check) Leaked(j Judgement) map[gpu.ID]uint64 {
 	all := map[gpu.ID]uint64{}
 	for _, f := range j.Found {
@@ -230,7 +230,7 @@ func (c Check) Leaked(j Judgement) map[gpu.ID]uint64 {
 	return all
 }
 
-// Unexplained is the balance of each GPU that can be told, in bytes.
+// Unexplained returns the unexplained memory of each GPU for which it is known, in bytes.
 func (c Case) Unexplained() map[gpu.ID]uint64 {
 	all := map[gpu.ID]uint64{}
 	for _, card := range c.Seen.Cards {
@@ -246,8 +246,8 @@ func (c Case) Unexplained() map[gpu.ID]uint64 {
 	return all
 }
 
-// DrainSeen says what this check saw of each GPU, for drains. Only a GPU on which one look saw nothing, and that no job
-// has, is clean; one that had to settle first is not. Its condition is judged apart.
+// DrainSeen returns what this check saw of each GPU, for drains. A GPU is clean only if no job has it and one sample
+// showed nothing on it; one that had to settle first is not. Its condition is judged separately.
 func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 	cards := map[gpu.ID]drain.Seen{}
 	if c.Seen.Side.Snapshot.At == 0 {

@@ -16,7 +16,7 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// condition is what driver and kernel log say against the job's GPUs, even if the driver is stuck or lost one.
+// condition returns what driver and kernel log report about the job's GPUs, even if the driver is stuck or lost one.
 func (c Case) condition() []finding.Finding {
 	in := health.Input{
 		Cards: c.Seen.Cards, Unseen: c.notFound(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
@@ -32,7 +32,7 @@ func (c Case) condition() []finding.Finding {
 	return health.Judge(in)
 }
 
-// Subjects are the job's GPUs, with those of its start that are missing now and have findings.
+// Subjects returns the job's GPUs, and those of its start that are missing now and have findings.
 func (c Case) Subjects(j Judgement) []finding.Card {
 	gone := slices.DeleteFunc(c.notFound(), func(card finding.Card) bool {
 		on := func(f finding.Finding) bool { return f.GPU != "" && f.GPU == card.Device.ID }
@@ -41,7 +41,7 @@ func (c Case) Subjects(j Judgement) []finding.Card {
 	return slices.Concat(c.Seen.Cards, gone)
 }
 
-// notFound are the job's GPUs by the start's record that this hook has not found among the driver's.
+// notFound returns the job's GPUs, by the record of its start, that this hook did not find among the driver's.
 func (c Case) notFound() (cards []finding.Card) {
 	if c.Phase != slurm.Epilog {
 		return nil
@@ -60,7 +60,7 @@ func (c Case) notFound() (cards []finding.Card) {
 	return cards
 }
 
-// Mark is where in the kernel's log a job began, nil where nobody knows.
+// Mark returns the position in the kernel log at which a job began, nil if it is unknown.
 func Mark(run ledger.Run, job slurm.Job) *gpu.KernelMark {
 	start := run.Start
 	if start == nil || start.Kernel == nil || start.Kernel.Unknown != "" || run.Closed() && !run.Sure(job) {
@@ -69,7 +69,7 @@ func Mark(run ledger.Run, job slurm.Job) *gpu.KernelMark {
 	return &start.Kernel.Last
 }
 
-// sinceJobBegan is the kernel's log since the job's start, nil if unknown. A mark holds for one boot.
+// sinceJobBegan returns the kernel log since the job's start, nil if unknown. A mark holds for one boot.
 func (c Case) sinceJobBegan() *gpu.KernelLog {
 	run, log := c.Past.Run, c.Seen.Kernel
 	if Mark(run, c.Job) == nil || log == nil || run.Epoch.Boot == "" || run.Epoch.Boot != log.Epoch.Boot {
@@ -78,7 +78,7 @@ func (c Case) sinceJobBegan() *gpu.KernelLog {
 	return log
 }
 
-// reloaded is why an Xid may not say how the GPU is now; empty where this is the life of the driver that it is of.
+// reloaded says why an Xid may not describe the GPU as it is now, empty if the driver was not reloaded since the start.
 func (c Case) reloaded() string {
 	if c.Seen.Kernel == nil || c.Past.Run.Epoch.Same(c.Seen.Kernel.Epoch) {
 		return ""
@@ -86,19 +86,19 @@ func (c Case) reloaded() string {
 	return "the driver was reloaded since the job began, or no one can tell: that may have cured the GPU"
 }
 
-// Heard is what the job's outputs said of memory.
+// Heard is what the job's outputs say about memory.
 type Heard struct {
 	Messages []oom.Message
-	Outputs  []ledger.Output // Message.File counts these
-	Unknown  string          // why nobody looked
-	Part     string          // what was not looked through
-	// Cancelled: the job was cancelled or met its time limit, by Slurm's own line.
+	Outputs  []ledger.Output // Message.File is an index into these
+	Unknown  string          // why they were not read
+	Part     string          // which part was not read
+	// Cancelled is set if Slurm's own line says that the job was cancelled or met its time limit.
 	Cancelled bool
-	// AddressSpace is the limit that a task hook of the job left word of: the user's claim.
+	// AddressSpace is the limit that a task hook of the job recorded; the user could forge it.
 	AddressSpace gpu.Figure
 }
 
-// Symptoms are what a diagnosis is made of, as far as this hook saw it. Why adds the rest.
+// Symptoms returns the input of a diagnosis, as far as this hook saw it. Why adds the rest.
 func (c Case) Symptoms(j Judgement, h Heard) diagnosis.Input {
 	in := diagnosis.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
@@ -115,7 +115,7 @@ func (c Case) Symptoms(j Judgement, h Heard) diagnosis.Input {
 	return in
 }
 
-// Why answers why the job ran out of memory, with what Slurm's files and the node's other records say.
+// Why diagnoses why the job ran out of memory, with Slurm's files and the node's other records.
 func (c Case) Why(in diagnosis.Input) *diagnosis.Diagnosis {
 	run := c.Past.Run
 	var began time.Duration
@@ -128,10 +128,10 @@ func (c Case) Why(in diagnosis.Input) *diagnosis.Diagnosis {
 	return &d
 }
 
-// gone is the doubt about what was seen only between a job's two ends: it never drains.
+// gone is the doubt about what was seen only between a job's two ends: such a finding never drains.
 const gone = "the recorder saw it while the job ran; this end does not"
 
-// AsksRecorded reports recorded processes of others on this job's GPUs, or the reverse: records tell the right.
+// AsksRecorded reports processes recorded on GPUs that are not their job's: the node's records show if that is legal.
 func (c Case) AsksRecorded() bool { return len(c.overlaps())+len(c.strangers())+len(c.elsewhere()) > 0 }
 
 func (c Case) overlaps() (all []ledger.RecordedProcess) {
@@ -148,8 +148,8 @@ func (c Case) overlaps() (all []ledger.RecordedProcess) {
 	return all
 }
 
-// strangers are recorded processes outside Slurm: in no job's cgroup, not the job's own, nor as small as a service.
-// Root's may be anything's, Bookend's own test among them; of those that were there before the job its start tells.
+// strangers returns recorded processes outside Slurm: in no job's cgroup, not the job's own, larger than a service.
+// Root's may belong to anything, such as Bookend's own test; those from before the job are findings of its start.
 func (c Case) strangers() (all []ledger.RecordedProcess) {
 	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
 		return nil
@@ -173,7 +173,7 @@ func (c Case) startSaw(p ledger.RecordedProcess) bool {
 	})
 }
 
-// elsewhere are recorded processes of this job on GPUs that it was not given.
+// elsewhere returns recorded processes of this job on GPUs that it was not given.
 func (c Case) elsewhere() (all []ledger.RecordedProcess) {
 	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
 		return nil
@@ -186,9 +186,9 @@ func (c Case) elsewhere() (all []ledger.RecordedProcess) {
 	return all
 }
 
-// recorded finds processes on GPUs that their job was not given, this job's or on its GPUs, between its two ends, if
-// that is certain: no GPU is given out in parts, and no run on record says that the other was given it. What an end
-// sees is its own finding.
+// recorded returns findings for processes, this job's or on its GPUs, that were between its two ends on a GPU which
+// their job was not given, if that is certain: no GPU is given out in parts, and no recorded run says that their job
+// was given it. What an end sees is a finding of its own.
 func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 	if c.Node == nil || c.Node.Unread != "" || c.Sharing == nil || c.Sharing.Shared != slurmconf.No {
 		return nil
@@ -228,7 +228,7 @@ func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 	return more
 }
 
-// indexOf is Slurm's number of a GPU by any record of the node's, nil where none has it.
+// indexOf returns Slurm's index of a GPU by any record of the node, nil if none has it.
 func (c Case) indexOf(id gpu.ID) *int {
 	for _, run := range append([]ledger.Run{{Devices: c.Seen.Cards}}, c.Node.Runs...) {
 		for _, d := range run.Devices {
@@ -240,8 +240,8 @@ func (c Case) indexOf(id gpu.ID) *int {
 	return nil
 }
 
-// perhapsOf says which job a process in no job's cgroup may be of all the same, empty for none: where Slurm tracks
-// without cgroups a job's processes carry no mark, and in a container a user has another's UID.
+// perhapsOf says which job a process in no job's cgroup may still belong to, empty for none: without cgroup tracking a
+// job's processes carry no mark, and in a container a user has another UID.
 func (c Case) perhapsOf(p ledger.RecordedProcess) string {
 	if c.Self().MayOwn(p) {
 		return "it began in a container while the job ran, and may be the job's own"
@@ -254,14 +254,14 @@ func (c Case) perhapsOf(p ledger.RecordedProcess) string {
 	if p.EnvJob != 0 {
 		return fmt.Sprintf("it is in no job's cgroup, but its environment names job %d", p.EnvJob)
 	}
-	for _, d := range c.Node.damaged() { // on a GPU that was seen clear since as well, and of an earlier run of this job
+	for _, d := range c.Node.damaged() { // also on a GPU that was seen clear since, and of an earlier run of this job
 		return fmt.Sprintf("it is in no job's cgroup, but may be of job %d, whose record is damaged", d.Job)
 	}
 	return ""
 }
 
-// jobOf returns the job that a process belongs to, whose cgroup may name it by SLUID alone: its id is in the node's
-// record of it. It is false without one.
+// jobOf returns the job that a process belongs to, false without a record of it. The process's cgroup may name its job
+// by SLUID alone; the record has the id.
 func (c Case) jobOf(p ledger.RecordedProcess) (job slurm.JobID, known bool) {
 	i := slices.IndexFunc(c.Node.Runs, func(r ledger.Run) bool { return r.Owns(p.Owner) })
 	if i < 0 {
@@ -270,8 +270,8 @@ func (c Case) jobOf(p ledger.RecordedProcess) (job slurm.JobID, known bool) {
 	return c.Node.Runs[i].Job.ID, true
 }
 
-// hadToo reports that a process's job was given the GPU as well, or may have been: suspended and gang-scheduled jobs
-// share by right, and of an earlier run of the job id, without a record, nobody knows what it was given.
+// hadToo reports whether a process's job was given the GPU too, or may have been: suspended and gang-scheduled jobs
+// share legally, and what an earlier run of the job id without a record was given is unknown.
 func (c Case) hadToo(p ledger.RecordedProcess) bool {
 	onRecord := false
 	for _, r := range append(slices.Clone(c.Node.Runs), c.Self()) {

@@ -10,13 +10,13 @@ import (
 	"bookend/internal/settle"
 )
 
-// teardown is longer than the driver was measured to take for the memory of a process that has ended, 0.1 to 0.4 s.
-// Of memory that nobody is listed for nothing else tells that its holder, or a probe, has just ended.
+// teardown exceeds the time that the driver was measured to take to free the memory of an ended process, 0.1 to 0.4 s.
+// For memory without a listed process, nothing else shows that its holder, or a probe, has just ended.
 const teardown = 500 * time.Millisecond
 
-// confirm looks again after /proc was read, since what was listed may have ended meanwhile: then its memory is on its
-// way back. To be sure, a listed PID that was gone already, or may be of a job that has just ended, has to stay listed on
-// its card for the whole flat time after that; what other cards showed before still counts.
+// confirm samples again after /proc was read, since a listed process may have ended meanwhile: then its memory is being
+// freed. To be sure, a listed PID that was already gone, or may be of a job that has just ended, has to stay listed on
+// its GPU for the whole flat time after that; for other GPUs, earlier samples still count.
 func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least time.Duration) {
 	again := o.Rule
 	again.Max = least
@@ -49,14 +49,14 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 
 // second is what was seen since /proc was read.
 type second struct {
-	all, looks []gpu.Snapshot // with those before, and without
+	all, looks []gpu.Snapshot // samples with those from before, and without
 	search     search
-	anew       map[gpu.ID]bool // the GPUs on which the listed have the whole flat time again
-	ended      map[gpu.ID]bool // those on which a process has ended
-	same       map[int]bool    // the PIDs of those that have not
+	anew       map[gpu.ID]bool // GPUs whose processes are watched for the whole flat time again
+	ended      map[gpu.ID]bool // GPUs on which a process has ended
+	same       map[int]bool    // PIDs that are still the same process
 }
 
-// judgeAgain judges every card anew: what the last look says of one must not be read with the old verdict.
+// judgeAgain judges every GPU again: the old verdict does not hold for the last sample.
 func (o Order) judgeAgain(side *finding.Side, s second) {
 	for _, c := range o.Cards {
 		id := c.Device.ID
@@ -68,13 +68,13 @@ func (o Order) judgeAgain(side *finding.Side, s second) {
 			curve = settle.JudgeDevice(o.Rule, c.Device, since)
 		}
 		if curve.State == settle.Flat && (len(s.looks) == 0 || s.ended[id]) {
-			curve.State, curve.Steady = settle.Moving, false // nobody can say that it is still so
+			curve.State, curve.Steady = settle.Moving, false // whether it is still so is unknown
 		}
 		side.Curves[id] = curve
 	}
 }
 
-// stayedAgain finds what stayed on GPUs that do not settle, and what of it may be ending.
+// stayedAgain returns what stayed on GPUs that do not settle, and marks what may be ending.
 func (o Order) stayedAgain(side finding.Side, s second) map[gpu.ID][]settle.Stay {
 	all, later := o.stayed(side, s.all), o.stayed(side, s.looks)
 	for id, list := range all {
@@ -91,18 +91,18 @@ func (o Order) stayedAgain(side finding.Side, s second) map[gpu.ID][]settle.Stay
 	return all
 }
 
-// search is what was seen around a search for holders: the last look before it, and those after it.
+// search is what was seen around a search for holders: the last sample before it, and those after it.
 type search struct {
 	before gpu.Snapshot
 	looks  []gpu.Snapshot
 }
 
-// lasted is how long it was watched after the search.
+// lasted returns how long the GPUs were sampled after the search.
 func (s search) lasted() time.Duration { return s.looks[len(s.looks)-1].At - s.looks[0].At }
 
-// searchAgain searches once more where a process that the first search found has ended, and watches for the driver's
-// teardown: what is there after that is not of those that ended, and who holds it was found. Else whoever starts
-// short-lived programs that open the driver hides what stays. It has no looks where the first search stands.
+// searchAgain searches once more if a process found by the first search has ended, and samples for as long as a
+// teardown takes: what is there after that is not of ended processes, and its holders were found. Otherwise short-lived
+// programs that open the driver could hide what stays. The result has no samples if the first search stands.
 func (o Order) searchAgain(e Eyes, side *finding.Side, before gpu.Snapshot) search {
 	if !o.anyEnded(e, *side) {
 		return search{}
@@ -116,7 +116,7 @@ func (o Order) searchAgain(e Eyes, side *finding.Side, before gpu.Snapshot) sear
 	return s
 }
 
-// anyEnded reports that one of those that the search found has ended since.
+// anyEnded reports whether a process found by the search has ended since.
 func (o Order) anyEnded(e Eyes, side finding.Side) bool {
 	var found []int
 	for _, h := range holdings(side) {
@@ -129,14 +129,14 @@ func (o Order) anyEnded(e Eyes, side finding.Side) bool {
 	})
 }
 
-// unbacked reports a process whose environment names another job, of which /proc showed no step. That may be a job
-// without GPUs, and so without a record, which has just ended: its processes go within the flat time.
+// unbacked reports whether a process's environment names another job of which /proc showed no step. That may be a job
+// without GPUs, and so without a record, that has just ended: its processes go within the flat time.
 func (o Order) unbacked(p finding.Process) bool {
 	another := p.EnvJobID != 0 && p.EnvJobID != o.Job.ID && p.EnvJobID != o.Job.HetJobID
 	return another && p.EnvJobHere == "" && p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Cgroup.Conflict == ""
 }
 
-// leaving are the GPUs with a process that is gone or may soon go. One that the search found counts as well.
+// leaving returns the GPUs with a process that is gone or may soon go. A process found by the search counts too.
 func (o Order) leaving(side finding.Side) map[gpu.ID]bool {
 	all := o.having(side, func(p finding.Process) bool { return isGone(p) || o.unbacked(p) })
 	for _, h := range holdings(side) {
@@ -149,8 +149,8 @@ func (o Order) leaving(side finding.Side) map[gpu.ID]bool {
 	return all
 }
 
-// outdate notes that the search does not tell who holds what is there: memory that no process is listed for appeared
-// after it, or it was not watched long enough for the memory of one that ended just before it to be given back.
+// outdate marks the search as incomplete if it cannot show who holds what is there: memory without a listed process
+// appeared after it, or sampling stopped too early to see the memory of a process that had just ended freed.
 func (o Order) outdate(side *finding.Side, s search, least time.Duration) {
 	if side.Scan == nil || side.Scan.Partial != "" {
 		return
@@ -171,25 +171,25 @@ func (o Order) outdate(side *finding.Side, s search, least time.Duration) {
 	}
 }
 
-// appeared reports that on a GPU that does not settle memory which no process is listed for appeared after the search:
-// it may have taken the place of what was there before.
+// appeared reports whether memory without a listed process appeared after the search on a GPU that does not settle: it
+// may have replaced what was there before.
 func (o Order) appeared(s search, id gpu.ID) bool {
 	return slices.ContainsFunc(o.Cards, func(c finding.Card) bool {
 		return c.Device.ID == id && slices.ContainsFunc(s.looks, func(look gpu.Snapshot) bool { return o.more(s.before, look, c) })
 	})
 }
 
-// more reports that a card has more memory that nobody is listed for than before.
+// more reports whether a GPU has more memory without a listed process than before.
 func (o Order) more(before, now gpu.Snapshot, c finding.Card) bool {
 	then, unknown := o.rest(before, c)
 	bytes, _ := o.rest(now, c)
 	return bytes > then+finding.AsMuch || unknown != "" && bytes > 0
 }
 
-// endedSince names the cards on which a process ended since /proc was read, or can no longer be read: for a moment the
-// driver lists the memory of one that ended still. Who was found to have a card open counts as who is listed: with the
-// last of them the memory goes. Of those listed it returns which are the same as then. What /proc said of a PID is
-// forgotten if the PID may be another process's by now; then is the look before /proc was read.
+// endedSince returns the GPUs on which a process has ended, or become unreadable, since /proc was read: the driver
+// lists the memory of an ended process for a moment longer. Processes found by the search count like listed ones:
+// memory goes with the last of them. It also returns which listed PIDs are still the same process, and drops what /proc
+// showed for a PID that may have been reused; then is the sample before /proc was read.
 func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended map[gpu.ID]bool, still map[int]bool) {
 	asked := pids(side.Snapshot)
 	for _, h := range holdings(side) {
@@ -212,7 +212,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 			after := now[p.PID]
 			earlier, _ := then.Reading(r.Device.ID)
 			_, was := earlier.Process(p.PID)
-			leaving := after.Gone && was // its memory is on its way back
+			leaving := after.Gone && was // its memory is being freed
 			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
 				side.Processes[p.PID] = finding.Process{PID: p.PID, Why: "its PID may be another process's by now"}
 			}
@@ -226,8 +226,8 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 	return ended, still
 }
 
-// concerns reports whether a process may hold something on the card: it has the card open, or there is memory that
-// nobody is listed for. A handle on that needs no more than the driver, which who has another card open has too.
+// concerns reports whether a process may hold something on the GPU: it has the GPU open, or there is memory without a
+// listed process. A handle to that needs only the driver, which a process with another GPU open has too.
 func (o Order) concerns(h finding.Holding, c finding.Card, side finding.Side) bool {
 	if h.Has(c.Device) {
 		return true
@@ -236,7 +236,7 @@ func (o Order) concerns(h finding.Holding, c finding.Card, side finding.Side) bo
 	return bytes >= o.Limits.Report
 }
 
-// rest is the memory of a card that nobody is listed for, or why it cannot be told.
+// rest returns the memory of a GPU that no process is listed for, or why it is unknown.
 func (o Order) rest(s gpu.Snapshot, c finding.Card) (bytes uint64, unknown string) {
 	r, _ := s.Reading(c.Device.ID)
 	return finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])

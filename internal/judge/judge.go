@@ -1,6 +1,6 @@
-// Package judge makes one judgement of everything that a hook knows: what its records tell of the time before (Past),
-// what it saw (Seen), and what the node's other records say (Node). It takes values and returns values; the hooks, the
-// health check and the soak all judge by it.
+// Package judge reaches one judgement from everything that a hook has: its records of the time before (Past), its
+// observations (Seen), and the node's other records (Node). It takes values and returns values; the hooks, the health
+// check and the soak test all use it.
 package judge
 
 import (
@@ -20,13 +20,13 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// Judgement is what a hook makes of its case: what was found, and the verdict on it as a record has both.
+// Judgement is a hook's findings and the verdict on them, in the form that a record keeps.
 type Judgement struct {
 	Found []finding.Finding
 	finding.Verdict
 }
 
-// Judge makes it. What is found stays found: later cases of a hook only add.
+// Judge judges a case. A finding is never withdrawn: later cases of a hook only add to them.
 func Judge(c Case) Judgement {
 	found := slices.Concat(c.Faults, c.onCards())
 	if c.Phase == slurm.Epilog {
@@ -37,12 +37,12 @@ func Judge(c Case) Judgement {
 	return c.decide(found)
 }
 
-// With is the judgement with something more that was found, after everything that it was made of.
+// With returns the judgement with more findings added at the end, and decides again.
 func (j Judgement) With(c Case, more ...finding.Finding) Judgement {
 	return c.decide(slices.Concat(j.Found, more))
 }
 
-// Late is the judgement with what was found after the last word: it is told, and decides nothing.
+// Late returns the judgement with findings made after the verdict: they are reported but do not change it.
 func (j Judgement) Late(more ...finding.Finding) Judgement {
 	j.Found, j.Judged = slices.Concat(j.Found, more), slices.Clone(j.Judged)
 	for _, f := range more {
@@ -60,7 +60,7 @@ func (c Case) decide(found []finding.Finding) Judgement {
 	return Judgement{found, finding.Decide(c.Config, c.Phase, c.Job, found)}
 }
 
-// untried adds the doubt about drivers never measured to what was found on their GPUs, and of the driver as a whole.
+// untried adds the doubt about drivers never measured to the findings on their GPUs and on the driver as a whole.
 func (c Case) untried(found []finding.Finding) []finding.Finding {
 	found = slices.Clone(found)
 	for _, card := range c.Seen.Cards {
@@ -84,20 +84,20 @@ func (c Case) repeated(found []finding.Finding) []finding.Finding {
 		self.Start = &ledger.End{At: c.At}
 	}
 	for i, f := range found {
-		unread := f.GPU != "" && c.Node.Doubt(c.Job.ID, f.GPU) != "" // another job may have come between
+		unread := f.GPU != "" && c.Node.Doubt(c.Job.ID, f.GPU) != "" // another job may have run in between
 		found[i].Repeated = c.asksRepeat(f) && !unread && ledger.MetLast(c.Node.Runs, self, f)
 	}
 	return found
 }
 
-// AsksRepeat reports whether policy asks if the last other job met something too: that takes the node's records.
+// AsksRepeat reports whether policy depends on the last other job's findings, which the node's records have.
 func (c Case) AsksRepeat(j Judgement) bool { return slices.ContainsFunc(j.Found, c.asksRepeat) }
 
 func (c Case) asksRepeat(f finding.Finding) bool {
 	return f.Unknown == "" && c.Config.Action(c.Phase, c.Job.Partition, f.Code) == config.Repeat
 }
 
-// Doubt says why the first of the findings that were to drain did not; empty where none was withheld.
+// Doubt says why the first finding that was to drain did not, empty if none was held back.
 func (j Judgement) Doubt() string {
 	for i, f := range j.Found {
 		if why := j.Of(i).Why; why != "" {
@@ -107,8 +107,8 @@ func (j Judgement) Doubt() string {
 	return ""
 }
 
-// onCards is what the comparison finds. Where processes were ended, what was found first counts as far as the look
-// after that does not prove it gone.
+// onCards returns the findings of the comparison. If processes were ended, the first findings count unless the samples
+// after that prove them gone.
 func (c Case) onCards() []finding.Finding {
 	if c.Cleaned == nil {
 		return Compared(c.Scene(c.Seen.Side))
@@ -121,7 +121,7 @@ func (c Case) onCards() []finding.Finding {
 	return append(slices.Clone(c.Cleaned.Did), scene.Again(first, Compared(scene))...)
 }
 
-// Compared is what the scene shows of the job's own GPUs; others' are the health check's.
+// Compared returns the findings on the job's own GPUs; the health check judges other GPUs.
 func Compared(s finding.Scene) []finding.Finding {
 	return append(finding.Compare(s), untraced(s.Now)...)
 }
@@ -133,13 +133,13 @@ func untraced(side finding.Side) []finding.Finding {
 	return []finding.Finding{finding.Unsure(code.Untraced, side.Scan.Missed())}
 }
 
-// StartOf is the start's view, void when the driver was reloaded or the node rebooted since, and at an end that is on
-// record already: without a start time nobody can tell a second end from that of another run.
+// StartOf returns what the start saw. That is void if the driver was reloaded or the node rebooted since, or if an end
+// is already recorded and no start time shows that it is this run's.
 func StartOf(run ledger.Run, job slurm.Job, epoch gpu.Epoch) (*finding.Side, []finding.Finding) {
 	switch {
 	case run.Closed() && !run.Sure(job), run.Start == nil:
 		return nil, nil
-	case run.Epoch == (gpu.Epoch{}): // a prolog that got nowhere: its record says why
+	case run.Epoch == (gpu.Epoch{}): // the prolog failed early; its record says why
 		return nil, nil
 	case run.Epoch.Changed(epoch):
 		const observed = "the driver was reloaded, or the node booted, since the job's start"
@@ -159,10 +159,10 @@ func StartOf(run ledger.Run, job slurm.Job, epoch gpu.Epoch) (*finding.Side, []f
 	return side, nil
 }
 
-// Learn is what a start shows of the GPUs' baselines that is news.
+// Learn returns the baselines that a start shows and that differ from the known ones.
 func Learn(c Case) (news []finding.Baseline) {
 	s := c.Scene(c.Seen.Side)
-	if s.Shared != "" || s.Doubt != "" || !c.Seen.Epoch.Same(c.Seen.Epoch) { // one half known holds for nothing
+	if s.Shared != "" || s.Doubt != "" || !c.Seen.Epoch.Same(c.Seen.Epoch) { // a partly known epoch is never trusted
 		return nil
 	}
 	for _, card := range s.Cards {
@@ -173,7 +173,7 @@ func Learn(c Case) (news []finding.Baseline) {
 	return news
 }
 
-// End is the case and its judgement as the record of one end of a job.
+// End returns the record of one end of a job, made of the case and its judgement.
 func (c Case) End(j Judgement) ledger.End {
 	side := c.Seen.Side
 	e := ledger.End{
@@ -187,65 +187,65 @@ func (c Case) End(j Judgement) ledger.End {
 			e.Epoch = c.Seen.Epoch
 		}
 	}
-	if c.Phase == slurm.Prolog && e.Kernel != nil { // the mark alone: what was before is no part of this job
+	if c.Phase == slurm.Prolog && e.Kernel != nil { // only the mark: earlier entries do not belong to this job
 		e.Kernel = &gpu.KernelLog{Last: e.Kernel.Last, Unknown: e.Kernel.Unknown}
 	}
 	return e
 }
 
-// Case is everything that one judgement is made of.
+// Case is the input of one judgement.
 type Case struct {
 	Phase  slurm.Context
 	Job    slurm.Job
 	Config config.Config
 	At     time.Duration // CLOCK_BOOTTIME when the hook began
-	InJob  bool          // PrologFlags=RunInJob: the hook sits in the job's own cgroup
+	InJob  bool          // PrologFlags=RunInJob: the hook runs in the job's own cgroup
 	Past   Past
 	Seen   Seen
-	// Node and Sharing are nil where nothing asks for them: on clean GPUs nothing does.
+	// Node and Sharing are nil if nothing needs them: on clean GPUs nothing does.
 	Node    *Node
 	Sharing *slurmconf.Answer
-	Cleaned *Cleaned          // nil where no process was to be ended
+	Cleaned *Cleaned          // nil if no process was to be ended
 	Tests   []health.Outcome  // test allocations
-	Faults  []finding.Finding // what went wrong until the GPUs had been looked at
+	Faults  []finding.Finding // what went wrong until the GPUs were sampled
 	Later   []finding.Finding // what went wrong with the tests
 }
 
-// Past is what records tell of the time before a hook.
+// Past is what records show about the time before a hook.
 type Past struct {
-	Run       ledger.Run                  // this run's record, as its start left it; zero at a start, and without one
-	Again     bool                        // this end is on record already
-	Second    bool                        // another hook is at work on this end, or start, of the job
+	Run       ledger.Run                  // this run's record, as its start left it; zero at a start, or without one
+	Again     bool                        // this end is already recorded
+	Second    bool                        // another hook handles this end, or start, of the job now
 	Recording *ledger.Recording           // what was recorded between the run's ends; nil for nothing
-	Before    *finding.Side               // what the start saw; nil at a start, and where that does not count
-	Baselines map[gpu.ID]finding.Baseline // what GPUs carry without any job, of this epoch
+	Before    *finding.Side               // what the start saw; nil at a start, or if that does not count
+	Baselines map[gpu.ID]finding.Baseline // what GPUs carry without any job, in this epoch
 }
 
-// Seen is what a hook saw of its job's GPUs, of a health check of all of the node's.
+// Seen is what a hook saw of its job's GPUs, or a health check of all GPUs of the node.
 type Seen struct {
 	Epoch gpu.Epoch
 	Cards []finding.Card
-	// Origin is where their numbers came from, Given (of a health check) which Slurm gives out; nil if unknown.
+	// Origin is where the GPU numbers came from, Given (in a health check) which GPUs Slurm gives out; nil if unknown.
 	Origin slurmconf.Origin
 	Given  map[gpu.BusID]bool
 	Side   finding.Side
 	Looks  int
 	Health []gpu.Health   // the GPUs' condition
-	Kernel *gpu.KernelLog // since the job's start, or its newest entry alone; nil where it was not read
+	Kernel *gpu.KernelLog // since the job's start, or its newest entry alone; nil if not read
 }
 
-// Node is what the records of all of a node's hooks say.
+// Node is what the records of all hooks of a node contain.
 type Node struct {
 	Runs   []ledger.Run
-	Unread string // why there may be more of them, empty where there are none
-	// Damaged are the records that were set aside.
+	Unread string // why there may be more of them, empty if there are none
+	// Damaged are the records that were set aside as damaged.
 	Damaged []ledger.Damaged
 	Proofs  []finding.Sighting // processes that the recorder saw in a job's cgroup
-	// SameHost are the host's other nodes, for a health check: with several slurmd a GPU may be their job's.
+	// SameHost are the host's other nodes, for a health check: with several slurmd, their jobs may have a GPU.
 	SameHost []Node
 }
 
-// Doubt is why a GPU may be another job's although no record says so; empty where that is known.
+// Doubt says why a GPU may belong to another job although no record says so, empty if nothing suggests that.
 func (n Node) Doubt(self slurm.JobID, id gpu.ID) string {
 	if n.Unread != "" {
 		return n.Unread
@@ -258,7 +258,7 @@ func (n Node) Doubt(self slurm.JobID, id gpu.ID) string {
 	return ""
 }
 
-// damaged are the records of the whole host that were set aside.
+// damaged returns the damaged records of all nodes on the host.
 func (n Node) damaged() (all []ledger.Damaged) {
 	for _, node := range append([]Node{n}, n.SameHost...) {
 		all = append(all, node.Damaged...)
@@ -266,7 +266,7 @@ func (n Node) damaged() (all []ledger.Damaged) {
 	return all
 }
 
-// open is the ledger of the node. If a GPU may be another job's, no run is known to have had it alone.
+// open opens the node's ledger. A run counts as having had a GPU alone only if no Doubt is about that GPU.
 func (n Node) open(self ledger.Run, now ledger.Now) ledger.Book {
 	book := ledger.Open(n.Runs, self, now)
 	doubted := func(id gpu.ID) bool { return n.Doubt(self.Job.ID, id) != "" }
@@ -277,7 +277,7 @@ func (n Node) open(self ledger.Run, now ledger.Now) ledger.Book {
 	return book
 }
 
-// doubts are those of all these GPUs.
+// doubts returns the Doubt about each of these GPUs.
 func (n Node) doubts(self slurm.JobID, cards []finding.Card) map[gpu.ID]string {
 	all := map[gpu.ID]string{}
 	for _, card := range cards {
@@ -286,7 +286,7 @@ func (n Node) doubts(self slurm.JobID, cards []finding.Card) map[gpu.ID]string {
 	return all
 }
 
-// shared is why others may use the GPUs legally, or why that is not known; both empty where the job has them alone.
+// shared says why others may use the GPUs legally, or why that is unknown; both are empty if the job has them alone.
 func (c Case) shared() (why, unknown string) {
 	switch {
 	case c.Sharing == nil:
@@ -298,15 +298,15 @@ func (c Case) shared() (why, unknown string) {
 	return why, unknown
 }
 
-// Cleaned is what clean-up did to processes of an ended job, what was seen before, and what after. The case's own look
-// is the later one that saw anything.
+// Cleaned is what clean-up did to processes of an ended job, with what was seen before and after it. The case's own
+// Seen is the later one that saw anything.
 type Cleaned struct {
 	First, After finding.Side
-	Looked       bool // again, because a process may have ended
+	Looked       bool // the GPUs were sampled again, because a process may have ended
 	Did          []finding.Finding
 }
 
-// Probes are the results of tests without what bears on their certainty.
+// Probes returns the results of the tests, without what affects how much they prove.
 func (c Case) Probes() (all []gpu.Probe) {
 	for _, o := range c.Tests {
 		all = append(all, o.Probe)
@@ -316,14 +316,14 @@ func (c Case) Probes() (all []gpu.Probe) {
 
 func (c Case) limits() finding.Limits { return finding.LimitsOf(c.Config.Thresholds) }
 
-// BaselinesOf leaves those of an epoch: others are void.
+// BaselinesOf returns the baselines of an epoch: others are void.
 func BaselinesOf(all map[gpu.ID]finding.Baseline, epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
 	known := maps.Clone(all)
 	maps.DeleteFunc(known, func(_ gpu.ID, b finding.Baseline) bool { return !b.Epoch.Same(epoch) })
 	return known
 }
 
-// Order says how GPUs are to be looked at. An end may drain for memory that a start only reports, and so makes sure.
+// Order says how to sample GPUs. An end may drain for memory that a start only reports, so an end makes sure.
 func (c Case) Order(cards []finding.Card, settle config.SettleTimes) Order {
 	expect, known := finding.Expectations(c.Past.Before, c.Past.Baselines, c.limits())
 	return Order{
@@ -336,22 +336,22 @@ func (c Case) Order(cards []finding.Card, settle config.SettleTimes) Order {
 	}
 }
 
-// Asks reports whether whose something is has to be asked of the node's records: on clean GPUs nobody asks.
+// Asks reports whether attribution needs the node's records: on clean GPUs it does not.
 func (c Case) Asks() bool { return c.asks(c.Seen.Side) }
 
 func (c Case) asks(side finding.Side) bool { return !side.AtRest(c.Seen.Cards) }
 
-// Doubts of whole scenes.
+// Doubts about everything in a scene.
 const (
 	twiceDoubt  = "Slurm does not say which run of the job this end is for, and an earlier one has just ended"
 	insideDoubt = "this hook runs inside the job and sees only part of the node"
 )
 
-// twice is how long after a run's end a second epilog of it may come, if Slurm does not say which run one is for
-// (slurm.TellsStart): those seen came at once. Until then a requeued job's end drains nothing.
+// twice is how long after a run's end a second epilog of it may come if Slurm does not say which run an epilog is for
+// (slurm.TellsStart): those observed came at once. Until then a requeued job's end drains nothing.
 const twice = 5 * time.Minute
 
-// Scene is what a comparison of a look is made of.
+// Scene returns the input of a comparison of what was seen now.
 func (c Case) Scene(now finding.Side) finding.Scene {
 	s := finding.Scene{
 		Job: c.Job, Cards: c.Seen.Cards, Before: c.Past.Before, Now: now,
@@ -366,7 +366,7 @@ func (c Case) Scene(now finding.Side) finding.Scene {
 	return s
 }
 
-// Whole is the scene of the last look with all that the records say.
+// Whole returns the scene of the last samples with everything that the records contain.
 func (c Case) Whole() finding.Scene {
 	s := c.Scene(c.Seen.Side)
 	c.addRecords(&s)
@@ -389,7 +389,7 @@ func (c Case) addRecords(s *finding.Scene) {
 	s.Shared, s.SharedUnknown = c.shared()
 }
 
-// Self is this run's record as far as it is made: at a start what has just been found out of it.
+// Self returns this run's record as far as it exists: at a start, what the hook has just found out about it.
 func (c Case) Self() ledger.Run {
 	run := c.Past.Run
 	if c.Phase == slurm.Prolog {

@@ -11,38 +11,38 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Eyes see a node. What could not be seen comes back as unknown, with its reason; an empty answer is "nothing".
+// Eyes is how Look reads a node. What could not be read is returned as unknown, with a reason; empty means none.
 type Eyes interface {
-	// Watch looks at GPUs as long as the rule says, oldest look first.
+	// Watch samples GPUs for as long as the rule says and returns the samples, oldest first.
 	Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot
-	// Processes says what /proc knows of each PID.
+	// Processes returns what /proc shows about each PID.
 	Processes(pids []int) map[int]finding.Process
-	// Holders searches all of /proc for processes that have a card open, and leaves time for a watch of that long. It
-	// is nil if the configuration forbids it.
+	// Holders searches all of /proc for processes with a GPU open, and leaves time for a watch of that length. It is nil
+	// if the configuration forbids the search.
 	Holders(then time.Duration) *finding.Scan
-	// Quiet waits, for a bounded time, until no probe is at work on the cards, and keeps it so until release. Of
-	// a card on which one still is it says why.
+	// Quiet waits, for a bounded time, until no probe runs on the GPUs, and keeps probes off them until release. For a
+	// GPU on which one still runs, busy says so.
 	Quiet(cards []finding.Card) (busy map[gpu.ID]string, release func())
 }
 
-// Order says what to look at, and for what.
+// Order says what to sample, and for what.
 type Order struct {
-	Job   slurm.Job // the one whose end this is, zero for none
+	Job   slurm.Job // the job whose end this is, zero for none
 	Cards []finding.Card
 	Rule  gpu.WatchRule
-	// Known are the start times of the processes that the rule expects, 0 for one gone: a PID may be another's by now.
+	// Known are the start times of the processes that the rule expects, 0 for one that is gone: a PID may be reused.
 	Known     map[int]time.Duration
 	Limits    finding.Limits
 	Baselines map[gpu.ID]finding.Baseline
-	// Sure asks for what certainty needs beyond one more look, at the price of another flat time: an end may drain
-	// for memory that a start only reports.
+	// Sure asks for what certainty needs beyond one more sample, at the cost of another flat time: an end may drain for
+	// memory that a start only reports.
 	Sure bool
-	// Neighbours is one look at the node's other cards, zero where there was none.
+	// Neighbours is one sample of the node's other GPUs, zero if there was none.
 	Neighbours gpu.Snapshot
 }
 
-// Look takes stock of cards: it watches them until they are at rest, asks who is on them, searches for holders of what
-// nobody accounts for, and looks again. The cards come back with the ids that only the driver knew.
+// Look samples GPUs until they have settled, lists their processes, searches for holders of unexplained memory, and
+// samples again. It returns the GPUs with the ids that only the driver knew.
 func Look(e Eyes, o Order) (finding.Side, []finding.Card) {
 	side, looks := o.watch(e)
 	if o.dropStrangers(side) {
@@ -55,7 +55,7 @@ func Look(e Eyes, o Order) (finding.Side, []finding.Card) {
 	}
 	busy, release := e.Quiet(o.Cards)
 	defer release()
-	var least, sure time.Duration // one more look
+	var least, sure time.Duration // least 0 is one more sample
 	if o.unexplained(side) {
 		if o.Sure {
 			least, sure = min(teardown, o.Rule.Max), o.Rule.Flat+time.Second // samples are up to a second apart
@@ -69,7 +69,7 @@ func Look(e Eyes, o Order) (finding.Side, []finding.Card) {
 	return side, o.Cards
 }
 
-// Glance is what a single look at cards shows, with who is on them. By one look no card is judged.
+// Glance returns what a single sample of GPUs shows, with their processes. One sample is not enough to judge a GPU.
 func Glance(e Eyes, s gpu.Snapshot) finding.Side {
 	side := finding.Side{Snapshot: s, Curves: map[gpu.ID]settle.Curve{}}
 	side.Processes = e.Processes(pids(s))
@@ -94,9 +94,9 @@ func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 	return side, looks
 }
 
-// stayed finds what every look showed on a GPU whose memory is still moving: processes, and memory that no process is
-// listed for. /proc is read after the looks: a process that started before the first of them is the one that each of
-// them listed.
+// stayed returns what every sample showed on a GPU whose memory is still changing: processes, and memory that no
+// process is listed for. /proc is read after the samples, so a process that started before the first sample is the one
+// that each of them listed.
 func (o Order) stayed(side finding.Side, looks []gpu.Snapshot) map[gpu.ID][]settle.Stay {
 	all := map[gpu.ID][]settle.Stay{}
 	for _, c := range o.Cards {
@@ -121,8 +121,8 @@ func (o Order) stayed(side finding.Side, looks []gpu.Snapshot) map[gpu.ID][]sett
 	return all
 }
 
-// dropStrangers takes PIDs out of what is expected that name another process than the expected one by now, or none
-// where there was one. It reports whether there were any: then what was judged with them was judged wrongly.
+// dropStrangers removes expected PIDs that now belong to another process than expected, or to none if there was one. It
+// reports whether there were any: what was judged with them was judged wrongly.
 func (o *Order) dropStrangers(side finding.Side) (found bool) {
 	expect := map[gpu.ID]gpu.Expected{}
 	for id, e := range o.Rule.Expect {
@@ -145,7 +145,7 @@ func (o *Order) dropStrangers(side finding.Side) (found bool) {
 	return found
 }
 
-// disown forgets what /proc said of a process that started after the look that lists its PID: the listed one has ended.
+// disown drops what /proc shows for a PID whose process started after the sample that lists it: the PID was reused.
 func disown(side finding.Side) {
 	for _, s := range []gpu.Snapshot{side.Snapshot, side.Neighbours} {
 		for _, pid := range pids(s) {
@@ -157,12 +157,12 @@ func disown(side finding.Side) {
 	}
 }
 
-// sameBytes tells one dead PID from another: what is left under it was measured not to move.
+// sameBytes distinguishes one dead PID from another: the memory left under it was measured not to change.
 func sameBytes(p gpu.Process, want gpu.ExpectedProcess) bool {
 	return !p.Memory.Known() || max(p.Memory.Bytes, want.Bytes)-min(p.Memory.Bytes, want.Bytes) <= finding.AsMuch
 }
 
-// unexplained reports memory without a process, or a process that is gone: only then /proc is searched.
+// unexplained reports whether /proc must be searched: there is memory without a process, or a process is gone.
 func (o Order) unexplained(side finding.Side) bool {
 	for _, c := range o.Cards {
 		id := c.Device.ID
@@ -175,7 +175,7 @@ func (o Order) unexplained(side finding.Side) bool {
 	return len(o.having(side, isGone)) > 0
 }
 
-// having are the GPUs on which such a process is listed: at the last look at one that has settled, or at every look.
+// having returns the GPUs that list such a process: in the last sample if they have settled, else in every sample.
 func (o Order) having(side finding.Side, such func(finding.Process) bool) map[gpu.ID]bool {
 	all := map[gpu.ID]bool{}
 	for _, c := range o.Cards {
@@ -194,7 +194,7 @@ func (o Order) having(side finding.Side, such func(finding.Process) bool) map[gp
 
 func isGone(p finding.Process) bool { return p.Gone }
 
-// identified fills in ids that only the driver knew: the inventory may name a card by its bus id alone.
+// identified fills in ids that only the driver knew: the inventory may name a GPU by its bus id alone.
 func identified(cards []finding.Card, s gpu.Snapshot) []finding.Card {
 	out := slices.Clone(cards)
 	for i, c := range out {
