@@ -1,6 +1,6 @@
-// Package settle holds the one rule by which a series of looks at a device is called clean, flat or still
-// moving. The backend uses it to stop looking, the hook to judge what it got: never on one sample, except
-// that a device whose memory and processes are both clean is clean at once.
+// Package settle holds the one rule that calls a series of samples of a device clean, flat or still moving. The backend
+// uses it to stop sampling, the hook to judge the samples. One sample is never enough, except that a device whose
+// memory and processes are both clean is clean at once.
 package settle
 
 import (
@@ -11,49 +11,49 @@ import (
 	"bookend/internal/gpu"
 )
 
-// State is what a series of looks at one device amounts to.
+// State is what a series of samples of one device shows.
 type State string
 
 const (
-	Clean   State = "clean"   // the last look shows nothing beyond what is expected
-	Flat    State = "flat"    // something is there and has not changed for the rule's time, seen often enough
-	Moving  State = "moving"  // still changing, or not watched long enough to tell
-	Unknown State = "unknown" // the last look could not read it
+	Clean   State = "clean"   // the last sample shows nothing beyond what is expected
+	Flat    State = "flat"    // something is there and did not change for the rule's time, in enough samples
+	Moving  State = "moving"  // still changing, or not sampled for long enough to tell
+	Unknown State = "unknown" // the last sample could not read it
 )
 
-// AtRest reports that what is there, if anything, has stopped changing.
+// AtRest reports whether the device has settled: what is there, if anything, has stopped changing.
 func (s State) AtRest() bool { return s == Clean || s == Flat }
 
-// Dirty reports that something is there, be it at rest or not.
+// Dirty reports whether something is there, settled or not.
 func (s State) Dirty() bool { return s == Flat || s == Moving }
 
-// Curve is the verdict on one device's series of looks.
+// Curve is the verdict on one device's series of samples.
 type Curve struct {
 	State   State         `json:"state"`
 	Why     string        `json:"why,omitempty"` // for Unknown
 	Looks   int           `json:"looks"`
-	Settled time.Duration `json:"settled_ns"` // from the first look to the first of the final equal ones
-	Span    time.Duration `json:"span_ns"`    // from the first look to the last
-	// Steady is true when the final looks said the same for Rule.Flat, in looks enough and close enough to have
-	// seen it: always for Flat; for Unknown it says that the device's fault, or what cannot be read, stayed.
+	Settled time.Duration `json:"settled_ns"` // from the first sample to the first of the final equal ones
+	Span    time.Duration `json:"span_ns"`    // from the first sample to the last
+	// Steady is true if the final samples were equal for Rule.Flat, enough in number and close enough in time: always
+	// for Flat; for Unknown it says that the device's fault, or what cannot be read, stayed.
 	Steady bool `json:"steady,omitempty"`
 }
 
-// What it takes for equal looks to be an observation and not a coincidence.
+// What makes equal samples an observation and not a coincidence.
 const (
-	// fewestLooks: two equal looks may be one moment that was met twice, such as two stalled calls or two points
-	// of a sawtooth (readings jump during a teardown). The schedule gives four in the shortest default, 2 s.
+	// fewestLooks: two equal samples may show the same moment, as in two stalled calls or two points of a sawtooth
+	// (readings jump during a teardown). The schedule gives four in the shortest default, 2 s.
 	fewestLooks = 3
-	// longestGap between neighbouring looks: nobody saw what lies in a longer one. The schedule's longest pause
-	// is 1 s and the slowest call measured took 0.4 s; more is a stalled driver or a machine that was suspended
-	// (looks are stamped with CLOCK_BOOTTIME, which goes on meanwhile).
+	// longestGap between neighbouring samples: in a longer one, changes go unseen. The schedule's longest pause is 1 s
+	// and the slowest call measured took 0.4 s; a longer gap is a stalled driver or a suspended machine (samples are
+	// stamped with CLOCK_BOOTTIME, which continues meanwhile).
 	longestGap = 1500 * time.Millisecond
 )
 
-// JudgeDevice says what a series of looks, oldest first, amounts to for a device, which may be known by its bus id
-// alone; its faults may name it either way. For a clean device the final equal looks are those that are clean. Unknown
-// means that the last look shows nothing unexpected but could not read everything that would make it clean; an
-// unexpected process is proof enough of the contrary.
+// JudgeDevice judges a series of samples, oldest first, of a device, which may be known by its bus id alone; its faults
+// may name it either way. For a clean device the final equal samples are those that are clean. Unknown means that the
+// last sample shows nothing unexpected but could not read all that would make it clean; an unexpected process is proof
+// enough that it is not clean.
 func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) Curve {
 	if len(looks) == 0 {
 		return Curve{State: Unknown, Why: "never looked at"}
@@ -64,7 +64,7 @@ func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) Curve {
 	if clean {
 		same = func(l look) bool { also, _ := l.clean(rule); return also }
 	}
-	first := len(looks) - 1 // of the final looks that all say the same
+	first := len(looks) - 1 // the first of the final samples that are all equal
 	for first > 0 && same(lookAt(looks[first-1], d)) {
 		first--
 	}
@@ -85,9 +85,9 @@ func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) Curve {
 	return curve
 }
 
-// Done reports whether watching may end: every device is clean, or has said the same for Rule.Flat (be it that
-// something is there or that it cannot be read), or no further look can tell more, or Rule.Max is over.
-// A device that was asked for counts whether or not a look could read it.
+// Done reports whether sampling may stop: every device is clean or has not changed for Rule.Flat (something is there,
+// or it cannot be read), or further samples cannot tell more, or Rule.Max is over. A device that was asked for counts
+// whether or not a sample could read it.
 func Done(rule gpu.WatchRule, devices []gpu.Device, looks []gpu.Snapshot) bool {
 	if len(looks) == 0 {
 		return false
@@ -106,8 +106,8 @@ func Done(rule gpu.WatchRule, devices []gpu.Device, looks []gpu.Snapshot) bool {
 	return true
 }
 
-// Pause returns how long to wait after n looks, so that looks fall at 0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.6, … s:
-// dense over the 0.1 to 0.4 s of a teardown, sparse over the seconds in which orphaned workers notice.
+// Pause returns how long to wait after n samples, so that samples fall at 0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.6, … s: dense
+// over the 0.1 to 0.4 s of a teardown, sparse over the seconds in which orphaned workers notice and end.
 func Pause(n int) time.Duration {
 	const first, longest = 100 * time.Millisecond, time.Second
 	switch {
@@ -119,7 +119,7 @@ func Pause(n int) time.Duration {
 	return first << (n - 2)
 }
 
-// observed reports equal looks without a long gap, long and many enough. What was seen so well stays so.
+// observed reports whether equal samples without a long gap are enough in number and time, whatever comes later.
 func observed(flat time.Duration, equal []gpu.Snapshot) bool {
 	first := 0
 	for i := 1; i < len(equal); i++ {
@@ -135,22 +135,22 @@ func observed(flat time.Duration, equal []gpu.Snapshot) bool {
 
 func span(looks []gpu.Snapshot) time.Duration { return since(looks[0], looks[len(looks)-1]) }
 
-// since never goes back: stamps come from another process.
+// since is never negative: the timestamps come from another process.
 func since(a, b gpu.Snapshot) time.Duration { return max(0, b.At-a.At) }
 
-// Stay is memory that every look showed: a process's, or with PID 0 what no listed process accounts for. Its figure is
-// the least that any look saw.
+// Stay is memory that every sample showed: a process's or, with PID 0, what no listed process accounts for. Its figure
+// is the smallest in any sample.
 type Stay struct {
 	gpu.Process
-	// Soon is how many bytes are left in 5 s, if it goes on as it did over all looks.
+	// Soon is how many bytes will be left in 5 s if the trend of all samples continues.
 	Soon uint64
-	// Ending says that a process which holds it, or may hold it, ended too lately to tell what stays.
+	// Ending is set if a process that holds it, or may hold it, ended too recently to tell what stays.
 	Ending bool
 }
 
-// Stayed lists the processes that every one of these looks shows on a device, where the looks are enough to call
-// something flat. What the total does meanwhile does not matter: something else on the GPU may move for ever. A PID
-// names one process only with its start time, which the caller has to compare.
+// Stayed returns the processes that every one of these samples shows on a device, if the samples are enough to call
+// something flat. Changes of the total do not matter: something else on the GPU may change for ever. A PID identifies a
+// process only with its start time, which the caller has to compare.
 func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (stayed []Stay) {
 	readings := trusted(rule, d, looks)
 	if len(readings) == 0 {
@@ -169,7 +169,7 @@ func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (stayed []St
 	return stayed
 }
 
-// Rest is what a balance leaves of a device's memory in every one of these looks, where they are enough to call
+// Rest returns what a balance leaves of a device's memory in every one of these samples, if they are enough to call
 // something flat. It is unknown if the balance of one of them is.
 func Rest(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot, balance func(gpu.Reading) gpu.Figure) Stay {
 	held := []gpu.Figure{gpu.Unknown("not seen in every sample")}
@@ -182,7 +182,7 @@ func Rest(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot, balance func(g
 	return stay(gpu.Process{}, looks, held)
 }
 
-// trusted are a device's readings, none unless every look has one with all processes and they were observed.
+// trusted returns a device's readings, or none unless every sample has one with all processes and they were observed.
 func trusted(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (all []gpu.Reading) {
 	if !observed(rule.Flat, looks) {
 		return nil
@@ -197,7 +197,7 @@ func trusted(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (all []gpu.
 	return all
 }
 
-// stay is a process whose memory each look showed so. A figure that any look could not read is unknown.
+// stay returns a process with the smallest of these figures, or an unknown one if any sample could not read it.
 func stay(p gpu.Process, looks []gpu.Snapshot, held []gpu.Figure) Stay {
 	p.Memory = held[0]
 	for _, f := range held {
@@ -210,11 +210,11 @@ func stay(p gpu.Process, looks []gpu.Snapshot, held []gpu.Figure) Stay {
 	return Stay{Process: p, Soon: soon(looks, held)}
 }
 
-// ahead is how long what is being given back may take to be gone: as long again as a watch. Real teardown takes 0.4 s.
+// ahead is how long memory being freed may take to be gone: as long again as a watch. Real teardown takes 0.4 s.
 const ahead = 5 * time.Second
 
-// soon extends the line that fits these figures best, from the last one on, if it falls. A few MiB less at each look,
-// or a sawtooth, leave much; memory that is really given back falls over the whole watch.
+// soon extrapolates the line that best fits these figures, from the last one on, if it falls. A few MiB less in each
+// sample, or a sawtooth, leave much; memory that is really being freed falls over the whole watch.
 func soon(looks []gpu.Snapshot, held []gpu.Figure) uint64 {
 	n := float64(len(held))
 	var meanAt, meanHeld, together, spread float64
@@ -227,19 +227,19 @@ func soon(looks []gpu.Snapshot, held []gpu.Figure) uint64 {
 		together += at * (float64(held[i].Bytes) - meanHeld)
 		spread += at * at
 	}
-	slope := min(0, together/max(spread, 1e-9)) // stamps come from another process: all may be one
+	slope := min(0, together/max(spread, 1e-9)) // timestamps come from another process: all may be equal
 	return uint64(max(0, float64(held[len(held)-1].Bytes)+slope*ahead.Seconds()))
 }
 
-// tolerance is how far two readings may differ and still count as equal: 2 MiB, the page in which the driver
-// hands memory out and takes it back. Leftovers were measured not to move at all, teardown to move by
-// hundreds of MiB between two looks, so nothing real lies in between; an exact comparison would let a single
-// page of the driver's own keep a leak "moving" for ever.
+// tolerance is how far two readings may differ and still count as equal: 2 MiB, the page in which the driver allocates
+// and frees memory. Leftovers were measured not to change at all, teardown to change by hundreds of MiB between two
+// samples, so nothing real lies in between; with an exact comparison, a single page of the driver's own could keep a
+// leak "moving" for ever.
 const tolerance = 2 << 20
 
 type look struct {
 	reading gpu.Reading
-	missing string // why the snapshot has no reading of the device; empty when it has
+	missing string // why the snapshot has no reading of the device; empty if it has one
 	faults  []gpu.FaultCode
 }
 
@@ -252,7 +252,7 @@ func lookAt(s gpu.Snapshot, d gpu.Device) (l look) {
 	}
 	slices.Sort(l.faults)
 	l.missing = cmp.Or(l.missing, "device missing from the look")
-	// The reading of a device that is known by its bus id alone; the MIG instances there have ids.
+	// This is the reading of a device known by its bus id alone: MIG instances with that bus id have ids.
 	byBus := func(r gpu.Reading) bool { return r.Device.BusID == d.BusID && d.BusID != "" && r.Device.Parent == "" }
 	for _, r := range s.Readings {
 		if d.ID != "" && r.Device.ID == d.ID || d.ID == "" && byBus(r) {
@@ -263,7 +263,7 @@ func lookAt(s gpu.Snapshot, d gpu.Device) (l look) {
 	return l
 }
 
-// Concerns reports a fault of a device, or of the GPU that it is a MIG instance of. Other instances share its bus id.
+// Concerns reports whether a fault is of a device or, for a MIG instance, its GPU. Other instances share its bus id.
 func Concerns(f gpu.Fault, d gpu.Device) bool {
 	if f.Device != "" && d.ID != "" {
 		return f.Device == d.ID || f.Device == d.Parent
@@ -271,9 +271,9 @@ func Concerns(f gpu.Fault, d gpu.Device) bool {
 	return f.BusID == d.BusID && (d.BusID != "" || f.Device == d.ID)
 }
 
-// clean answers whether the look shows nothing beyond what is expected, or why it cannot tell. Both memory and
-// processes must be within: an exported handle has memory and no process, a client that has just started a process and
-// no memory. Either one beyond is enough for "no", and so is a stranger in an incomplete list.
+// clean reports whether the sample shows nothing beyond what is expected, or why that is unknown. Both memory and
+// processes must be within it: an exported handle has memory and no process, a client that has just started a process
+// and no memory. One of them beyond it means not clean, and so does an unexpected process in an incomplete list.
 func (l look) clean(rule gpu.WatchRule) (clean bool, unknown string) {
 	if l.missing != "" {
 		return false, l.missing
@@ -303,7 +303,7 @@ func (l look) memoryWithin(rule gpu.WatchRule) (within bool, unknown string) {
 	return m.Used.Bytes <= want || m.Used.Bytes-want < rule.SlackBytes, ""
 }
 
-// equal reports whether two looks say the same, within tolerance; what both could not read is, if for one reason.
+// equal reports whether two samples are equal, within tolerance. If both could not be read for one reason, they are.
 func equal(a, b look) bool {
 	if !slices.Equal(a.faults, b.faults) {
 		return false
@@ -314,12 +314,12 @@ func equal(a, b look) bool {
 	if (a.reading.ProcessesUnknown == "") != (b.reading.ProcessesUnknown == "") {
 		return false
 	}
-	unjudged := a.reading.Memory.Unjudged != "" && b.reading.Memory.Unjudged != "" // files come and go in it
+	unjudged := a.reading.Memory.Unjudged != "" && b.reading.Memory.Unjudged != "" // system files vary in it
 	return (unjudged || equalFigure(a.reading.Memory.Used, b.reading.Memory.Used)) &&
 		equalProcesses(a.reading, b.reading)
 }
 
-// unread is true when nothing is known: a card may fail before its reading or in it.
+// unread reports whether nothing is known of the device: a GPU may fail before or during its reading.
 func (l look) unread() bool {
 	r := l.reading
 	return l.missing != "" || !r.Memory.Used.Known() && r.ProcessesUnknown != "" && len(r.Processes) == 0
