@@ -1,6 +1,6 @@
-// Package health judges a card's condition: what the driver and the kernel's log say of it, by the one table of what
-// each means and what NVIDIA's own guidance makes of it, and what a test allocation says. It decides which cards may be
-// tested so, and whether an earlier test still holds.
+// Package health judges a GPU's condition by one table of what the driver and the kernel log report, what it means and
+// what NVIDIA's guidance makes of it, and by test allocations. It decides which GPUs may be tested, and whether an
+// earlier test still holds.
 package health
 
 import (
@@ -14,26 +14,26 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Input is what is known of a job's cards at its end.
+// Input is what is known of a job's GPUs at its end, or of a node's GPUs in a health check.
 type Input struct {
 	Cards []finding.Card
 	Now   []gpu.Health
-	// Before is the last look at each card's health on record, of this epoch; a card without one is not in it.
+	// Before is the last recorded health of each GPU, in this epoch; a GPU without one is not in it.
 	Before map[gpu.ID]gpu.Health
-	// Unseen are GPUs of the job, by its start, that could not be read now: only the kernel's log tells of them.
+	// Unseen are GPUs of the job, by its start, that could not be read now: only the kernel log reports on them.
 	Unseen []finding.Card
-	// Kernel is the kernel's log since the job began; nil where it was not read.
+	// Kernel is the kernel log since the job began; nil if it was not read.
 	Kernel *gpu.KernelLog
-	// KernelDoubt makes what that log says uncertain: the driver was reloaded since, which may have cured the card.
+	// KernelDoubt makes that log's entries uncertain: the driver was reloaded since, which may have cured the GPU.
 	KernelDoubt string
-	// Blind says that the driver told nothing of any card's condition: it may know of no recovery that is needed.
+	// Blind is set if the driver reported no GPU's condition: whether a GPU recovered is then unknown.
 	Blind bool
 	// Doubt makes every finding uncertain (the hook sees only part of the node).
 	Doubt string
 }
 
-// Judge returns what is wrong, card by card: first what the driver says, then the kernel's log. What could not be read
-// is no finding: it stands with the facts. What was overwritten in the log is one, as an Xid may have been.
+// Judge returns what is wrong, GPU by GPU: first what the driver reports, then the kernel log. What could not be read
+// is no finding; the recorded facts have it. Overwritten log entries are one, as an Xid may have been among them.
 func Judge(in Input) []finding.Finding {
 	var out []finding.Finding
 	told := map[gpu.BusID]bool{}
@@ -41,7 +41,7 @@ func Judge(in Input) []finding.Finding {
 		now := in.of(c)
 		found := in.facts(now)
 		if bus := c.Device.BusID; in.Kernel != nil && bus != "" && !told[bus] {
-			told[bus] = true // instances of one card share its lines
+			told[bus] = true // MIG instances of one GPU share its lines
 			found = append(found, in.xids(c, now)...)
 		}
 		for _, f := range found {
@@ -110,7 +110,7 @@ func (r Row) finding(observed string) finding.Finding {
 	return f
 }
 
-// judge says what a row makes of a value: what was observed, empty if it does not fit, and why it is unknown.
+// judge applies a row to a value: it returns what was observed, empty if it does not fit, and why it is unknown.
 type judge func(r Row, value string, last gpu.Fact) (observed, unknown string)
 
 func equal(r Row, value string, _ gpu.Fact) (observed, unknown string) {
@@ -120,7 +120,7 @@ func equal(r Row, value string, _ gpu.Fact) (observed, unknown string) {
 	return r.Meaning, ""
 }
 
-// another is any number: the words have rows before this one.
+// another fits any number: known words have rows before this one.
 func another(r Row, value string, _ gpu.Fact) (observed, unknown string) {
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || n == 0 {
@@ -134,7 +134,7 @@ func underWay(r Row, value string, last gpu.Fact) (observed, unknown string) {
 	return observed, observed
 }
 
-// counted compares a counter that starts at 0 with the driver; after a look that did not read it, it proves less.
+// counted compares a counter, 0 when the driver loads, with the last count. If that is doubtful, so is the result.
 func counted(r Row, value string, last gpu.Fact) (observed, unknown string) {
 	now, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || now == 0 {
@@ -155,7 +155,7 @@ func counted(r Row, value string, last gpu.Fact) (observed, unknown string) {
 	return observed, observed + ": there is no earlier count to say whether this job met them"
 }
 
-// slowed picks the reasons that say something of the machine: a power limit is how a card is meant to work.
+// slowed picks the reasons that show a fault of the machine: a power limit is normal operation of a GPU.
 func slowed(r Row, value string, _ gpu.Fact) (observed, unknown string) {
 	reasons := slices.DeleteFunc(strings.Split(value, "+"), func(reason string) bool {
 		return !strings.Contains(reason, "thermal") && !strings.Contains(reason, "brake") &&
@@ -174,22 +174,22 @@ func known(h gpu.Health, c gpu.FactCode) string {
 	return ""
 }
 
-// Compares reports whether Judge wants Input.Before: only where a counter is not at rest.
+// Compares reports whether Judge needs Input.Before: only if a counter is not 0.
 func Compares(now []gpu.Health) bool {
 	return slices.ContainsFunc(now, func(h gpu.Health) bool {
 		return !slices.Contains([]string{"", "0"}, known(h, gpu.ECCUncorrected))
 	})
 }
 
-// Disputed reports a finding whose own line of the table has a doubt: what was seen need not be a fault of the GPU: a
-// program may cause it. Other doubts, as of a fault mended since, do not count.
+// Disputed reports whether a finding's own row of the table has a doubt: a program may have caused what was seen, not a
+// fault of the GPU. Other doubts, as of a fault mended since, do not count.
 func Disputed(f finding.Finding) bool {
 	return slices.ContainsFunc(table(), func(r Row) bool {
 		return r.Code == f.Code && r.Doubt != "" && slices.Contains(f.Doubts, r.Doubt)
 	})
 }
 
-// xids judges the lines of the kernel's log on one card: all of one number are one finding.
+// xids judges the kernel log's lines about one GPU: all lines with one number are one finding.
 func (in Input) xids(c finding.Card, now gpu.Health) []finding.Finding {
 	var out []finding.Finding
 	told := map[int]bool{}
@@ -224,12 +224,12 @@ func (in Input) xid(c finding.Card, now gpu.Health, alike []gpu.Xid) finding.Fin
 	return f
 }
 
-// fallenOffTheBus is the Xid after which no driver says anything of the card any more.
+// fallenOffTheBus is the Xid after which no driver reports anything about the GPU any more.
 const fallenOffTheBus = 79
 
 const mostText = 120 // bytes
 
-// describe says number, meaning, count and times by the log's clock, MIG instances, and the last line's words.
+// describe returns number, meaning, count and times by the log's clock, MIG instances, and the last line's text.
 func describe(meaning string, alike []gpu.Xid) string {
 	first, last := alike[0], alike[len(alike)-1]
 	written := 0 // lines, kept or not

@@ -7,22 +7,22 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Row is one line of the table: a fact with a value, or some Xids, and what follows.
+// Row is one line of the table: a fact with a value, or some Xids, and what follows from it.
 type Row struct {
 	Fact    gpu.FactCode // empty for Xids
-	Value   string       // of the fact: the word itself, or in words where it is compared
+	Value   string       // of the fact: the word itself, or a description if it is compared
 	Xids    []int
 	Code    code.Code
-	Meaning string // for an admin, or for the user where the program is meant; of a fact also what was observed
+	Meaning string // for an admin, or for the user if the program is meant; of a fact also what was observed
 	Asks    string // what NVIDIA calls for
-	Doubt   string // why it never proves a card unusable; empty where it may
+	Doubt   string // why it never proves a GPU unusable; empty if it may
 
 	judge judge // of facts
 }
 
 func table() []Row { return slices.Concat(factRows, xidRows) }
 
-// XidRow is the row of an Xid; false for one that the table does not have.
+// XidRow returns the row of an Xid, false for one that the table does not have.
 func XidRow(number int) (Row, bool) {
 	for _, r := range xidRows {
 		if slices.Contains(r.Xids, number) {
@@ -32,8 +32,8 @@ func XidRow(number int) (Row, bool) {
 	return Row{Code: code.Xid, Meaning: "not in the table of this release"}, false
 }
 
-// OfProgram reports an Xid that a program's own error, or its end, brings about. Of others, and of numbers that are not
-// in the table, that is not known.
+// OfProgram reports whether an Xid is caused by a program's own error, or by its end. For others, and for numbers that
+// are not in the table, the cause is unknown.
 func OfProgram(number int) bool {
 	return slices.Contains([]int{8, 11, 13, 25, 31, 43, 45, 69, gpu.AMDPageFault}, number)
 }
@@ -46,7 +46,7 @@ var expected = map[code.Code]string{
 	code.Xid: "no Xid on the GPU during the job", code.XidFatal: "no Xid on the GPU during the job",
 }
 
-// A recovery action is the driver's verdict: it is believed if NVIDIA's text says not to give the GPU out as it is.
+// A recovery action is the driver's verdict. It is trusted if NVIDIA's text says not to give the GPU out as it is.
 var factRows = []Row{
 	fact(gpu.RecoveryAction, "reset", code.Recovery, equal, "the driver asks for a reset of the GPU",
 		"end its processes, reset the GPU", ""),
@@ -87,7 +87,7 @@ func fact(f gpu.FactCode, value string, c code.Code, judge judge, meaning, asks,
 	return Row{Fact: f, Value: value, Code: c, judge: judge, Meaning: meaning, Asks: asks, Doubt: doubt}
 }
 
-// What NVIDIA's catalog calls for at once.
+// Immediate actions in NVIDIA's catalog.
 const (
 	restartApp = "restart the program"
 	reset      = "reset the GPU"
@@ -95,7 +95,7 @@ const (
 	support    = "contact support"
 )
 
-// Doubts of Xids that may need a reset, or not.
+// Doubts about Xids that may or may not need a reset.
 const (
 	nvlinkDoubt = "whether an NVLink error needs a reset depends on details that only NVIDIA's workflow decodes"
 	hungDoubt   = "a program's own kernel can hang a GPU so; that the GPU needs a reset, drivers of 570 and " +
@@ -106,7 +106,7 @@ func xid(c code.Code, meaning, asks, doubt string, numbers ...int) Row {
 	return Row{Code: c, Meaning: meaning, Asks: asks, Doubt: doubt, Xids: numbers}
 }
 
-// xidRows are NVIDIA's numbers that data center users meet. A fault's immediate action is a reset or more.
+// xidRows are NVIDIA's numbers that data center users meet. The immediate action for XidFatal is a reset or more.
 var xidRows = []Row{
 	xid(code.XidFatal, "the GPU stopped processing", reset, "", 46),
 	xid(code.XidFatal, "uncorrectable (double bit) memory error", "reset the GPU; with 63 or 64, drain and reset", "",

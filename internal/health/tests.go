@@ -14,15 +14,15 @@ import (
 	"bookend/internal/slurm"
 )
 
-// TestCase is what a hook knows when it wants to test its job's cards. The scene must say who else may use them.
+// TestCase is what a hook knows before it tests its job's GPUs. The scene must include who else may use them.
 type TestCase struct {
 	Scene finding.Scene
 	Found []finding.Finding // by this hook so far
 	InJob bool              // the hook runs in the job's own cgroup
-	Again bool              // another hook was here for this start or end of the job, or is
+	Again bool              // another hook has run or runs for this start or end of the job
 }
 
-// Plan sorts the GPUs into those that may be tested and not, with reasons: no one may lose memory by a test.
+// Plan divides GPUs into those that may be tested and others, with reasons: a test must take memory from no process.
 func (c TestCase) Plan(cards []finding.Card) (test []finding.Card, skipped []gpu.Probe) {
 	for _, card := range cards {
 		if why := c.forbids(card); why != "" {
@@ -63,7 +63,7 @@ func (c TestCase) forbids(card finding.Card) string {
 	return cmp.Or(c.failed(card), Busy(s, card))
 }
 
-// failed names what is wrong with the GPU or the driver: a test would tell no more, and may hang in a failed driver.
+// failed names what is wrong with the GPU or the driver: a test would show no more, and may hang in a failed driver.
 func (c TestCase) failed(card finding.Card) string {
 	for _, f := range c.Found {
 		entry, _ := code.Lookup(f.Code)
@@ -75,8 +75,8 @@ func (c TestCase) failed(card finding.Card) string {
 	return ""
 }
 
-// Busy says what speaks against a card having nothing on it but what the node itself keeps there; empty where nothing
-// does. That a job found the same at its start is no excuse: whose it is may still lose by a test.
+// Busy says why a GPU may carry more than what belongs to the node, empty if nothing suggests it. That the job found
+// the same at its start is no excuse: a test may still take memory from its owner.
 func Busy(s finding.Scene, card finding.Card) string {
 	id := card.Device.ID
 	reading, ok := s.Now.Snapshot.Reading(id)
@@ -97,14 +97,14 @@ func Busy(s finding.Scene, card finding.Card) string {
 	return ""
 }
 
-// resident reports whether a process is one of those that the baseline expects, and no other of its number.
+// resident reports whether a process is one that the baseline expects, and not another one with its PID.
 func resident(b finding.Baseline, pid int, facts finding.Process) bool {
 	return facts.Why == "" && !facts.Gone && slices.ContainsFunc(b.Residents, func(r finding.Resident) bool {
 		return r.PID == pid && r.Start == facts.Start
 	})
 }
 
-// Known are the PIDs of the processes that are meant to be on the cards of a plan.
+// Known returns the PIDs of the processes that the baselines expect on the GPUs of a plan.
 func (c TestCase) Known(test []finding.Card) (pids []int) {
 	for _, card := range test {
 		for _, r := range c.Scene.Baselines[card.Device.ID].Residents {
@@ -116,24 +116,24 @@ func (c TestCase) Known(test []finding.Card) (pids []int) {
 	return pids
 }
 
-// Outcome is a card's test, and what bears on how much it proves.
+// Outcome is the result of a GPU's test, with what affects how much it proves.
 type Outcome struct {
 	gpu.Probe
-	Seen int // processes, one after the other, that came to this result
-	// Earlier is when an earlier hook tested the card (wall time); zero where this hook did.
+	Seen int // processes that came to this result, one after the other
+	// Earlier is when an earlier hook tested the GPU (wall time), zero if this hook did.
 	Earlier time.Time
 }
 
-// Bad reports that no memory could be had.
+// Bad reports whether no memory could be allocated.
 func (o Outcome) Bad() bool { return o.Result == gpu.ProbeBroken || o.Result == gpu.ProbeBlocked }
 
-// Retry reports a result that is worth another process's look at the card alone: a bad one, and one of a process that
-// had started CUDA for several cards together and could not test this one, be it for another's sake.
+// Retry reports whether another process should test the GPU alone: if the result is bad, or if the process had started
+// CUDA for several GPUs together and could not test this one, possibly because of another one.
 func (o Outcome) Retry(together bool) bool {
 	return o.Bad() || together && o.Result == gpu.ProbeSkipped && o.Times.Init > 0
 }
 
-// Again is what to believe after a second process has tested the card alone: the later result, surer if both agree.
+// Again returns what holds after a second process has tested the GPU alone: the later result, surer if both agree.
 func (o Outcome) Again(second gpu.Probe) Outcome {
 	if second.Result == gpu.ProbeSkipped {
 		return o
@@ -205,7 +205,7 @@ func size(f gpu.Figure) string {
 	return fmt.Sprintf("%d MiB", f.Bytes>>20)
 }
 
-// reason words the failed call with its meaning and remedy, or else says why without one.
+// reason words the failed call with its meaning and remedy, or returns Why if no call failed.
 func (o Outcome) reason() string {
 	e := o.Error
 	if e == nil {
@@ -216,14 +216,14 @@ func (o Outcome) reason() string {
 		text += fmt.Sprintf(" (%d)", e.Code)
 	}
 	for _, more := range []string{o.Why, e.Meaning, e.Remedy} {
-		if more != "" && more != text { // a backend may say the same in its own words
+		if more != "" && more != text { // a backend may repeat itself
 			text += "; " + strings.TrimSuffix(more, ".")
 		}
 	}
 	return text
 }
 
-// own says why a bad result may come from the test's limits, library or device nodes, by the vendor's errors.
+// own says why a bad result may come from the test's limits, library or device nodes, by the vendor's error codes.
 func (o Outcome) own(d gpu.Device) string {
 	switch e := o.Error; {
 	case e == nil:
@@ -235,19 +235,19 @@ func (o Outcome) own(d gpu.Device) string {
 	return ""
 }
 
-// TestRecord is the last test of a card, kept from one hook to the next.
+// TestRecord is the last test of a GPU, kept from one hook to the next.
 type TestRecord struct {
 	Probe  gpu.Probe      `json:"probe"`
 	Epoch  gpu.Epoch      `json:"epoch"`
-	Kernel gpu.KernelMark `json:"kernel"` // the newest entry of the kernel's log then; zero where it was not read
+	Kernel gpu.KernelMark `json:"kernel"` // the newest entry of the kernel log then; zero if it was not read
 	Wall   time.Time      `json:"wall"`   // for display
-	// Seen is how many processes, one after the other, came to this result.
+	// Seen is how many processes came to this result, one after the other.
 	Seen int `json:"seen,omitempty"`
-	// Jobs is how many have ended since without another test.
+	// Jobs is how many jobs have ended since without another test.
 	Jobs int `json:"jobs,omitempty"`
 }
 
-// WhenTested reports whether a hook of this phase tests the cards of its job.
+// WhenTested reports whether a hook of this phase tests its job's GPUs.
 func WhenTested(at config.ProbeAt, phase slurm.Context) bool {
 	return phase == slurm.Prolog && (at == config.ProbeProlog || at == config.ProbeBoth) ||
 		phase == slurm.Epilog && (at == config.ProbeEpilog || at == config.ProbeBoth)
@@ -256,17 +256,17 @@ func WhenTested(at config.ProbeAt, phase slurm.Context) bool {
 // TestMaxAge is how long a start trusts a test at an earlier job's end.
 const TestMaxAge = 24 * time.Hour
 
-// SinceTest is what a start knows that an earlier test may not have survived.
+// SinceTest is what a hook knows that may invalidate an earlier test.
 type SinceTest struct {
 	At     time.Duration // CLOCK_BOOTTIME
 	Epoch  gpu.Epoch
-	Kernel *gpu.KernelLog // since the record's mark, or since an earlier one; nil where nobody read it
+	Kernel *gpu.KernelLog // since the record's mark, or since an earlier one; nil if not read
 	Scene  finding.Scene
 	Card   finding.Card
 	MaxAge time.Duration
 }
 
-// Holds reports that the test's result, good or bad, still holds: nothing has changed since. No test never holds.
+// Holds reports whether the test's result, good or bad, holds: nothing has changed since. A skipped test never holds.
 func (r TestRecord) Holds(n SinceTest) bool {
 	log, age := n.Kernel, n.At-r.Probe.At
 	if r.Probe.Result == gpu.ProbeSkipped || !r.Epoch.Same(n.Epoch) || age < 0 || age > n.MaxAge ||
@@ -279,20 +279,20 @@ func (r TestRecord) Holds(n SinceTest) bool {
 	return !slices.ContainsFunc(log.Xids, since) && Busy(n.Scene, n.Card) == ""
 }
 
-// slowly is longer than an ended process's memory needs to be given back: 0.1 to 0.4 s were measured.
+// slowly exceeds the time to free an ended process's memory: 0.1 to 0.4 s were measured.
 const slowly = time.Second
 
-// AtEnd is what a job's end knows beyond that. Kernel is the log since the job's start.
+// AtEnd is what a job's end knows in addition; its Kernel is the log since the job's start.
 type AtEnd struct {
 	SinceTest
-	Start     gpu.Probe // of the card, as the job's start knew it
+	Start     gpu.Probe // of the GPU, as the job's start knew it
 	Job       slurm.ExitStatus
-	Messages  int // about memory in the job's output
+	Messages  int // number of messages about memory in the job's output
 	Found     []finding.Finding
 	AfterJobs int // probe.after_jobs
 }
 
-// Worn reports that a GPU is worth another test at a job's end: its start did not trust the last, or it may be worn.
+// Worn reports whether an end must test a GPU again: the start did not trust the last test, or it may be outdated.
 func (r TestRecord) Worn(n AtEnd) bool {
 	id := n.Card.Device.ID
 	trusted := n.Start.Result == gpu.ProbeOK && n.Start.At == r.Probe.At && n.Start.Device == id
