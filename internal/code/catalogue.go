@@ -13,7 +13,7 @@ func Lookup(c Code) (Entry, bool) {
 	return Entry{}, false
 }
 
-// entries are a slice and no map: the hooks start for every job, and a literal of strings costs them nothing.
+// entries is a slice, not a map: hooks start for every job, and a literal of strings costs them nothing.
 var entries = []Entry{
 	// one GPU
 	{Orphan, Serious, Card, Job, "process outlived its job",

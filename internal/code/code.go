@@ -1,4 +1,4 @@
-// Package code is the catalogue of findings. Codes never change their meaning; docs/findings.md is made from it.
+// Package code is the catalogue of findings; docs/findings.md is made from it. A code never changes its meaning.
 package code
 
 import "slices"
@@ -6,15 +6,15 @@ import "slices"
 type (
 	// Code names one kind of finding, "BKD-…".
 	Code string
-	// Severity ranks a finding for display. It decides nothing: policy does.
+	// Severity ranks a finding for display. It decides nothing; policy does.
 	Severity string
-	// Scope says what a finding is about, and so whether it may decide a hook's exit code.
+	// Scope is what a finding is about, and so whether it may decide a hook's exit code.
 	Scope string
 	// Whose says who has to act on a finding.
 	Whose string
 )
 
-// The severities, scopes, and those who may have to act.
+// The severities, the scopes, and who may have to act.
 const (
 	Note    Severity = "note"
 	Warning Severity = "warning"
@@ -25,7 +25,7 @@ const (
 	Driver    Scope = "driver"    // the driver or backend as a whole
 	Own       Scope = "own"       // Bookend itself: never drains unless on_own_error says so
 
-	Job  Whose = "job"  // the user whose job left or did it
+	Job  Whose = "job"  // the user whose job caused it
 	Node Whose = "node" // the admin: GPU, driver or what runs on the node
 	Site Whose = "site" // the admin: how Bookend is installed or configured
 	Self Whose = "self" // Bookend: a defect of its own, to be reported
@@ -44,7 +44,7 @@ const (
 	Lost    Code = "BKD-LOST"
 	Missing Code = "BKD-MISSING"
 	Unread  Code = "BKD-UNREAD"
-	// Trespass is about a card that is not the hook's job's.
+	// Trespass is about a GPU that does not belong to the hook's job.
 	Trespass Code = "BKD-TRESPASS"
 	Unjudged Code = "BKD-UNJUDGED"
 	Ended    Code = "BKD-ENDED"
@@ -58,7 +58,7 @@ const (
 	Pages        Code = "BKD-PAGES"
 	ECC          Code = "BKD-ECC"
 	Fabric       Code = "BKD-FABRIC"
-	// Xid is an error that speaks of the program that ran, XidFatal one after which NVIDIA calls for a reset or more.
+	// Xid is an error that points to the program that ran, XidFatal one after which NVIDIA calls for a reset or more.
 	Xid         Code = "BKD-XID"
 	XidFatal    Code = "BKD-XIDFATAL"
 	Throttle    Code = "BKD-THROTTLE"
@@ -90,15 +90,15 @@ const (
 	StateWrite  Code = "BKD-ST-WRITE"
 	StateLock   Code = "BKD-ST-LOCK"
 	LogFailed   Code = "BKD-LOG"
-	// Output is about a user's file, and so in the user's hands: it never drains, nor counts as an error of Bookend's.
+	// Output is about a user's file, which the user controls: by default it is only noted, not an error of Bookend.
 	Output Code = "BKD-OUTPUT"
-	// ReasonFailed: the node is drained all the same, by the exit code.
+	// ReasonFailed does not prevent the drain, which depends on the exit code.
 	ReasonFailed Code = "BKD-REASON"
 	Panicked     Code = "BKD-PANIC"
 	Deadline     Code = "BKD-DEADLINE"
 )
 
-// Entry explains one code.
+// Entry is the catalogue's entry for one code.
 type Entry struct {
 	Code     Code
 	Severity Severity
@@ -110,31 +110,31 @@ type Entry struct {
 	Traits
 }
 
-// Traits are what a code implies beyond its words: who asks for them switches on no code.
+// Traits are what a code implies besides its texts, so that callers need no switch over codes.
 type Traits struct {
-	// Exit is the number with which a hook ends that drains for it, the same in prolog and epilog; 0 for ExitOther.
+	// Exit is the exit code of a hook that drains for it, the same in prolog and epilog; 0 stands for ExitOther.
 	Exit int
-	// Start and End are the shipped policy of prolog and epilog. A drain at the start takes the node from a job that
-	// has just got it: only an unusable GPU drains there; at the end also what would spoil the next job.
+	// Start and End are the default policy of prolog and epilog. A drain at the start takes the node from a job that
+	// has just got it, so only an unusable GPU drains there; at the end also what would spoil the next job.
 	Start, End Action
-	// Unchecked: a health check that met it has not checked the node, and does not end with 0.
+	// Unchecked means that a health check with this finding has not checked the node, and does not exit 0.
 	Unchecked bool
 
-	Memory Memory // whose memory on a card it is about; empty for none
-	// Condition: it is about a GPU's condition or a test allocation, and so about no process, even if it names one.
+	Memory Memory // whose memory on a GPU it is about; empty for none
+	// Condition is set if it is about a GPU's condition or a test allocation: about no process, even if it names one.
 	Condition bool
-	// Milder is what to say of a card in place of "had a fault", where it is none.
+	// Milder is what reports say of a GPU instead of "had a fault" if it is not a fault.
 	Milder string
 
-	// Fault is what failed, for who asks why a job ran out of memory; empty where nothing did. Doubtful: it proves
-	// nothing once there is a doubt. The others did happen, whatever the driver says of them later.
+	// Fault is what failed, for the diagnosis of why a job ran out of memory; empty if nothing did. Doubtful means that
+	// it proves nothing once there is a doubt. Other faults did happen, whatever the driver reports later.
 	Fault    string
 	Doubtful bool
-	// Silence is why nobody can tell whether driver and card are well; empty where somebody can.
+	// Silence is why it is unknown whether driver and GPU are well; empty if it is known.
 	Silence string
 }
 
-// Traits are the code's; of one that does not exist it has none.
+// Traits returns the code's traits, none for an unknown code.
 func (c Code) Traits() Traits {
 	e, _ := Lookup(c)
 	return e.Traits
@@ -145,7 +145,7 @@ type (
 	Action string
 	// Group is a kind of findings that drain by default, as the key drain_on names it.
 	Group string
-	// Memory tells memory on a card that is there by no right, by whose it is.
+	// Memory classifies memory that should not be on a GPU by its owner.
 	Memory string
 )
 
@@ -154,12 +154,12 @@ const (
 	ToIgnore Action = "ignore"
 	ToNote   Action = "note"
 	ToWarn   Action = "warn"
-	// ToRepeat warns, and drains if the last job on the GPU, or on the node, ended with the same before this one began.
+	// ToRepeat warns, and drains if the last job on the GPU or the node ended with the same before this one began.
 	ToRepeat Action = "repeat"
 	ToDrain  Action = "drain"
 
 	Leftovers Group = "leftovers" // memory or a process that stays
-	Faults    Group = "faults"    // what the driver itself calls a fault of the card
+	Faults    Group = "faults"    // what the driver itself calls a fault of the GPU
 
 	OwnProcess Memory = "process"   // of the ended job
 	Unlisted   Memory = "unlisted"  // no live process is listed with it
@@ -168,7 +168,7 @@ const (
 	Others     Memory = "others"    // of another live job
 )
 
-// Check is the shipped policy of the health check: that of a job's end, but it drains for nothing.
+// Check returns the default policy of the health check: that of a job's end, but it drains for nothing.
 func (t Traits) Check() Action {
 	if t.End == ToDrain || t.End == ToRepeat {
 		return ToWarn
@@ -176,7 +176,7 @@ func (t Traits) Check() Action {
 	return t.End
 }
 
-// Group is the group of findings that a code belongs to, where it drains.
+// Group returns the group of findings that a code belongs to, if it drains.
 func (t Traits) Group() Group {
 	if t.Memory != "" {
 		return Leftovers
@@ -184,7 +184,7 @@ func (t Traits) Group() Group {
 	return Faults
 }
 
-// NeverDrains says why a finding drains under no policy, empty for one that may.
+// NeverDrains says why no policy makes a finding drain, empty if one can.
 func (e Entry) NeverDrains() string {
 	switch {
 	case e.Scope == Own:
@@ -197,23 +197,23 @@ func (e Entry) NeverDrains() string {
 	return ""
 }
 
-// Stays reports memory that no live job holds: without somebody who ends its holder it is there for the next job.
+// Stays reports whether no live job holds the memory: unless its holder is ended, it is there for the next job.
 func (m Memory) Stays() bool { return m == OwnProcess || m == Unlisted || m == Strangers }
 
 // ExitOther is the exit code of a drain whose finding has no number of its own.
 const ExitOther = 40
 
-// Exits are the entries with an exit code of their own, in the order of these.
+// Exits returns the entries with an exit code of their own, ordered by it.
 func Exits() []Entry {
 	all := slices.DeleteFunc(All(), func(e Entry) bool { return e.Exit == 0 })
 	slices.SortFunc(all, func(a, b Entry) int { return a.Exit - b.Exit })
 	return all
 }
 
-// Exit returns the exit code of a drain that c caused. Slurm only tells zero from non-zero; the number is for the
-// reader of slurmd's log. 0 is every outcome that does not drain; 2 is left to the Go runtime's own crashes; 126 and
-// above belong to shells and signals. The scripts in deploy/slurm pass on the numbers of two digits alone: a cause with
-// another number would never drain.
+// Exit returns the exit code of a drain that c caused. Slurm only distinguishes zero from non-zero; the number is for
+// the reader of slurmd's log. 0 is every outcome that does not drain; 2 is left to crashes of the Go runtime; 126 and
+// above belong to shells and signals. The scripts in deploy/slurm pass on two-digit numbers only: a cause with another
+// number would never drain.
 func Exit(c Code) int {
 	if exit := c.Traits().Exit; exit != 0 {
 		return exit
@@ -221,7 +221,7 @@ func Exit(c Code) int {
 	return ExitOther
 }
 
-// OfExit returns the code that an exit code stands for, false where it stands for several or none.
+// OfExit returns the code that an exit code stands for, false if it stands for several or none.
 func OfExit(exit int) (Code, bool) {
 	all := Exits()
 	i := slices.IndexFunc(all, func(e Entry) bool { return e.Exit == exit })
