@@ -22,7 +22,7 @@ type moment string
 const (
 	atStart moment = "before your job started"
 	atEnd   moment = "after your job"
-	// meanwhile is before its end: the recorder saw it
+	// meanwhile is before the job's end: the recorder saw it.
 	meanwhile moment = "while your job ran"
 )
 
@@ -36,7 +36,7 @@ func (s Scene) problems(told []finding.Finding, at moment) []string {
 	return append(out, s.trespasses(told)...)
 }
 
-// trespasses say once which GPUs the job used without being given them, and which it may use.
+// trespasses returns one warning: which GPUs the job used without being given them, and which it may use.
 func (s Scene) trespasses(told []finding.Finding) []string {
 	var used []string
 	for _, f := range told {
@@ -71,7 +71,7 @@ func (s Scene) problem(f finding.Finding, at moment) []string {
 	case f.Holder != nil && !traits.Condition, traits.Memory != "":
 		return []string{s.inUse(f, where, at), "  " + s.held(f, at)}
 	case at == atEnd && (f.Code == code.Xid || f.Code == code.XidFatal):
-		at = "during your job" // the kernel's log is read from the job's start to where its end begins
+		at = "during your job" // the kernel log is read from the job's start to where its end begins
 	}
 	state := cmp.Or(traits.Milder, "had a fault")
 	return []string{fmt.Sprintf("WARNING: %s %s %s: %s", where, state, at, failing(f))}
@@ -107,7 +107,7 @@ func (s Scene) held(f finding.Finding, at moment) string {
 		text += "a process that could not be looked up"
 	case mine && s.blamed(f) && at == atEnd:
 		return "Process" + strings.TrimPrefix(name(h), "process") + " is still running" + condition(*h)
-	case !mine && h.UID == s.Job.UID && (f.Owner == nil || !f.Owner.Named()): // in a container a UID names no user
+	case !mine && h.UID == s.Job.UID && (f.Owner == nil || !f.Owner.Named()): // in a container a UID identifies no user
 		text += "a process that is not known to be yours"
 	case mine:
 		text += name(h) + condition(*h)
@@ -124,7 +124,7 @@ func name(h *finding.Holder) string { return fmt.Sprintf("process %d (%s)", h.PI
 
 const mostCandidates = 3
 
-// candidates name the live processes that may hold what none is listed for. Others' are only counted in.
+// candidates names the reader's live processes that may hold unlisted memory, and only mentions those of others.
 func (s Scene) candidates(f finding.Finding) string {
 	var own []string
 	others := ""
@@ -144,7 +144,7 @@ func (s Scene) candidates(f finding.Finding) string {
 	return strings.Join(own, ", ")
 }
 
-// condition says what is unusual about a process that its owner can do something about.
+// condition returns what is unusual about a process, if its owner can do something about it.
 func condition(h finding.Holder) string {
 	words := map[finding.Class]string{finding.Stopped: "stopped: kill -9 ends it", finding.Dying: "stuck or ending",
 		finding.MPS: "of CUDA MPS", finding.Container: "in a container"}
@@ -157,7 +157,7 @@ func condition(h finding.Holder) string {
 	return text
 }
 
-// who words the owner with its evidence: only a cgroup or a sighting is certain.
+// who returns the owner in words, with the evidence: only a cgroup or a sighting is certain.
 func (s Scene) who(f finding.Finding) string {
 	o := f.Owner
 	switch {
@@ -185,14 +185,14 @@ func (s Scene) who(f finding.Finding) string {
 	return text + "another user's job"
 }
 
-// blamed reports what this run left: of the same job id, what was there before and a stray are of an earlier run.
+// blamed reports whether this run left it: with the same job id, Dirty and Stray are of an earlier run.
 func (s Scene) blamed(f finding.Finding) bool {
 	own := f.Owner != nil && f.Owner.Job == s.Job.ID && f.Unknown == ""
 	return own && f.Code != code.Dirty && f.Code != code.Stray
 }
 
-// yours reports whether a process is the reader's: by its UID and, where that is known, by the job that it is of. In a
-// container the UID alone names no user. An owner's UID is 0 where there is no record of its job.
+// yours reports whether a process is the reader's: by its UID and, if it is known, by its job. In a container the UID
+// alone identifies no user. An owner's UID is 0 if there is no record of its job.
 func (s Scene) yours(h *finding.Holder, owner *finding.Owner) bool {
 	switch {
 	case h.UID != s.Job.UID:
@@ -203,7 +203,7 @@ func (s Scene) yours(h *finding.Holder, owner *finding.Owner) bool {
 	return !h.Apart()
 }
 
-// failing words a finding of a GPU's condition for a user: no PIDs, which may be another's, and no advice for admins.
+// failing words a finding about a GPU's condition for users: no PIDs, which may be others', and no advice for admins.
 func failing(f finding.Finding) Safe {
 	text := f.Observed
 	switch f.Code {
@@ -245,7 +245,7 @@ func (s Scene) startAdvice(told []finding.Finding) []string {
 	return append([]string{fmt.Sprintf("  %ssbatch --exclude=%s", text, s.Node)}, s.details())
 }
 
-// details is the last line of a report with a problem: where the rest is, and who helps.
+// details returns the last line of a report of a problem: where the rest is, and where to get help.
 func (s Scene) details() string {
 	text := fmt.Sprintf("  Details: bookend show %d on %s", s.Job.ID, s.Node)
 	if s.Help != "" {
@@ -254,12 +254,12 @@ func (s Scene) details() string {
 	return text
 }
 
-// endAdvice is what the owner of a job can do that leaves processes behind, and who does something about the rest.
+// endAdvice returns what the owner of a job that leaves processes behind can do, and where to get help with the rest.
 func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 	var out []string
 	fix, others := ended, false
 	for _, f := range told {
-		// Memory without a process or candidate is none that ending processes would have spared.
+		// Ending processes would not have prevented memory without a process or candidate.
 		if s.blamed(f) && f.Code != code.Trespass && (f.Holder != nil || len(f.Candidates) > 0) && !f.Code.Traits().Condition {
 			fix = true
 		} else {
@@ -278,7 +278,7 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 	return out
 }
 
-// ended tells of processes that clean-up ended: their owner must know why. What stayed is another finding.
+// ended returns a line for each process that clean-up ended, for its owner. What stayed is another finding.
 func (s Scene) ended() []string {
 	var out []string
 	for i, f := range s.Findings {

@@ -12,10 +12,10 @@ import (
 	"bookend/internal/ledger"
 )
 
-// idleFrom is how long a job must have run for a GPU that it never used to be worth a line.
+// idleFrom is how long a job must have run before a GPU that it never used is worth a line.
 const idleFrom = 10 * time.Minute
 
-// Running is what can be said of a job while it runs, for a terminal that its end report does not reach.
+// Running returns what can be reported of a job while it runs, for a terminal that its end report does not reach.
 func Running(s Scene) []Safe {
 	used, idle, tells := s.used(), s.idle(), s.Show == config.ShowSummary || s.Show == config.ShowAll
 	var out []string
@@ -37,9 +37,9 @@ func Running(s Scene) []Safe {
 	return lines(append(out, s.place()+": "+s.peak())...)
 }
 
-// others is the most that a process of nobody's in this job was seen to have on a GPU; nothing where others may.
+// others returns the most memory that another job's process was seen to hold on a GPU, 0 if not worth reporting.
 func (s Scene) others(g ledger.Recorded) (most uint64) {
-	const worthTelling = 512 << 20 // less than what a process that does nothing takes on an H200
+	const worthTelling = 512 << 20 // less than what an idle process takes on an H200
 	for _, p := range g.Processes {
 		if p.Owner.Found() && !s.Job.Owns(p.Owner) && p.Most >= worthTelling {
 			most = max(most, p.Most)
@@ -48,7 +48,7 @@ func (s Scene) others(g ledger.Recorded) (most uint64) {
 	return most
 }
 
-// peak words the most that the job used, as the recorder saw it; empty where there was none.
+// peak words the most that the job used, as the recorder saw it, empty if it saw nothing.
 func (s Scene) peak() string {
 	used := s.used()
 	if len(used) == 0 {
@@ -73,7 +73,7 @@ func (s Scene) peak() string {
 	return fmt.Sprintf("%s, %d processes", words, high.Together)
 }
 
-// used are the GPUs on which processes of the job were seen, the one with the lowest peak first.
+// used returns the GPUs on which processes of the job were seen, lowest peak first.
 func (s Scene) used() (all []ledger.Recorded) {
 	if s.Recording == nil {
 		return nil
@@ -96,7 +96,7 @@ func (s Scene) number(g ledger.Recorded) int {
 	return -1
 }
 
-// accountedMost is the largest process that the driver accounted for, 0 where it did not.
+// accountedMost returns the peak of the largest process that the driver accounted for, 0 if it did not.
 func (s Scene) accountedMost() uint64 {
 	if s.Why == nil || len(s.Why.Peaks) == 0 {
 		return 0

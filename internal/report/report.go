@@ -1,4 +1,4 @@
-// Package report words findings for the job's owner: plain ASCII, a line a fact, one if all is well, or MaxLines.
+// Package report words findings for the job's owner in plain ASCII, one fact a line, in one line if all is well.
 package report
 
 import (
@@ -18,13 +18,13 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Bounds of a report.
+// Bounds of a report: its lines, and the bytes of each.
 const (
 	MaxLines = 16
 	Width    = 240
 )
 
-// Scene is what a report is made from.
+// Scene is the input of a report.
 type Scene struct {
 	Node     string
 	Job      slurm.Job
@@ -35,17 +35,17 @@ type Scene struct {
 	Verdict  finding.Verdict
 	Show     config.Show
 	Privacy  config.Privacy
-	Help     string // where the site's users find help; empty if the site does not say
-	// Why is the answer to why the job ran out of memory; nil if it is not wanted.
+	Help     string // where the site's users find help; empty if not configured
+	// Why is the diagnosis of why the job ran out of memory; nil if it is not wanted.
 	Why *diagnosis.Diagnosis
-	// Recording is what was seen of the job while it ran, nil for nothing; Began and Ended are its ends on CLOCK_BOOTTIME,
-	// of a job that still runs the newest sample.
+	// Recording is what was seen of the job while it ran, nil for nothing. Began and Ended are its ends on
+	// CLOCK_BOOTTIME; of a job that still runs, Ended is the newest sample.
 	Recording    *ledger.Recording
 	Began, Ended time.Duration
 	Shared       bool // other jobs have its GPUs too
 }
 
-// Start is the text for the beginning of the job's log; nothing if there is nothing to tell.
+// Start returns the text for the beginning of the job's log, nil if there is nothing to report.
 func Start(s Scene) []Safe {
 	told := s.told()
 	switch {
@@ -57,7 +57,7 @@ func Start(s Scene) []Safe {
 	return s.bounded(s.problems(told, atStart), s.startAdvice(told))
 }
 
-// End is the text for the end of the job's log: why the job ran out of memory comes first.
+// End returns the text for the end of the job's log; why the job ran out of memory comes first.
 func End(s Scene) []Safe {
 	told, ended := s.told(), s.ended()
 	switch {
@@ -73,10 +73,10 @@ func End(s Scene) []Safe {
 	return s.bounded(slices.Concat(ended, s.problems(told, atEnd), s.neverUsed()), s.endAdvice(told, len(ended) > 0))
 }
 
-// Clean reports whether there is nothing to tell beyond one line.
+// Clean reports whether there is nothing to report beyond one line.
 func (s Scene) Clean() bool { return len(s.told()) == 0 && len(s.ended()) == 0 && !s.asked() }
 
-// told are the findings that the owner is told: about the job's GPUs or the driver, not ignored or noted.
+// told returns the findings for the owner: about the job's GPUs or the driver, neither ignored nor noted.
 func (s Scene) told() []finding.Finding {
 	var out []finding.Finding
 	for i, f := range s.Findings {
@@ -100,7 +100,7 @@ func (s Scene) rank(id gpu.ID) int {
 	return i
 }
 
-// bounded is a text that ends in what to do about it, which is never cut off.
+// bounded limits a text to MaxLines. The advice, at its end, is never cut off.
 func (s Scene) bounded(body, advice []string) []Safe {
 	if room := MaxLines - len(advice); len(body) > room {
 		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d "+
@@ -118,7 +118,7 @@ func lines(text ...string) []Safe {
 	return out
 }
 
-// quiet is the one line of a report without findings for the user. It says clean only of what was seen clean.
+// quiet returns the one line of a report without findings for the user. It says clean only of GPUs seen clean.
 func (s Scene) quiet(clean string) string {
 	inUse := false
 	for _, c := range s.Cards {
@@ -137,7 +137,7 @@ func (s Scene) quiet(clean string) string {
 	return clean
 }
 
-// notChecked names the first thing that kept Bookend from looking.
+// notChecked names the first finding as the reason why the GPUs were not checked.
 func (s Scene) notChecked() string {
 	why := "reason unknown"
 	for _, f := range s.Findings {
@@ -149,7 +149,7 @@ func (s Scene) notChecked() string {
 	return fmt.Sprintf("GPUs of %s not checked: %s; your job is not affected by this", s.Node, why)
 }
 
-// leftClean is the one line of a clean end, with the job's peak if that is known.
+// leftClean returns the one line of a clean end, with the job's peak if that is known.
 func (s Scene) leftClean() string {
 	if s.Before != nil {
 		for _, c := range s.Before.Curves {
@@ -183,7 +183,7 @@ func (s Scene) free() string {
 	return fmt.Sprintf("at least %s free on each GPU", diagnosis.Size(least))
 }
 
-// leastFree is the least memory that is free on a GPU of the job's, of so many of which it is known.
+// leastFree returns the least free memory of the job's GPUs, and on how many of them it is known.
 func (s Scene) leastFree() (least uint64, known int) {
 	for _, c := range s.Cards {
 		r, read := s.Now.Snapshot.Reading(c.Device.ID)
@@ -197,7 +197,7 @@ func (s Scene) leastFree() (least uint64, known int) {
 	return least, known
 }
 
-// of is an amount with what the job's first GPU has in all, less what the driver keeps for itself.
+// of returns an amount with the total memory of the job's first GPU, without what the driver reserves.
 func (s Scene) of(bytes uint64) string {
 	r, _ := s.Now.Snapshot.Reading(s.Cards[0].Device.ID)
 	if !r.Memory.Total.Known() {

@@ -1,22 +1,21 @@
 package report
 
-// Safe is text that may enter a report, log, drain reason, terminal or page: printable ASCII (0x20 to 0x7e),
-// bounded, one line. Only Clean makes one from a string that came from outside; constants of this program may
-// be converted.
+// Safe is text that may enter a report, log, drain reason, terminal or page: printable ASCII (0x20 to 0x7e), bounded,
+// one line. Only Clean makes one from a string that came from outside; constants of this program may be converted.
 //
-// Safe says nothing of how a line begins: a leading dash, "print " or "export " is the business of whoever
-// writes the line, who puts a fixed text of its own first.
+// Safe does not restrict how a line begins: code that writes a line must put a fixed text of its own first, against a
+// leading dash, "print " or "export ".
 type Safe string
 
 const dots = "..." // ends a text that was cut
 
-// Clean makes a string from outside safe. A byte that is not printable ASCII is written as \xNN and a backslash
-// as \\, so that different names never look alike; a text longer than max bytes is cut, never within an escape,
-// and ends in "...". Its work is bounded by max, however long raw is.
+// Clean makes a string from outside safe. It writes a byte that is not printable ASCII as \xNN and a backslash as \\,
+// so that different names never look alike. A text longer than max bytes is cut, never within an escape, and ends in
+// "...". The work is bounded by max, however long raw is.
 func Clean(raw string, max int) Safe { return bounded(raw, max, appendVisible) }
 
-// Keep is Clean for a line made of what Clean returned and of this program's own words, where it is joined, or
-// read back from a file: it bounds and it escapes what does not belong, but it does not escape backslashes again.
+// Keep is Clean for a line made of results of Clean and this program's own words, when it is joined or read back from a
+// file: it bounds and escapes in the same way but does not escape backslashes again.
 func Keep(line string, max int) Safe { return bounded(line, max, appendPrintable) }
 
 func bounded(raw string, max int, visible func([]byte, byte) []byte) Safe {
@@ -24,7 +23,7 @@ func bounded(raw string, max int, visible func([]byte, byte) []byte) Safe {
 		return ""
 	}
 	out := make([]byte, 0, min(len(raw), max)+len(dots))
-	keep := 0 // what is left of out if it has to be cut: whole escapes, and room for the dots
+	keep := 0 // length of out if it has to be cut: whole escapes, and room for the dots
 	for i := range len(raw) {
 		if len(out)+len(dots) <= max {
 			keep = len(out)

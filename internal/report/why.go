@@ -8,7 +8,7 @@ import (
 	"bookend/internal/diagnosis"
 )
 
-// asked reports whether the text says why the job may have run out of memory. After a good end the findings do.
+// asked reports whether the text says why the job may have run out of memory: after a good end only without findings.
 func (s Scene) asked() bool {
 	if s.Why == nil {
 		return false
@@ -22,7 +22,7 @@ func (s Scene) asked() bool {
 	return true
 }
 
-// why is the answer first, then its evidence, what to try, and what was ruled out; bookend show has every cause.
+// why returns the answer first, then its evidence, what to try, and what was ruled out; bookend show has every cause.
 func (s Scene) why() []string {
 	out := []string{s.headline()}
 	for _, c := range s.Why.Causes {
@@ -76,7 +76,7 @@ func (s Scene) evidence(c diagnosis.Cause) string {
 	return text
 }
 
-// kinds are the causes in a user's words, a few of them together. The rest interests admins: bookend show has it.
+// kinds groups causes in a user's words. The others are for admins: bookend show has them.
 var kinds = []struct {
 	name string
 	of   []diagnosis.Name
@@ -90,7 +90,7 @@ var kinds = []struct {
 	{"limits", []diagnosis.Name{diagnosis.Limits}},
 }
 
-// answered names the kinds of causes that are ruled out, or that cannot be told: those that have one that cannot.
+// answered names the kinds that are ruled out (No), or of which a cause is unknown and none is certain (Unknown).
 func (s Scene) answered(a diagnosis.Answer) string {
 	var names []string
 	for _, k := range kinds {
