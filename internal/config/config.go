@@ -1,4 +1,4 @@
-// Package config holds Bookend's configuration as values. Parse reads text; trusting the file is the caller's work.
+// Package config holds Bookend's configuration as values. Parse reads text; its caller must check the file's owner.
 package config
 
 import (
@@ -22,15 +22,15 @@ type (
 	Group     = code.Group  // a kind of findings that drain by default
 	Shards    string        // whether a GPU may be given out in parts
 	ProbeAt   string        // the hooks that test
-	ReasonBy  string        // who writes the drain reason
-	Show      string        // how much a job's log gets
-	Privacy   string        // how much of other users' jobs a report names
+	ReasonBy  string        // which program writes the drain reason
+	Show      string        // how much is written to a job's log
+	Privacy   string        // how much a report reveals about other users' jobs
 	LogLevel  string        // the least severe level that is logged
 	LogFormat string        // how a line of the log is written
 )
 
 const (
-	Observe Mode = "observe" // report, never drain: every site's first week
+	Observe Mode = "observe" // report, never drain: for a site's first week
 	Enforce Mode = "enforce"
 
 	Ignore = code.ToIgnore // the weakest action
@@ -39,7 +39,7 @@ const (
 	Repeat = code.ToRepeat
 	Drain  = code.ToDrain
 
-	ShardsAuto Shards = "auto" // gres.conf tells; where it cannot be read, unknown
+	ShardsAuto Shards = "auto" // as gres.conf says; unknown if it cannot be read
 	ShardsYes  Shards = "yes"
 	ShardsNo   Shards = "no"
 
@@ -53,8 +53,8 @@ const (
 	ReasonByNone        ReasonBy = "none"
 
 	ShowProblems Show = "problems" // what is wrong, at the start and at the end
-	ShowSummary  Show = "summary"  // and one line at an end where nothing is
-	ShowAll      Show = "all"      // and one at such a start
+	ShowSummary  Show = "summary"  // and one line at an end if nothing is wrong
+	ShowAll      Show = "all"      // and one line at such a start
 	ShowNone     Show = "none"
 
 	PrivacyOwn Privacy = "own"  // other users' jobs are "another job"
@@ -69,14 +69,14 @@ const (
 	JSON LogFormat = "json"
 )
 
-// Config is the whole configuration. The zero value is not usable; Default is.
+// Config is the whole configuration. The zero value is not usable; Default returns one that is.
 type Config struct {
 	Version    int        `yaml:"version"`
 	Mode       Mode       `yaml:"mode" words:"observe enforce"`
 	OnOwnError Action     `yaml:"on_own_error" was:"on_unknown" words:"warn drain"` // what Bookend's own faults lead to
-	DrainOn    []Group    `yaml:"drain_on" words:"leftovers faults"`                // others only warn
+	DrainOn    []Group    `yaml:"drain_on" words:"leftovers faults"`                // other groups only warn
 	Paths      Paths      `yaml:"paths"`
-	Backend    string     `yaml:"backend" text:"path"` // the program of NVIDIA's backend
+	Backend    string     `yaml:"backend" text:"path"` // the program of the NVIDIA backend
 	NVIDIA     NVIDIA     `yaml:"nvidia"`
 	AMD        AMD        `yaml:"amd"`
 	Slurm      Slurm      `yaml:"slurm"`
@@ -91,43 +91,43 @@ type Config struct {
 	JobLog     JobLog     `yaml:"job_log" word:"show"`
 	Log        Log        `yaml:"log"`
 	Metrics    Metrics    `yaml:"metrics"`
-	// HelpURL and Contact are in every report with a problem: the site's page for its users, and who helps them.
+	// HelpURL and Contact are in every report of a problem: the site's page for its users, and where they get help.
 	HelpURL string `yaml:"help_url" text:"line or empty"`
 	Contact string `yaml:"contact" text:"line or empty"`
 
-	Unused []Problem `yaml:"-"` // keys of earlier versions in the file, and names that earlier versions had
+	Unused []Problem `yaml:"-"` // keys in the file that only earlier versions used, and keys' former names
 }
 
 type Paths struct {
 	Proc string `yaml:"proc" text:"path"` // /proc
 	Sys  string `yaml:"sys" text:"path"`  // /sys
 	Dev  string `yaml:"dev" text:"path"`  // /dev
-	Run  string `yaml:"run" text:"path"`  // /run/bookend: tmpfs, the only place hooks write themselves
+	Run  string `yaml:"run" text:"path"`  // /run/bookend: a tmpfs, the only place that hooks write to themselves
 	Var  string `yaml:"var" text:"path"`  // /var/lib/bookend: closed records, written by children
 	Log  string `yaml:"log" text:"path"`  // /var/log/bookend
 }
 
 type NVIDIA struct {
-	// The libraries. Empty: libnvidia-ml.so.1 and libcuda.so.1 where the loader finds them.
+	// The libraries. If empty, the loader finds libnvidia-ml.so.1 and libcuda.so.1.
 	NVMLLibrary string `yaml:"nvml_library" text:"path or empty"`
 	CUDALibrary string `yaml:"cuda_library" text:"path or empty"`
-	DriverProc  string `yaml:"driver_proc" text:"path or empty"` // empty: the backend lists the cards
-	// Accounting: the prolog switches the driver's accounting on where it is off. Nothing switches it off again.
+	DriverProc  string `yaml:"driver_proc" text:"path or empty"` // empty: the backend lists the GPUs
+	// Accounting makes the prolog enable the driver's accounting if it is off. Nothing disables it again.
 	Accounting bool `yaml:"accounting"`
-	// GPUMap is Slurm's index to UUID or bus id. Empty: Slurm tells what its index means.
+	// GPUMap maps Slurm's index to a UUID or bus id. If it is empty, Slurm's own numbering applies.
 	GPUMap map[int]string `yaml:"gpu_map" text:"name"`
 }
 
 type AMD struct {
-	Backend string `yaml:"backend" text:"path"` // the program of its backend
-	// HIPLibrary is ROCm's library for test allocations, which bookend-hip beside the backend makes. Empty: none.
+	Backend string `yaml:"backend" text:"path"` // the program of the AMD backend
+	// HIPLibrary is ROCm's library for test allocations by bookend-hip, next to the backend. If empty, there are none.
 	HIPLibrary string `yaml:"hip_library" text:"path or empty"`
 }
 
 // Tests reports whether there is a test allocation for a vendor's GPUs.
 func (c Config) Tests(vendor string) bool { return vendor != gpu.AMD.Name || c.AMD.HIPLibrary != "" }
 
-// BackendOf is the program that is asked about a vendor's GPUs, and its options.
+// BackendOf returns the program that operates on a vendor's GPUs, and its options.
 func (c Config) BackendOf(vendor string, op wire.Op) (program string, o wire.Options) {
 	if vendor == gpu.AMD.Name {
 		o = wire.Options{"proc": c.Paths.Proc, "sys": c.Paths.Sys}
@@ -145,17 +145,17 @@ func (c Config) BackendOf(vendor string, op wire.Op) (program string, o wire.Opt
 	return c.Backend, o
 }
 
-// Slurm are the facts about the site that Slurm does not tell its hooks.
+// Slurm holds the facts about the site that Slurm does not pass to its hooks.
 type Slurm struct {
-	SharedPartitions []string `yaml:"shared_partitions" text:"name"`  // hand one GPU to several jobs
-	Shards           Shards   `yaml:"shards" words:"auto yes no"`     // parts of GPUs, which look like whole ones
-	GresConf         string   `yaml:"gres_conf" text:"path or empty"` // empty: where slurmd of this node looks
-	RunInJobBackend  bool     `yaml:"run_in_job_backend"`             // under PrologFlags=RunInJob
-	Scontrol         string   `yaml:"scontrol" text:"path"`           // for drain.reason_by: of slurmd's own version
+	SharedPartitions []string `yaml:"shared_partitions" text:"name"`  // they give one GPU to several jobs
+	Shards           Shards   `yaml:"shards" words:"auto yes no"`     // parts of GPUs, which look like whole GPUs
+	GresConf         string   `yaml:"gres_conf" text:"path or empty"` // empty: where this node's slurmd reads it
+	RunInJobBackend  bool     `yaml:"run_in_job_backend"`             // ask the backend even under PrologFlags=RunInJob
+	Scontrol         string   `yaml:"scontrol" text:"path"`           // for drain.reason_by; of slurmd's own version
 	Slurmd           string   `yaml:"slurmd" text:"path or empty"`    // empty: the running slurmd's own program
 }
 
-// Deadlines bound each hook, from process start; a step gets the lesser of its cap and what is left.
+// Deadlines limit each hook, counted from process start; a step gets the lesser of its limit and what is left.
 type Deadlines struct {
 	Prolog      HookDeadline  `yaml:"prolog"`
 	Epilog      HookDeadline  `yaml:"epilog"`
@@ -163,33 +163,33 @@ type Deadlines struct {
 	Task        Duration      `yaml:"task" from:"100ms" to:"10s"`
 }
 
-// CheckDeadline is the health check's time and the caps of its steps. Slurm ends it after 60 s.
+// CheckDeadline is the time limit of the health check and of its steps. Slurm ends the health check after 60 s.
 type CheckDeadline struct {
-	Total   Duration `yaml:"total" from:"1s" to:"55s"`                    // what it started needs to end
-	Driver  Duration `yaml:"driver" from:"500ms" to:"55s"`                // one watch of the cards
+	Total   Duration `yaml:"total" from:"1s" to:"55s"`                    // leaves its children time to end
+	Driver  Duration `yaml:"driver" from:"500ms" to:"55s"`                // one watch of the GPUs
 	Scan    Duration `yaml:"processes" was:"scan" from:"100ms" to:"55s"`  // reading /proc
-	Slurm   Duration `yaml:"slurm" from:"100ms" to:"55s"`                 // asking Slurm, if there is something to ask
+	Slurm   Duration `yaml:"slurm" from:"100ms" to:"55s"`                 // calls to Slurm, if any
 	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"55s"` // state, log, records to disk
 }
 
-// Hook is the same for a root hook: asking Slurm takes the place of the job's log.
+// Hook returns these limits in the form of a root hook's: calls to Slurm take the place of the job's log.
 func (d CheckDeadline) Hook() HookDeadline {
 	return HookDeadline{Total: d.Total, Driver: d.Driver, Scan: d.Scan, Append: d.Slurm, Outputs: d.Outputs}
 }
 
-// HookDeadline is one root hook's time and the caps of its steps.
+// HookDeadline is the time limit of one root hook and of its steps.
 type HookDeadline struct {
 	Total   Duration `yaml:"total" from:"1s" to:"10m"`
-	Driver  Duration `yaml:"driver" from:"500ms" to:"10m"`                // backend with settle
-	Scan    Duration `yaml:"processes" was:"scan" from:"100ms" to:"10m"`  // reading /proc; a prolog's is part of Driver
-	Probe   Duration `yaml:"probe" from:"100ms" to:"10m"`                 // the test allocation; a prolog's too
+	Driver  Duration `yaml:"driver" from:"500ms" to:"10m"`                // the backend, with settling
+	Scan    Duration `yaml:"processes" was:"scan" from:"100ms" to:"10m"`  // reading /proc; in a prolog part of Driver
+	Probe   Duration `yaml:"probe" from:"100ms" to:"10m"`                 // the test allocation; in a prolog likewise
 	Append  Duration `yaml:"job_log" was:"append" from:"0s" to:"10m"`     // the job's log; a prolog appends nothing
 	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"10m"` // state, log
 }
 
 type Duration time.Duration // "3.5s" in the file
 
-// Settle says how long to watch a GPU that is not clean.
+// Settle is how long to sample a GPU that is not clean.
 type Settle struct {
 	Prolog SettleTimes `yaml:"prolog"`
 	Epilog SettleTimes `yaml:"epilog"`
@@ -202,19 +202,19 @@ type SettleTimes struct {
 
 type Size uint64
 
-// Thresholds are where memory that should be free begins to count.
+// Thresholds are the amounts from which memory that should be free counts.
 type Thresholds struct {
-	Report Size `yaml:"report" from:"1MiB" to:"1048576GiB"` // a finding
-	Drain  Size `yaml:"drain"`                              // one that may drain
+	Report Size `yaml:"report" from:"1MiB" to:"1048576GiB"` // as a finding
+	Drain  Size `yaml:"drain"`                              // as a finding that may drain
 }
 
-// Probe says when cards are tested by allocating the largest block that can be had.
+// Probe says when GPUs are tested by allocating the largest possible block.
 type Probe struct {
 	At ProbeAt `yaml:"at" words:"never prolog epilog both"`
-	// An end tests a GPU again after so much time, or so many jobs: 0 is every end (health.TestRecord.Worn).
+	// An end tests a GPU again after so much time, or so many jobs; 0 means at every end (health.TestRecord.Worn).
 	Every     Duration `yaml:"every" from:"0s" to:"24h"`
 	AfterJobs int      `yaml:"after_jobs" from:"1" to:"100000"`
-	// Gap is the free memory beyond the largest block that is worth telling: healthy GPUs had up to 3 MiB (measured).
+	// Gap is the free memory beyond the largest block that is worth reporting: healthy GPUs had up to 3 MiB (measured).
 	Gap Size `yaml:"gap" from:"4MiB" to:"1024GiB"`
 }
 
@@ -222,29 +222,29 @@ type Record struct {
 	Every Duration `yaml:"every" from:"0s" to:"60s"` // between two samples; 0: nothing is recorded
 }
 
-// CleanUp says whether the epilog ends processes that a cgroup proved to be the ended job's.
+// CleanUp says whether the epilog ends processes that a cgroup proves to be the ended job's.
 type CleanUp struct {
 	Enabled bool     `yaml:"enabled"`
-	Grace   Duration `yaml:"grace" from:"100ms" to:"10s"` // between TERM and KILL
+	Grace   Duration `yaml:"grace" from:"100ms" to:"10s"` // between SIGTERM and SIGKILL
 }
 
 type DrainRules struct {
 	ReasonBy    ReasonBy `yaml:"reason_by" words:"healthcheck hook none"`
-	MaxRestarts int      `yaml:"max_restarts" from:"0" to:"1000"` // then a prolog drain does not stop the job again
+	MaxRestarts int      `yaml:"max_restarts" from:"0" to:"1000"` // after so many, a prolog drain does not stop the job
 	Resume      Resume   `yaml:"resume"`
 }
 
-// Resume says whether the health check puts a node back to work that Bookend drained.
+// Resume says whether the health check resumes a node that Bookend drained.
 type Resume struct {
 	Enabled bool `yaml:"enabled"`
 	After   int  `yaml:"after" from:"1" to:"1000"` // health checks in a row that find the cause gone
 }
 
-// Policy maps codes to actions where they differ from the catalogue's; a partition's own map comes first.
+// Policy maps codes to actions that differ from the catalogue's; a partition's own map comes first.
 type Policy struct {
 	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn repeat drain"`
 	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn repeat drain"`
-	// HealthCheck never has Drain: Slurm only logs the health check's exit code.
+	// HealthCheck never contains Drain: Slurm only logs the health check's exit code.
 	HealthCheck map[code.Code]Action       `yaml:"health_check" words:"ignore note warn drain"`
 	Partitions  map[string]PartitionPolicy `yaml:"partitions"`
 }
@@ -255,7 +255,7 @@ type PartitionPolicy struct {
 	Epilog map[code.Code]Action `yaml:"epilog,omitempty" words:"ignore note warn repeat drain"`
 }
 
-// Action is what a hook of a partition does with a finding: as the partition says, else the file, else the catalogue.
+// Action returns what a hook does with a finding: as the partition says, else the file, else the catalogue.
 func (c Config) Action(phase slurm.Context, partition string, of code.Code) Action {
 	entry, known := code.Lookup(of)
 	own := c.Policy.Partitions[partition]
@@ -275,23 +275,23 @@ func (c Config) Action(phase slurm.Context, partition string, of code.Code) Acti
 	return shipped
 }
 
-// JobLog says what reaches the user. A single word in its place is its Show.
+// JobLog says what users see. A single word in its place is its Show.
 type JobLog struct {
 	Show    Show    `yaml:"show" words:"problems summary all none"`
 	Privacy Privacy `yaml:"privacy" words:"own jobs"`
-	Read    bool    `yaml:"read"` // the end of the job's output, as the user, for out-of-memory messages of frameworks
+	Read    bool    `yaml:"read"` // the end of the job's output, as the user, for frameworks' out-of-memory messages
 }
 
 type Log struct {
 	Level  LogLevel  `yaml:"level" words:"debug info warning error"`
 	Format LogFormat `yaml:"format" words:"text json"`
 	File   bool      `yaml:"file"`   // paths.log/bookend.log
-	Syslog bool      `yaml:"syslog"` // /dev/log, where present
+	Syslog bool      `yaml:"syslog"` // /dev/log, if present
 }
 
 type Metrics struct {
-	// Textfile is read by the textfile collector of Prometheus' node_exporter: an absolute path that ends in
-	// TextfileSuffix, in a folder that only root can write, as are those above it. Empty: none is written.
+	// Textfile is for the textfile collector of Prometheus' node_exporter: an absolute path that ends in
+	// TextfileSuffix, in a directory that, like those above it, only root can write. If empty, none is written.
 	Textfile string `yaml:"textfile" text:"textfile or empty"`
 }
 
@@ -301,7 +301,7 @@ const MaxGrace = 10 * time.Second
 
 const SlurmdPIDFile = "/var/run/slurmd.pid"
 
-// SlurmFolders are where slurmd's configuration lies: fetched from slurmctld (configless), or as packages install it.
+// SlurmFolders are the directories of slurmd's configuration: fetched from slurmctld (configless), or of packages.
 func SlurmFolders() []string {
 	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
 		"/usr/local/etc"}
@@ -326,13 +326,13 @@ func Default() Config {
 		Deadlines: deadlines(),
 		Settle: Settle{
 			Prolog: SettleTimes{Max: seconds(3), Flat: seconds(2)},
-			// Orphaned PyTorch workers go away by themselves after 3 s (measured): Flat must be longer.
+			// Orphaned PyTorch workers end by themselves after 3 s (measured): Flat must be longer.
 			Epilog: SettleTimes{Max: seconds(6), Flat: seconds(3.5)},
 		},
 		Thresholds: Thresholds{Report: 32 * mib, Drain: 512 * mib},
-		// A healthy idle card's largest block was measured to be 2 MiB below the free memory, and never more than 3.
+		// A healthy idle GPU's largest block was measured to be 2 MiB below the free memory, and never more than 3.
 		Probe:   Probe{At: ProbeEpilog, Every: seconds(600), AfterJobs: 100, Gap: 64 * mib},
-		Record:  Record{Every: seconds(1)}, // a sample of a GPU was measured to take 0.3 ms of a processor
+		Record:  Record{Every: seconds(1)}, // a sample of a GPU was measured to take 0.3 ms of CPU time
 		CleanUp: CleanUp{Grace: seconds(2)},
 		Drain:   DrainRules{ReasonBy: ReasonByHook, MaxRestarts: 2, Resume: Resume{After: 3}},
 		JobLog:  JobLog{Show: ShowSummary, Privacy: PrivacyOwn, Read: true},

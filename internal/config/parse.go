@@ -21,17 +21,17 @@ import (
 const (
 	// MaxBytes is the longest configuration that is read; the commented default has about 8 KiB.
 	MaxBytes    = 256 << 10
-	maxProblems = 50 // a wrong file is not worth more lines of log
+	maxProblems = 50 // more are not worth their lines in the log
 )
 
 // Problem is one mistake in a configuration.
 type Problem struct {
-	Line int    // from 1; 0 where no line can be named
+	Line int    // from 1; 0 if no line can be named
 	Key  string // "policy.epilog.BKD-ORPHAN"; empty for the file as a whole
 	Text string
 }
 
-// String gives "line 7: settle.prolog.max: not a duration …", in printable ASCII: keys are as the file has them.
+// String returns "line 7: settle.prolog.max: not a duration …" in printable ASCII: keys are as the file has them.
 func (p Problem) String() string {
 	s := p.Text
 	if p.Key != "" {
@@ -50,9 +50,9 @@ func (p Problem) String() string {
 
 // Parse reads a configuration. What it does not mention has its default; an empty text is the default.
 //
-// Any mistake makes the whole text unusable: Parse then returns every problem, by line, and Default with only valid
-// paths, backend, nvidia, log and metrics taken over, so that trouble is recorded where the site looks for it.
-// A key that only earlier versions knew is no mistake: Config.Unused names it.
+// Any mistake makes the whole text unusable: Parse then returns the problems, by line (at most maxProblems), and
+// Default with only valid paths, backend, nvidia, amd, log and metrics taken over, so that trouble is recorded where
+// the site looks for it. A key that only earlier versions used is no mistake: Config.Unused names it.
 func Parse(data []byte) (Config, []Problem) {
 	c, r := parse(data)
 	return c, r.problems
@@ -133,11 +133,11 @@ func syntax(err error) *Problem {
 // Setting is one key in effect.
 type Setting struct {
 	Key   string // "settle.prolog.max"
-	Value string // as the file would have it
-	Line  int    // of the file; 0 for a default
+	Value string // as written in the file
+	Line  int    // in the file; 0 for a default
 }
 
-// Settings are all keys in effect with a text, or with Parse's answer to one with mistakes, as documented.
+// Settings returns all keys in effect with a text, or with what Parse makes of one with mistakes, in documented order.
 func Settings(data []byte) []Setting {
 	c, r := parse(data)
 	return r.settings(reflect.ValueOf(c), "")
@@ -155,7 +155,7 @@ func (r reader) settings(v reflect.Value, section string) (all []Setting) {
 			continue
 		}
 		node := yaml.Node{}
-		_ = node.Encode(field.Interface()) // a node of scalars, lists and maps always can be
+		_ = node.Encode(field.Interface()) // scalars, lists and maps can always be encoded
 		node.Style |= yaml.FlowStyle
 		text, _ := yaml.Marshal(&node)
 		all = append(all, Setting{Key: key, Value: strings.TrimSpace(string(text)), Line: r.lines[key]})
@@ -196,7 +196,7 @@ func (r *reader) check(c *Config) {
 	}
 }
 
-// checkPolicy refuses a drain for what never drains: the admin is to know that he does not get it.
+// checkPolicy refuses a drain for a finding that never drains, so that the admin learns that it has no effect.
 func (r *reader) checkPolicy(key string, actions map[code.Code]Action) {
 	for of, action := range actions {
 		if e, _ := code.Lookup(of); action == Drain {
@@ -205,7 +205,7 @@ func (r *reader) checkPolicy(key string, actions map[code.Code]Action) {
 	}
 }
 
-// require reports text at the first of keys that the file contains, unless one of them is already reported.
+// require reports text at the first of keys that the file contains, unless a problem is reported for one of them.
 func (r *reader) require(ok bool, text string, keys ...string) {
 	if ok || slices.ContainsFunc(r.problems, func(p Problem) bool { return slices.Contains(keys, p.Key) }) {
 		return
@@ -214,16 +214,16 @@ func (r *reader) require(ok bool, text string, keys ...string) {
 	r.problem(r.lines[at], at, text)
 }
 
-// driverMargin is for attaching to cards and the backend's start: 45 ms for four cards with persistence, and room.
+// driverMargin is for starting the backend and attaching to GPUs: 45 ms for four with persistence mode, and room.
 const driverMargin = Duration(500 * time.Millisecond)
 
-// KillWait is for a process to go after SIGKILL: teardown of 141 GiB took 0.15 s, in many pieces 0.4 s (measured).
+// KillWait is for a process to end after SIGKILL: teardown of 141 GiB took 0.15 s, in many pieces 0.4 s (measured).
 const KillWait = time.Second
 
-// checkTimes: the steps of each hook must fit into its time, and what is watched into its step.
+// checkTimes checks that the steps of each hook fit into its time, and sampling into its step.
 func (r *reader) checkTimes(c *Config) {
 	prolog := c.Deadlines.Prolog
-	prolog.Scan, prolog.Probe = 0, 0 // beside, or after, its Driver: Total bounds them
+	prolog.Scan, prolog.Probe = 0, 0 // they run during or after Driver; Total bounds them
 	for i, d := range []HookDeadline{prolog, c.Deadlines.Epilog, c.Deadlines.HealthCheck.Hook()} {
 		at := "deadlines." + []string{"prolog", "epilog", "health_check"}[i] + "."
 		sum := d.Driver + d.Scan + d.Probe + d.Append + d.Outputs
@@ -232,8 +232,8 @@ func (r *reader) checkTimes(c *Config) {
 	}
 	r.checkSettle("prolog", c.Settle.Prolog, c.Deadlines.Prolog.Driver)
 	r.checkSettle("epilog", c.Settle.Epilog, c.Deadlines.Epilog.Driver)
-	// What stays under the PID of a dead process is watched for the flat time once more, or it could never be told from
-	// memory on its way back; of a leftover that is ended, after its grace. Looks are up to a second apart.
+	// Memory under the PID of a dead process is watched for the flat time once more, or it could not be told from
+	// memory being freed; if clean-up ends a leftover, after the grace time. Samples are up to a second apart.
 	epilog, flat, grace := c.Deadlines.Epilog, c.Settle.Epilog.Flat, ""
 	needs := 2*(flat+min(flat, Duration(time.Second))) + driverMargin + epilog.Append + epilog.Outputs
 	if c.CleanUp.Enabled {

@@ -16,17 +16,17 @@ import (
 )
 
 // reader fills a Config from YAML nodes. The struct and its tags are the schema: yaml is the key, was its name in
-// earlier versions; words, from, to and text say what its value may be. The YAML package's own decoder would take yes
-// for true and 2.5 for 2, follow aliases, empty what has no value, and name no keys.
+// earlier versions; words, from, to and text limit its value. The YAML package's own decoder would take yes for true
+// and 2.5 for 2, follow aliases, clear what has no value, and name no keys in errors.
 type reader struct {
 	problems []Problem
 	unused   []Problem
-	lines    map[string]int // where each key is
+	lines    map[string]int // the line of each key
 }
 
-// dropped are the keys of earlier versions that nobody is known to have set; what they said is fixed now.
+// dropped are keys of earlier versions that no site is known to have set; what they configured is fixed now.
 var dropped = []string{
-	"BKD-BARMAP", // of policy
+	"BKD-BARMAP", // in a policy
 	"deadlines.prolog.append", "deadlines.prolog.job_log", "job_log.end", "job_log.start", "job_log.steps",
 	"job_log.why", "look", "nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig", "probe.partitions",
 	"thresholds.per_client",
@@ -36,7 +36,7 @@ func (r *reader) problem(line int, key, text string) {
 	r.problems = append(r.problems, Problem{Line: line, Key: key, Text: text})
 }
 
-// fill sets v from n. Whatever does not fit is a problem and leaves v as it is.
+// fill sets v from n. What does not fit is reported as a problem and leaves v as it is.
 func (r *reader) fill(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
 	kind := v.Kind()
 	section := kind == reflect.Struct || kind == reflect.Map || kind == reflect.Slice
@@ -73,7 +73,7 @@ func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value
 		r.problem(n.Line, key, "want keys and values")
 		return
 	}
-	seen := map[string]int{} // the line of each
+	seen := map[string]int{} // the line of each key
 	for pair := range slices.Chunk(n.Content, 2) {
 		name, at := pair[0], strings.TrimPrefix(key+"."+clip(pair[0].Value), ".")
 		switch {
@@ -98,7 +98,7 @@ func (r *reader) field(v reflect.Value, name, at string, value *yaml.Node) {
 		if name == "" || name != key && name != tag.Get("was") || key == "-" {
 			continue
 		}
-		is := at // one word for the whole section
+		is := at // if a single word stands for the whole section
 		if above, named := strings.CutSuffix(at, name); named {
 			is = above + key
 		}
@@ -140,7 +140,7 @@ func (r *reader) entry(v reflect.Value, name, at string, value *yaml.Node, tag r
 	v.SetMapIndex(k, elem)
 }
 
-// scalar sets v from the single value of a key. The cases are all the types a Config is made of.
+// scalar sets v from the single value of a key. The cases are all the types that a Config is made of.
 func scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 	if n.Tag == "!!null" {
 		return errors.New("has no value")
@@ -180,7 +180,7 @@ func scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 	return nil
 }
 
-// longest is more than any key takes: most have their own limit.
+// longest exceeds what any key needs: most have their own limit.
 const longest = 720 * time.Hour
 
 func number(kind reflect.Type, n *yaml.Node) (int64, error) {
@@ -203,14 +203,14 @@ func number(kind reflect.Type, n *yaml.Node) (int64, error) {
 	return int64(i), nil
 }
 
-// limit reads a limit from a tag, which has the form of a value.
+// limit parses a limit in a tag, which has the form of a value.
 func limit(kind reflect.Type, text string) int64 {
 	i, _ := number(kind, &yaml.Node{Value: text, Tag: "!!int"})
 	return i
 }
 
-// textProblem says what is wrong with a text of a kind; empty if nothing is. Libraries are paths too, or empty for the
-// loader's own folders, which are root's: a bare name would go past the check of who may write the file.
+// textProblem says what is wrong with a text of a kind, empty if nothing is. Libraries are paths too, or empty for the
+// loader's own directories, which only root can write: a bare name would bypass the check of who may write the file.
 func textProblem(kind, text string) string {
 	kind, orEmpty := strings.CutSuffix(kind, " or empty")
 	plain, why := plain(text), ""
@@ -247,7 +247,7 @@ func (d Duration) String() string { return time.Duration(d).String() }
 
 func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
 
-// units are largest first, as String picks the first that fits; powers of two only: "MB" means two things to people.
+// units are sorted largest first, as String picks the first that fits. All are powers of two: "MB" is ambiguous.
 var units = []struct {
 	suffix string
 	bytes  uint64
@@ -263,7 +263,7 @@ func parseSize(text string) (Size, bool) {
 	return 0, false
 }
 
-// String writes the size as it stands in the file, in its largest whole unit.
+// String returns the size as the file has it, in its largest whole unit.
 func (s Size) String() string {
 	for _, u := range units {
 		if uint64(s)%u.bytes == 0 && s > 0 {
