@@ -18,8 +18,7 @@ const teardown = 500 * time.Millisecond
 // freed. To be sure, a listed PID that was already gone, or may be of a job that has just ended, has to stay listed on
 // its GPU for the whole flat time after that; for other GPUs, earlier samples still count.
 func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least time.Duration) {
-	again := o.Rule
-	again.Max = least
+	again := o.watchFor(least)
 	var s second
 	if o.Sure {
 		if s.anew = o.leaving(*side); len(s.anew) > 0 {
@@ -42,9 +41,17 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 	o.judgeAgain(side, s)
 	side.Stayed = nil
 	if len(s.looks) > 0 {
-		o.outdate(side, s.search, least)
 		side.Stayed = o.stayedAgain(*side, s)
+		o.outdate(side, s.search, least)
 	}
+}
+
+// watchFor is the rule for a watch of at least that long, also if memory is settled earlier; 0 is one sample.
+func (o Order) watchFor(least time.Duration) gpu.WatchRule {
+	rule := o.Rule
+	rule.Max = min(least, rule.Max)
+	rule.Flat = max(rule.Flat, rule.Max)
+	return rule
 }
 
 // second is what was seen since /proc was read.
@@ -107,9 +114,8 @@ func (o Order) searchAgain(e Eyes, side *finding.Side, before gpu.Snapshot) sear
 	if !o.anyEnded(e, *side) {
 		return search{}
 	}
-	scan, rule := e.Holders(teardown), o.Rule
-	rule.Max = min(teardown, rule.Max)
-	s := search{before: before, looks: e.Watch(o.Cards, rule)}
+	scan := e.Holders(teardown)
+	s := search{before: before, looks: e.Watch(o.Cards, o.watchFor(teardown))}
 	if scan != nil && scan.Partial == "" && len(s.looks) > 0 {
 		side.Scan = scan
 	}
@@ -156,7 +162,7 @@ func (o Order) outdate(side *finding.Side, s search, least time.Duration) {
 		return
 	}
 	why := ""
-	if s.lasted() < least {
+	if s.lasted() < least && o.unexplained(*side) {
 		why = "too little time to see the memory of one that had just ended given back"
 	}
 	for _, c := range o.Cards {

@@ -351,10 +351,11 @@ type eyes struct {
 	busy    map[gpu.ID]string
 	beside  gpu.Snapshot // one look at the other GPU
 	did     string       // a letter for each call, in order
+	rules   []gpu.WatchRule
 }
 
-func (e *eyes) Watch([]finding.Card, gpu.WatchRule) []gpu.Snapshot {
-	e.did += "w"
+func (e *eyes) Watch(_ []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
+	e.did, e.rules = e.did+"w", append(e.rules, rule)
 	if len(e.watches) == 0 {
 		return nil
 	}
@@ -529,6 +530,22 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// However soon a site calls memory settled, the watches after a search last as long as a teardown.
+func TestWatchAfterSearchLasts(t *testing.T) {
+	o, held := order(), finding.Process{PID: 70, Start: 5}
+	o.Rule.Flat = 200 * time.Millisecond
+	e := &eyes{watches: series(looks(10, 7, 2*gib), looks(17, 2, 2*gib), looks(19, 2, 2*gib)), who: is(finding.Process{Gone: true})}
+	e.scan.Holdings = []finding.Holding{{Process: held, Control: true}}
+	if Look(e, o); len(e.rules) != 3 || e.rules[0].Flat != o.Rule.Flat {
+		t.Fatalf("%+v", e.rules)
+	}
+	for _, rule := range e.rules[1:] {
+		if rule.Max != teardown || rule.Flat < teardown {
+			t.Errorf("%+v", rule)
+		}
+	}
+}
+
 // An expected PID that is another process by now is not expected: the GPU is watched again without it.
 func TestStrangersAreNotExpected(t *testing.T) {
 	listed, then := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}, map[int]time.Duration{70: 5}
@@ -627,7 +644,7 @@ func TestEndedHoldersHideNothing(t *testing.T) {
 		"there, but too early to tell":           {after(2*gib, 100, 400), false, finding.Process{Gone: true}, "flat [71 72] partial"},
 		"not looked at":                          {nil, false, finding.Process{Gone: true}, "moving [70 71]"},
 		"half of it went along":                  {after(gib, 100, 400, 600), false, finding.Process{Gone: true}, "moving [71 72]"},
-		"all of it went along":                   {after(0, 100), false, finding.Process{Gone: true}, "clean [71 72] partial"},
+		"all of it went along":                   {after(0, 100), false, finding.Process{Gone: true}, "clean [71 72]"},
 		"more is there":                          {after(3*gib, 100, 400, 600), false, finding.Process{Gone: true}, "moving [71 72]"},
 		"not all of /proc was searched again":    {after(2*gib, 100, 400, 600), false, finding.Process{Gone: true}, "moving [70 71]"},
 		"it has not ended":                       {after(2*gib, 100, 400, 600), false, finding.Process{Start: 5}, "flat [70 71]"},
