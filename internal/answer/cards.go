@@ -26,7 +26,7 @@ type Scene struct {
 	Limits    finding.Limits
 }
 
-// Card identifies a GPU.
+// Card is the identity of a GPU.
 type Card struct {
 	Index *int `json:"index"` // Slurm's index; null if no record has it
 	gpu.Device

@@ -46,9 +46,12 @@ func TestCrowd(t *testing.T) {
 			t.Errorf("job %d: want exit %d: %v", i, want, o)
 		}
 	})
-	// that another hook had a shared file in its hands costs the GPU's next start an old test
+	// That another hook had a shared file in its hands costs the GPU's next start an old test. So many hooks at once may
+	// have too little time after a search: that is noted, and makes what was found uncertain.
 	own := func(e ledger.End) string {
-		return codes(slices.DeleteFunc(e.Findings, func(f finding.Finding) bool { return f.Code == code.StateLock }))
+		return codes(slices.DeleteFunc(e.Findings, func(f finding.Finding) bool {
+			return f.Code == code.StateLock || f.Code == code.Untraced
+		}))
 	}
 	kept, damaged := n.store().Runs()
 	archived, lost := state.History(n.conf.varDir, nodeName)
