@@ -39,7 +39,7 @@ services use; an admin can accept more. It is valid until the driver is reloaded
 baseline, until the driver is reloaded.
 
 GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them.`, finding.MaxBaseline>>20),
-			Args: operands(1, 1, "accept GPU, reset GPU, reset all, or nothing"),
+			Args: operands(1, 1, "a GPU: a UUID, a PCI bus id or nvidiaN"),
 			RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0]) },
 		}),
 		a.perNode(&cobra.Command{
