@@ -211,7 +211,8 @@ func unread(all records, id gpu.ID) error {
 func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
 	related := func(a ledger.Assigned) bool { return a.Device.ID == d.Parent || a.Device.Parent == d.ID }
 	for _, r := range all.runs {
-		if r.Running(all.runs) && !r.Epoch.OtherBoot(epoch) && (r.Given(d.ID) || slices.ContainsFunc(r.Devices, related)) {
+		if r.Running(all.runs) && !r.Epoch.OtherBoot(epoch) &&
+			(r.Given(d.ID) || slices.ContainsFunc(r.Devices, related)) {
 			return r.JobName()
 		}
 	}

@@ -102,7 +102,8 @@ func (s Scene) listed(r gpu.Reading) []Process {
 			if p.seen() && r.Job.UID == p.UID && r.Job.User != "" {
 				p.User = r.Job.User
 			}
-			if r.Owns(p.Cgroup) && (own < 0 || boots.Time(r, r.Last()).After(boots.Time(s.Runs[own], s.Runs[own].Last()))) {
+			if r.Owns(p.Cgroup) && (own < 0 ||
+				boots.Time(r, r.Last()).After(boots.Time(s.Runs[own], s.Runs[own].Last()))) {
 				own = i
 			}
 		}

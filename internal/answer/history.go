@@ -228,7 +228,8 @@ func (c *Repeat) add(r ledger.Run, e ledger.End, f finding.Finding) {
 // Text writes the GPUs that had the same finding in several runs.
 func (l Offenders) Text(w io.Writer) {
 	if len(l.Cards) == 0 {
-		fmt.Fprintf(w, "node %s has no GPU with the same finding in two runs: %s searched\n", l.Node, count(l.Runs, "run", "s"))
+		fmt.Fprintf(w, "node %s has no GPU with the same finding in two runs: %s searched\n",
+			l.Node, count(l.Runs, "run", "s"))
 	}
 	for _, c := range l.Cards {
 		fmt.Fprintf(w, "GPU %s  %s\n", c.number(), c.identity())

@@ -182,8 +182,8 @@ func (j judge) well(c Cause) Cause {
 }
 
 // programsErrors are errors that CUDA or HIP attribute to the program: wrong addresses and their consequences.
-var programsErrors = []string{"illegal memory access", "illegal instruction", "misaligned address", "device-side assert",
-	"launch failure", "launch timed out", "invalid device ordinal", "memory access fault"}
+var programsErrors = []string{"illegal memory access", "illegal instruction", "misaligned address",
+	"device-side assert", "launch failure", "launch timed out", "invalid device ordinal", "memory access fault"}
 
 // phrase is a lower-case text that occurs in output, and the error that it reports.
 type phrase struct{ words, what string }

@@ -30,7 +30,8 @@ func (s Scene) search(c Card, f Finding, may func(Holding) bool, class Class) (F
 		o := s.Decide(p, c.Device.ID)
 		f.Searched = f.Searched && o.Whose == ThisJob
 		if !s.leftBehind(o) || len(s.against(c, p, o, true)) > 0 {
-			f.doubt("not every process was looked into for its holder: process %d: %s", p.PID, cmp.Or(p.Why, p.EnvUnknown))
+			f.doubt("not every process was looked into for its holder: process %d: %s",
+				p.PID, cmp.Or(p.Why, p.EnvUnknown))
 		}
 	}
 	var owners []Attribution

@@ -153,7 +153,8 @@ func (s Scene) runs() []Record { return append([]Record{s.Self}, s.Others...) }
 // at a time on a node. One that started after the last of them ended is of a run without a record.
 func (s Scene) named(p Process, o slurm.Owner, level Level) Attribution {
 	if o.Elsewhere(s.Job.Node) { // another cluster's node may have a job of the same id
-		return unknown(Owner{Level: level}, fmt.Sprintf("in the cgroup of job %s of node %s on the same host", o.Name(), o.Node))
+		return unknown(Owner{Level: level},
+			fmt.Sprintf("in the cgroup of job %s of node %s on the same host", o.Name(), o.Node))
 	}
 	var found, later *Record
 	for _, r := range s.runs() {

@@ -156,7 +156,8 @@ func (s *search) unread(budget time.Duration) (known []finding.Process) {
 	}
 	c := newCrew(budget)
 	defer c.end()
-	for _, p := range (&survey{proc: s.proc, skip: []finding.Instance{{}}, known: map[int]finding.Process{}}).of(c, pids) {
+	reader := &survey{proc: s.proc, skip: []finding.Instance{{}}, known: map[int]finding.Process{}}
+	for _, p := range reader.of(c, pids) {
 		if p.Gone {
 			s.trouble("process %d: %s", p.PID, missed[p.PID])
 			continue

@@ -180,9 +180,12 @@ func (o Order) outdate(side *finding.Side, s search, least time.Duration) {
 // appeared reports whether memory without a listed process appeared after the search on a GPU that does not settle: it
 // may have replaced what was there before.
 func (o Order) appeared(s search, id gpu.ID) bool {
-	return slices.ContainsFunc(o.Cards, func(c finding.Card) bool {
-		return c.Device.ID == id && slices.ContainsFunc(s.looks, func(look gpu.Snapshot) bool { return o.more(s.before, look, c) })
-	})
+	for _, c := range o.Cards {
+		if c.Device.ID == id {
+			return slices.ContainsFunc(s.looks, func(look gpu.Snapshot) bool { return o.more(s.before, look, c) })
+		}
+	}
+	return false
 }
 
 // more reports whether a GPU has more memory without a listed process than before.

@@ -177,8 +177,8 @@ func Learn(c Case) (news []finding.Baseline) {
 func (c Case) End(j Judgement) ledger.End {
 	side := c.Seen.Side
 	e := ledger.End{
-		At: side.Snapshot.At, Began: c.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan, Kernel: c.Seen.Kernel,
-		Processes: slices.Collect(maps.Values(side.Processes)), Probes: c.Probes(),
+		At: side.Snapshot.At, Began: c.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan,
+		Processes: slices.Collect(maps.Values(side.Processes)), Probes: c.Probes(), Kernel: c.Seen.Kernel,
 		Findings: j.Found, Verdict: j.Verdict,
 	}
 	if c.Phase == slurm.Epilog {

@@ -84,7 +84,8 @@ func (r Run) Owns(o slurm.Owner) bool { return r.Job.Owns(o) }
 // probably reports whether a process in no job's cgroup may well be the run's own: it is of the same user, began after
 // the run, and its environment names no other job. If Slurm tracks without cgroups there is no better evidence.
 func (r Run) probably(p finding.Process) bool {
-	noJobs := !p.Cgroup.Found() && p.Cgroup.Conflict == "" && p.EnvUnknown == "" && !p.Gone && !p.Apart() && !p.OfSystem()
+	noJobs := !p.Cgroup.Found() && p.Cgroup.Conflict == "" && p.EnvUnknown == "" &&
+		!p.Gone && !p.Apart() && !p.OfSystem()
 	return noJobs && p.UID != 0 && p.UID == r.Job.UID &&
 		r.Start != nil && p.Start > r.Start.At && (p.EnvJobID == 0 || p.EnvJobID == r.Job.ID)
 }

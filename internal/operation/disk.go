@@ -163,7 +163,8 @@ func (w *diskWork) archive(may bool) {
 // publish stores the outcomes for bookend status, and reports each failure to the log, or syslog, once an hour.
 func (w *diskWork) publish() {
 	delete(w.outcomes, "")
-	failed := slices.ContainsFunc(slices.Collect(maps.Values(w.outcomes)), func(t *state.DiskTrouble) bool { return t != nil })
+	isTrouble := func(t *state.DiskTrouble) bool { return t != nil }
+	failed := slices.ContainsFunc(slices.Collect(maps.Values(w.outcomes)), isTrouble)
 	if !failed && !state.HasDiskTrouble(w.Run, w.Node) {
 		return
 	}

@@ -52,7 +52,8 @@ func (s Scene) trespasses(told []finding.Finding) []string {
 	if len(used) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("WARNING: your job used %s of %s, which it was not given", strings.Join(used, ", "), s.Node),
+	return []string{fmt.Sprintf("WARNING: your job used %s of %s, which it was not given",
+		strings.Join(used, ", "), s.Node),
 		fmt.Sprintf("  It may use %s alone: leave CUDA_VISIBLE_DEVICES as Slurm sets it", s.place())}
 }
 
@@ -260,7 +261,8 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 	fix, others := ended, false
 	for _, f := range told {
 		// Ending processes would not have prevented memory without a process or candidate.
-		if s.blamed(f) && f.Code != code.Trespass && (f.Holder != nil || len(f.Candidates) > 0) && !f.Code.Traits().Condition {
+		if s.blamed(f) && f.Code != code.Trespass && (f.Holder != nil || len(f.Candidates) > 0) &&
+			!f.Code.Traits().Condition {
 			fix = true
 		} else {
 			others = true

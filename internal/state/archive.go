@@ -252,7 +252,8 @@ func (s *Store) sweep(now time.Time) error {
 // Threat: a user can mount a hanging file system over a drop file. Its name lacks the prefix, so it is not stat'ed.
 func sweepFolder(folder string, now time.Time) error {
 	entries, _ := os.ReadDir(folder)
-	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), safefile.TempPrefix) })
+	isOther := func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), safefile.TempPrefix) }
+	entries = slices.DeleteFunc(entries, isOther)
 	var all []error
 	for _, f := range sortedByAge(entries) {
 		if now.Sub(f.ModTime()) > abandonedAfter {
