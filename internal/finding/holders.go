@@ -23,7 +23,7 @@ func (s Scene) search(c Card, f Finding, may func(Holding) bool, class Class) (F
 		return f, nil
 	}
 	if why := s.Now.Scan.Partial; why != "" {
-		f.doubt("not every process was looked into for its holder: %s", why)
+		f.doubt("the search for its holder is incomplete: %s", why)
 	}
 	f.Searched = s.Now.Scan.Partial == ""
 	for _, p := range s.Now.Scan.Unread { // any of them may hold it

@@ -233,7 +233,7 @@ func onCard(p Process, minors ...int) Holding {
 
 func onDriver(p Process) Holding { return Holding{Process: p, Control: true} }
 
-// A candidate is told with its job, unless that may be another's as well.
+// A candidate is reported with its job, unless it may be of another job as well.
 func TestCandidatesOwner(t *testing.T) {
 	child := Process{PID: 71, UID: alice, Start: at(151)}
 	for name, tt := range map[string]struct {

@@ -278,7 +278,7 @@ func (c Case) hadToo(p ledger.RecordedProcess) bool {
 		if r.Owns(p.Owner) && r.Given(p.GPU) {
 			return true
 		}
-		onRecord = onRecord || r.Owns(p.Owner) && (r.Start == nil || p.Start+finding.Tick > r.Start.At)
+		onRecord = onRecord || r.Owns(p.Owner) && r.BeganBefore(p)
 	}
 	return !onRecord
 }

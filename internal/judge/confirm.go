@@ -163,7 +163,7 @@ func (o Order) outdate(side *finding.Side, s search, least time.Duration) {
 	}
 	why := ""
 	if s.lasted() < least && o.unexplained(*side) {
-		why = "too little time to see the memory of one that had just ended given back"
+		why = "GPUs were sampled too briefly after it to see the memory of an ended process freed"
 	}
 	for _, c := range o.Cards {
 		if side.Curves[c.Device.ID].State != settle.Moving && o.more(s.before, side.Snapshot, c) {

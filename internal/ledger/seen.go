@@ -96,8 +96,13 @@ func (r Run) probably(p finding.Process) bool {
 func (r Run) MayOwn(p RecordedProcess) bool {
 	sameUser := p.UID == r.Job.UID && p.UID != 0 || p.Apart
 	named := p.EnvJob == 0 || p.EnvJob == r.Job.ID || p.EnvJob == r.Job.HetJobID
-	return sameUser && named && p.Service == "" && (r.Start == nil || p.Start+finding.Tick > r.Start.At) &&
-		(r.Epilog() == nil || p.Start < r.Last().At)
+	return sameUser && named && p.Service == "" && r.BeganBefore(p) && (r.Epilog() == nil || p.Start < r.Last().At)
+}
+
+// BeganBefore reports whether a run had begun when a recorded process started, or may have. /proc gives start times
+// rounded down to a tick.
+func (r Run) BeganBefore(p RecordedProcess) bool {
+	return r.Start == nil || p.Start+finding.Tick > r.Start.At
 }
 
 // known returns the samples that are kept: when it was seen first and last, and when it had most.

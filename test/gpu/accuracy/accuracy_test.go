@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -48,5 +51,31 @@ func TestPagesShowWhatWasWrong(t *testing.T) {
 	}
 	if strings.Contains(page, "fine") {
 		t.Errorf("a check that was right is listed as a complaint:\n%s", page)
+	}
+}
+
+// What newer runs have replaced goes: from a file, or with it. What is kept stays as it was written.
+func TestPrune(t *testing.T) {
+	dir := t.TempDir()
+	run := func(scenario string) record.Run {
+		return record.Run{Scenario: scenario, Outcome: record.Right, Checks: []record.Check{{What: "fine", Right: true}}}
+	}
+	for day, runs := range [][]record.Run{{run("a")}, {run("a"), run("b")}, {run("b")}, {run("a")}} {
+		f := record.File{Version: record.Version, Date: time.Date(2026, 3, 1+day, 0, 0, 0, 0, time.UTC),
+			Machine: record.Machine{GPU: "Example GPU", GPUs: 1 + day/3}, Runs: runs}
+		must.Do(t, f.Write(filepath.Join(dir, strconv.Itoa(day)+record.Suffix)))
+	}
+	kept := filepath.Join(dir, "2"+record.Suffix)
+	before := must.Have(os.ReadFile(kept))(t)
+	must.Do(t, pruned(dir))
+	var left []string
+	for _, f := range must.Have(record.Load(dir))(t) {
+		for _, r := range f.Runs {
+			left = append(left, filepath.Base(f.Path)[:1]+r.Scenario)
+		}
+	}
+	must.Be(t, "left", strings.Join(left, " "), "1a 2b 3a")
+	if after := must.Have(os.ReadFile(kept))(t); !bytes.Equal(before, after) {
+		t.Error("a record of which nothing was replaced was written again")
 	}
 }
