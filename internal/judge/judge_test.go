@@ -352,6 +352,7 @@ type eyes struct {
 	beside  gpu.Snapshot // one look at the other GPU
 	did     string       // a letter for each call, in order
 	rules   []gpu.WatchRule
+	thens   []time.Duration // what each search left for the watch after it
 }
 
 func (e *eyes) Watch(_ []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
@@ -379,7 +380,8 @@ func (e *eyes) Processes(pids []int) map[int]finding.Process {
 	return out
 }
 
-func (e *eyes) Holders(time.Duration) *finding.Scan {
+func (e *eyes) Holders(then time.Duration) *finding.Scan {
+	e.thens = append(e.thens, then)
 	if e.did += "s"; e.next != nil && strings.Count(e.did, "s") > 1 {
 		return e.next
 	}
@@ -530,7 +532,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// However soon a site calls memory settled, the watches after a search last as long as a teardown.
+// However soon a site calls memory settled, the watches after a search last as long as a teardown. The first search leaves
+// time for another flat time, the second for a teardown; a start, which drains for none of it, for one sample.
 func TestWatchAfterSearchLasts(t *testing.T) {
 	o, held := order(), finding.Process{PID: 70, Start: 5}
 	o.Rule.Flat = 200 * time.Millisecond
@@ -543,6 +546,12 @@ func TestWatchAfterSearchLasts(t *testing.T) {
 		if rule.Max != teardown || rule.Flat < teardown {
 			t.Errorf("%+v", rule)
 		}
+	}
+	o.Sure = false
+	start := &eyes{watches: series(looks(10, 7, 2*gib))}
+	Look(start, o)
+	if got := append(e.thens, start.thens...); !slices.Equal(got, []time.Duration{o.Rule.Flat + time.Second, teardown, 0}) {
+		t.Errorf("left for the watches: %v", got)
 	}
 }
 
