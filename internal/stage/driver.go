@@ -61,9 +61,7 @@ func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 		return backend.Answer{Troubles: last.Troubles}
 	}
 	if waits {
-		left := d.Left(time.Duration(d.Times.Driver), d.Reserve()) // less than before the wait
-		r.DeadlineMillis = min(r.DeadlineMillis, left.Milliseconds())
-		r.Watch.Max = min(r.Watch.Max, max(0, left-backendReserve))
+		r = within(r, d.Left(time.Duration(d.Times.Driver), d.Reserve())) // less than before the wait
 	}
 	began := d.Clock.Boot()
 	met, refused := d.meet()
@@ -71,13 +69,21 @@ func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 		return backend.Answer{Unasked: true, Troubles: []backend.Trouble{*refused}}
 	}
 	waited := d.Clock.Boot() - began
-	r.DeadlineMillis, r.Watch.Max = r.DeadlineMillis-waited.Milliseconds(), max(0, r.Watch.Max-waited)
+	r = within(r, time.Duration(r.DeadlineMillis)*time.Millisecond-waited)
 	hears.Heard = met
 	answer := d.askAll(r, hears)
 	if answer.Abandoned == nil { // else the record of the child comes first
 		met()
 	}
 	return answer
+}
+
+// within limits a request to the time that is left. The backend ends by itself before it would be killed, so that its
+// samples arrive. A watch that fits is not shortened: what is concluded from it depends on how long it was.
+func within(r wire.Request, left time.Duration) wire.Request {
+	r.DeadlineMillis = min(r.DeadlineMillis, left.Milliseconds())
+	r.Watch.Max = max(0, min(r.Watch.Max, left-backendReserve))
+	return r
 }
 
 func (d *Driver) askAll(r wire.Request, hears backend.Params) backend.Answer {

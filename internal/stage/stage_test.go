@@ -440,3 +440,24 @@ func TestRecordOfAStuckChildEndsTheWait(t *testing.T) {
 	must.Not(t, refused == nil || refused.Code != code.Stuck, "%+v", refused)
 	must.Do(t, must.Err(r.Store.AskDriver(0)))
 }
+
+// A hook that waited for another's answer watches as long as it was asked to, if that fits.
+func TestWithin(t *testing.T) {
+	const second = time.Second
+	for name, tt := range map[string]struct {
+		watch, deadline, left time.Duration
+		want, wantDeadline    time.Duration
+	}{
+		"it fits":          {second, 7 * second, 5 * second, second, 5 * second},
+		"it fits just so":  {second, 7 * second, second + backendReserve, second, second + backendReserve},
+		"it does not":      {6 * second, 7 * second, 5 * second, 5*second - backendReserve, 5 * second},
+		"there is no time": {second, 7 * second, 100 * time.Millisecond, 0, 100 * time.Millisecond},
+		"more than asked":  {second, 3 * second, 5 * second, second, 3 * second},
+		"no watch":         {0, 7 * second, 5 * second, 0, 5 * second},
+	} {
+		r := within(wire.Request{DeadlineMillis: tt.deadline.Milliseconds(), Watch: gpu.WatchRule{Max: tt.watch}}, tt.left)
+		if r.Watch.Max != tt.want || r.DeadlineMillis != tt.wantDeadline.Milliseconds() {
+			t.Errorf("%s: watch %v, deadline %d ms", name, r.Watch.Max, r.DeadlineMillis)
+		}
+	}
+}

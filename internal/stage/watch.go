@@ -82,11 +82,7 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 // watching returns the request. The first one also asks for accounting, and that of an end for the GPUs' condition.
 func (d *Driver) watching(cards []finding.Card, rule gpu.WatchRule) wire.Request {
 	timeout := d.Left(time.Duration(d.Times.Driver), d.Reserve())
-	// The backend ends by itself before it would be killed, so that its samples arrive.
-	rule.Max = max(0, min(rule.Max, timeout-backendReserve))
-	r := wire.Request{
-		Op: wire.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule,
-	}
+	r := within(wire.Request{Op: wire.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule}, timeout)
 	for _, c := range cards {
 		r.Devices = append(r.Devices, c.Device)
 	}
