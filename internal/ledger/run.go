@@ -100,6 +100,19 @@ func (e End) Over() time.Duration { return cmp.Or(e.Began, e.At) }
 // Clock converts a time since this end's boot to wall time.
 func (e End) Clock(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }
 
+// DevicesWith returns the GPUs of the run after an end that was given these. Those of its start stay: the end may be
+// that of a later run of the job id, whose own start is not on record, and then the record is of both.
+func (r Run) DevicesWith(end []Assigned) []Assigned {
+	all := slices.Clone(end)
+	for _, d := range r.Devices {
+		same := func(e Assigned) bool { return e.Device.ID == d.Device.ID }
+		if d.Device.ID != "" && !slices.ContainsFunc(end, same) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
 // Closed reports whether the run is over: an epilog has run, or it was settled that none will.
 func (r Run) Closed() bool { return len(r.Ends) > 0 }
 

@@ -157,7 +157,7 @@ func (r *record) close(out *output) {
 func (r *record) completed() ledger.Run {
 	run := r.Self()
 	if len(r.Seen.Cards) > 0 { // an end without readings keeps the GPUs known from the start
-		run.Devices, run.Numbering = r.Seen.Cards, r.Seen.Origin
+		run.Devices, run.Numbering = run.DevicesWith(r.Seen.Cards), r.Seen.Origin
 	}
 	if run.Epoch == (gpu.Epoch{}) {
 		run.Epoch = r.Seen.Epoch

@@ -207,25 +207,33 @@ func TestOneReason(t *testing.T) {
 	}
 }
 
-// An end that could not look keeps the GPUs of the start; one that could knows better, and completes a start's life of
+// An end that could not look keeps the GPUs of the start; one that could adds its own, and completes a start's life of
 // the driver only where that knew none.
 func TestCompleted(t *testing.T) {
 	old, now := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}, gpu.Epoch{Boot: "b", Driver: "580", Module: "2"}
+	of := func(ids ...gpu.ID) (all []ledger.Assigned) {
+		for _, id := range ids {
+			all = append(all, ledger.Assigned{Device: gpu.Device{ID: id}})
+		}
+		return all
+	}
 	for name, tt := range map[string]struct {
-		began gpu.Epoch
-		seen  []finding.Card
-		gpu   gpu.ID
-		epoch gpu.Epoch
+		began       gpu.Epoch
+		start, seen []ledger.Assigned
+		want        []ledger.Assigned
+		epoch       gpu.Epoch
 	}{
-		"nothing seen":             {old, nil, "GPU-a", old},
-		"seen":                     {old, []finding.Card{{Device: gpu.Device{ID: "GPU-b"}}}, "GPU-b", old},
-		"began without the driver": {gpu.Epoch{}, nil, "GPU-a", now},
+		"nothing seen":             {old, of("GPU-a"), nil, of("GPU-a"), old},
+		"seen":                     {old, of("GPU-a"), of("GPU-a"), of("GPU-a"), old},
+		"not known at the start":   {old, of(""), of("GPU-b"), of("GPU-b"), old},
+		"of a later run":           {old, of("GPU-a", "GPU-b"), of("GPU-b", "GPU-c"), of("GPU-b", "GPU-c", "GPU-a"), old},
+		"began without the driver": {gpu.Epoch{}, of("GPU-a"), nil, of("GPU-a"), now},
 	} {
 		r, _ := a(t, slurm.Epilog)
-		r.Past.Run = ledger.Run{Epoch: tt.began, Devices: []ledger.Assigned{{Device: gpu.Device{ID: "GPU-a"}}}}
+		r.Past.Run = ledger.Run{Epoch: tt.began, Devices: tt.start}
 		r.Seen.Cards, r.Seen.Epoch = tt.seen, now
-		if run := r.completed(); len(run.Devices) != 1 || run.Devices[0].Device.ID != tt.gpu || run.Epoch != tt.epoch {
-			t.Errorf("%s: %+v, want %s in %+v", name, run, tt.gpu, tt.epoch)
+		if run := r.completed(); !slices.Equal(run.Devices, tt.want) || run.Epoch != tt.epoch {
+			t.Errorf("%s: %+v, want %+v in %+v", name, run, tt.want, tt.epoch)
 		}
 	}
 }

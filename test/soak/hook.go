@@ -218,7 +218,7 @@ func (h *hook) record() {
 		h.pair.record(run)
 		return
 	}
-	run.Devices = h.Seen.Cards
+	run.Devices = run.DevicesWith(h.Seen.Cards)
 	if run.Epoch == (gpu.Epoch{}) {
 		run.Epoch = h.node.Epoch
 	}
