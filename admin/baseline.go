@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/answer"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -17,6 +16,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/report"
 	"bookend/internal/state"
+	"bookend/internal/view"
 )
 
 func (a *app) baselineCommand() *cobra.Command {
@@ -79,9 +79,9 @@ func (a *app) listBaselines() error {
 		if b.Epoch.Same(now) {
 			when = " " + a.env.Clock.Booted().Add(b.At).Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(w, "%s  %s without a process, %s%s\n", id, answer.Figure(gpu.Bytes(b.Bytes)), how, when)
+		fmt.Fprintf(w, "%s  %s without a process, %s%s\n", id, view.Figure(gpu.Bytes(b.Bytes)), how, when)
 		for _, r := range b.Residents {
-			fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, r.Service, answer.Figure(gpu.Bytes(r.Bytes)))
+			fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, r.Service, view.Figure(gpu.Bytes(r.Bytes)))
 		}
 	}
 	return nil
@@ -145,7 +145,7 @@ func (a *app) accept(name string) error {
 		return err
 	}
 	fmt.Fprintf(a.env.Stdout, "accepted: %s on %s count as the GPU's own until the driver is reloaded; undo: bookend "+
-		"baseline reset %s\n", answer.Figure(gpu.Bytes(b.Bytes)), id, id)
+		"baseline reset %s\n", view.Figure(gpu.Bytes(b.Bytes)), id, id)
 	return nil
 }
 
@@ -190,7 +190,7 @@ func acceptable(r gpu.Reading, who map[int]finding.Process, t config.Thresholds)
 	case bytes > finding.MaxBaseline:
 		return b, fmt.Errorf("%s are more than the %d MiB that a GPU may carry: somebody holds them. Look who has "+
 			"the driver open (fuser -v /dev/nvidia*) and end it; if the memory stays, reset the GPU or reboot the "+
-			"node", answer.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
+			"node", view.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
 	}
 	b.Bytes = bytes
 	return b, nil

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/answer"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
@@ -20,6 +19,7 @@ import (
 	"bookend/internal/oom"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/internal/view"
 )
 
 // busy is a node with a job that left a process, one that runs, a trouble that hooks met, baselines, tests, and a
@@ -95,19 +95,19 @@ func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 // Every command's document decodes into the type that docs/cli.md shows, with nothing beside it, and says which it is.
 func TestDocuments(t *testing.T) {
 	type document struct {
-		kind answer.Kind
+		kind view.Kind
 		into any
 	}
-	status, show := document{answer.KindStatus, &answer.Status{}}, document{answer.KindShow, &answer.Show{}}
-	history, offenders := document{answer.KindHistory, &answer.History{}}, document{answer.KindOffenders, &answer.Offenders{}}
+	status, show := document{view.KindStatus, &view.Status{}}, document{view.KindShow, &view.Show{}}
+	history, offenders := document{view.KindHistory, &view.History{}}, document{view.KindOffenders, &view.Offenders{}}
 	n := busy(t)
 	for line, want := range map[string]document{
 		"0 status": status, "1 status --exit-code": status, "0 status --records": status,
 		"0 show 40_2": show, "1 show 42 --exit-code": show, "0 show 43": show,
 		"0 history": history, "0 history --gpu 7": history, "1 history --exit-code": history,
 		"0 history --repeat-offenders": offenders, "0 history --repeat-offenders --exit-code": offenders,
-		"0 why 42": {answer.KindOwn, &answer.OwnReport{}}, "0 snapshot": {answer.KindSnapshot, &answer.Snapshot{}},
-		"1 doctor": {answer.KindDoctor, &answer.Doctor{}},
+		"0 why 42": {view.KindOwn, &view.OwnReport{}}, "0 snapshot": {view.KindSnapshot, &view.Snapshot{}},
+		"1 doctor": {view.KindDoctor, &view.Doctor{}},
 	} {
 		exit, command, _ := strings.Cut(line, " ")
 		got := bookend(0, n.config, append(strings.Fields(command), "--json")...)
@@ -120,9 +120,9 @@ func TestDocuments(t *testing.T) {
 		if err := d.Decode(want.into); err != nil || d.More() {
 			t.Errorf("%s: %v in\n%s", line, err, got.out)
 		}
-		var head answer.Head
+		var head view.Head
 		must(t, json.Unmarshal([]byte(got.out), &head))
-		if head != (answer.Head{Version: answer.Version, Kind: want.kind}) {
+		if head != (view.Head{Version: view.Version, Kind: want.kind}) {
 			t.Errorf("%s: %+v", line, head)
 		}
 		if strings.ContainsFunc(got.out, func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }) {

@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/answer"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
+	"bookend/internal/view"
 )
 
 func (a *app) showCommand() *cobra.Command {
@@ -67,7 +67,7 @@ func (a *app) ofJob(cmd *cobra.Command, say func(ref slurm.Ref, runs []ledger.Ru
 		if n := len(all.damaged); n > 0 {
 			fmt.Fprintf(a.env.Stderr, "bookend: damaged records on this node: %d (bookend history names them)\n", n)
 		}
-		runs := answer.Filter{Job: &ref}.Pick(all.runs)
+		runs := view.Filter{Job: &ref}.Pick(all.runs)
 		if len(runs) == 0 {
 			return notFound("no record of job %s on node %s", ref.Text, all.node)
 		}
@@ -90,14 +90,14 @@ func (a *app) why(ref slurm.Ref, runs []ledger.Run, all records) error {
 	} else if r, err := all.store.Report(last.Job); err == nil {
 		end = r.Running
 	}
-	return a.write(answer.NewOwnReport(all.node, ref.Text, start == "", start, end), false)
+	return a.write(view.NewOwnReport(all.node, ref.Text, start == "", start, end), false)
 }
 
 func (a *app) show(ref slurm.Ref, runs []ledger.Run, all records) error {
-	return a.write(answer.NewShow(all.node, ref.Text, runs, all.runs, all.store.Recorded()), found(runs))
+	return a.write(view.NewShow(all.node, ref.Text, runs, all.runs, all.store.Recorded()), found(runs))
 }
 
-func found(runs []ledger.Run) bool { return len(answer.Filter{Found: true}.Pick(runs)) > 0 }
+func found(runs []ledger.Run) bool { return len(view.Filter{Found: true}.Pick(runs)) > 0 }
 
 // own shows the reports of a user's own job. It opens them as that user, so the kernel checks the permission.
 func (a *app) own(ref slurm.Ref) error {
@@ -117,7 +117,7 @@ func (a *app) own(ref slurm.Ref) error {
 	case err != nil:
 		return fmt.Errorf("read the report of job %s: %w", ref.Text, err)
 	}
-	return a.write(answer.NewOwnReport(node, ref.Text, r.Clean, r.Text, cmp.Or(r.End, r.Running)), false)
+	return a.write(view.NewOwnReport(node, ref.Text, r.Clean, r.Text, cmp.Or(r.End, r.Running)), false)
 }
 
 type asked struct {
@@ -174,23 +174,23 @@ func (a *app) history(cmd *cobra.Command, q asked) error {
 	}
 	picked := ledger.Newest(filter.Pick(all.runs))
 	if q.offenders {
-		l := answer.NewOffenders(all.node, picked)
-		return a.write(l, len(l.Cards) > 0)
+		l := view.NewOffenders(all.node, picked)
+		return a.write(l, len(l.GPUs) > 0)
 	}
 	more := 0
 	if q.limit > 0 && len(picked) > q.limit {
 		picked, more = picked[:q.limit], len(picked)-q.limit
 	}
-	return a.write(answer.NewHistory(all.node, picked, all.runs, more), found(picked))
+	return a.write(view.NewHistory(all.node, picked, all.runs, more), found(picked))
 }
 
-func (q asked) filter(now time.Time) (f answer.Filter, err error) {
-	f = answer.Filter{GPU: q.gpu, User: q.user, Found: q.found}
+func (q asked) filter(now time.Time) (f view.Filter, err error) {
+	f = view.Filter{GPU: q.gpu, User: q.user, Found: q.found}
 	if q.limit < 0 {
 		return f, fmt.Errorf("--limit: want 0 or more, not %d", q.limit)
 	}
 	if q.code != "" {
-		c, ok := answer.CodeOf(q.code)
+		c, ok := view.CodeOf(q.code)
 		if !ok {
 			return f, fmt.Errorf("--code: no such finding: %q", q.code)
 		}

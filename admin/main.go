@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/answer"
 	"bookend/internal/config"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 	"bookend/internal/stage"
+	"bookend/internal/view"
 )
 
 var version = "unknown" // set by the linker
@@ -55,7 +55,7 @@ func (s *sink) Write(p []byte) (int, error) {
 
 func run(env operation.Env, args []string) int {
 	a := &app{env: env, raw: &sink{w: env.Stdout}}
-	a.env.Stdout, a.env.Stderr = answer.Terminal(a.raw), answer.Terminal(env.Stderr)
+	a.env.Stdout, a.env.Stderr = view.Terminal(a.raw), view.Terminal(env.Stderr)
 	root := a.root()
 	root.SetArgs(append([]string{}, args...)) // with nil, cobra would take the arguments of the process
 	// Cobra writes completion output unfiltered, for shells. Help and errors have writers of their own.
@@ -83,7 +83,7 @@ func (a *app) checks(cmd *cobra.Command, usage string) {
 func (a *app) write(document interface{ Text(w io.Writer) }, found bool) error {
 	if !a.json {
 		document.Text(a.env.Stdout)
-	} else if err := answer.Write(a.raw, document); err != nil {
+	} else if err := view.Write(a.raw, document); err != nil {
 		return err
 	}
 	if a.check && found {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -21,6 +20,7 @@ import (
 	"bookend/internal/operation"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/stage"
+	"bookend/internal/view"
 	"bookend/internal/wire"
 )
 
@@ -57,12 +57,12 @@ func (a *app) status(recordsAlone bool) error {
 	if !recordsAlone {
 		now := a.glance(cfg, all, driverTime)
 		s.Slurm = a.slurmNode(cfg, all, s.Node)
-		s.Driver = &answer.Driver{Answers: now.Problem == "" || len(now.Snapshot.Readings) > 0,
+		s.Driver = &view.Driver{Answers: now.Problem == "" || len(now.Snapshot.Readings) > 0,
 			Release: now.Snapshot.Driver.Version, Seconds: now.Took.Round(time.Millisecond).Seconds(),
 			Problem: now.Problem}
-		s.Cards = answer.NewCards(a.scene(cfg, all, now))
+		s.GPUs = view.NewGPUs(a.scene(cfg, all, now))
 	}
-	s = answer.NewStatus(s, all.runs)
+	s = view.NewStatus(s, all.runs)
 	err := cmp.Or(unread, a.write(s, unread == nil && !s.Sound()))
 	if err == nil && a.check && s.Driver != nil && !s.Driver.Answers {
 		return ending{code: exitUntold}
@@ -71,8 +71,8 @@ func (a *app) status(recordsAlone bool) error {
 }
 
 // condition returns a node's status from its records, counters and files, and from checks of what the hooks need.
-func (a *app) condition(cfg config.Config, problem string, all records, name string) answer.Status {
-	s := answer.Status{Node: name, Mode: cfg.Mode, At: a.env.Clock.Wall()}
+func (a *app) condition(cfg config.Config, problem string, all records, name string) view.Status {
+	s := view.Status{Node: name, Mode: cfg.Mode, At: a.env.Clock.Wall()}
 	for _, d := range all.damaged {
 		s.Damaged = append(s.Damaged, fmt.Sprintf("%s: %s", d.Path, d.Why))
 	}
@@ -111,7 +111,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 			s.See(t.Code, t.Words())
 		}
 		if kept := all.store.Recorded(); kept.At != 0 && all.store.HasRecorder() {
-			s.Recorder = &answer.Recorder{At: a.env.Clock.Booted().Add(kept.At), Jobs: len(kept.Runs),
+			s.Recorder = &view.Recorder{At: a.env.Clock.Booted().Add(kept.At), Jobs: len(kept.Runs),
 				Problem: kept.Problem}
 		}
 	}
@@ -176,8 +176,8 @@ func (a *app) look(cfg config.Config, all records, limit time.Duration) stage.Gl
 	return now
 }
 
-func (a *app) scene(cfg config.Config, all records, now stage.Glance) answer.Scene {
-	s := answer.Scene{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
+func (a *app) scene(cfg config.Config, all records, now stage.Glance) view.Scene {
+	s := view.Scene{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
 		Epoch: inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: finding.LimitsOf(cfg.Thresholds)}
 	if all.store != nil {
 		s.Baselines, _ = all.store.Baselines() // "bookend baseline" reports unreadable ones
@@ -186,7 +186,7 @@ func (a *app) scene(cfg config.Config, all records, now stage.Glance) answer.Sce
 	return s
 }
 
-func (a *app) slurmNode(cfg config.Config, all records, node string) *answer.SlurmNode {
+func (a *app) slurmNode(cfg config.Config, all records, node string) *view.SlurmNode {
 	conf := a.env.Getenv("SLURM_CONF")
 	if conf == "" && all.store != nil {
 		if memory, _ := all.store.Drain(); memory.Written != nil {
@@ -197,9 +197,9 @@ func (a *app) slurmNode(cfg config.Config, all records, node string) *answer.Slu
 	left := func() time.Duration { return until - a.env.Clock.Boot() }
 	now, err := slurmcmd.Scontrol{Path: cfg.Slurm.Scontrol, Conf: conf, Root: a.env.EUID == 0, Time: left}.Node(node)
 	if err != nil {
-		return &answer.SlurmNode{Problem: err.Error()}
+		return &view.SlurmNode{Problem: err.Error()}
 	}
-	return &answer.SlurmNode{State: strings.Join(now.Flags, "+"), Drained: now.Drained(), Reason: now.Reason,
+	return &view.SlurmNode{State: strings.Join(now.Flags, "+"), Drained: now.Drained(), Reason: now.Reason,
 		By: now.By, Since: now.At}
 }
 
@@ -234,7 +234,7 @@ func (a *app) snapshot() error {
 	if now.Problem != "" {
 		problem = fmt.Errorf("ask driver: %.200q", now.Problem)
 	}
-	return cmp.Or(problem, a.write(answer.NewSnapshot(a.scene(cfg, all, now), now.Problem), false))
+	return cmp.Or(problem, a.write(view.NewSnapshot(a.scene(cfg, all, now), now.Problem), false))
 }
 
 func missing(err error) bool {

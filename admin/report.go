@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/answer"
+	"bookend/internal/page"
 	"bookend/internal/safefile"
 	"bookend/internal/state"
 )
@@ -64,23 +64,23 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 		return err
 	}
 	ask.Since, ask.Until = since, until
-	p := answer.NewPage(r.node, r.runs, ask)
+	p := page.NewPage(r.node, r.runs, ask)
 	p.Version, p.Made, p.Damaged = a.env.Version, a.env.Clock.Wall(), r.damaged
 	p.Copy, p.Users = q.records != "", q.users
 	return a.deliver(q, p)
 }
 
 // sources returns the records for a report: this node's with its last health check, or a copy.
-func (a *app) sources(dir string) (records, answer.Request, error) {
+func (a *app) sources(dir string) (records, page.Request, error) {
 	if dir != "" {
 		r, err := copied(dir, a.node)
-		return r, answer.Request{}, err
+		return r, page.Request{}, err
 	}
 	r, err := read(a.env, a.config().Paths, a.node)
 	if err != nil {
-		return r, answer.Request{}, err
+		return r, page.Request{}, err
 	}
-	ask := answer.Request{Now: a.env.Clock.Wall()}
+	ask := page.Request{Now: a.env.Clock.Wall()}
 	if ask.Check, err = r.store.LastCheck(); err != nil { // the report is made without it
 		fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
 	}
@@ -99,7 +99,7 @@ func copied(dir, node string) (records, error) {
 	return records{node: node, runs: all[node], damaged: damaged}, err
 }
 
-func (a *app) deliver(q reportAsk, r answer.Page) error {
+func (a *app) deliver(q reportAsk, r page.Page) error {
 	var b bytes.Buffer
 	if err := r.Write(&b); err != nil {
 		return err

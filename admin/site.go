@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/config"
 	"bookend/internal/doctor"
@@ -21,6 +20,7 @@ import (
 	"bookend/internal/report"
 	"bookend/internal/safefile"
 	"bookend/internal/stage"
+	"bookend/internal/view"
 	"bookend/internal/wire"
 )
 
@@ -210,8 +210,8 @@ func (a *app) examine(all bool) error {
 	results := doctor.Examine(node, doctor.Patience)
 	if !a.json {
 		doctor.Print(a.env.Stdout, node.NodeName, results, all)
-	} else if err := doctor.PrintJSON(a.raw, results); err != nil {
-		return fmt.Errorf("write results: %w", err)
+	} else if err := view.Write(a.raw, view.NewDoctor(doctor.Printable(results))); err != nil {
+		return err
 	}
 	if doctor.Fails(results) {
 		return ending{code: exitTrouble}
@@ -258,7 +258,7 @@ sinfo -R shows it.`,
 
 func (a *app) explain(what string) error {
 	here, _ := stage.LoadConfig(a.env) // config check reports its problems
-	if answer.Explain(a.env.Stdout, what, here) {
+	if view.Explain(a.env.Stdout, what, here) {
 		return nil
 	}
 	return notFound("no such finding, exit status, Xid (xid79) or drain reason: %q; docs/findings.md has all "+

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/answer"
 	"bookend/internal/config"
 	"bookend/internal/operation"
 	"bookend/internal/report"
@@ -28,8 +27,15 @@ const (
 	Unknown = "unknown" // it could not be checked
 )
 
-// Result is one line of the answer. Path and Seen may contain strings from outside; Print cleans them.
-type Result = answer.Checked
+// Result is the result of one check. Path and Seen may contain strings from outside; Printable cleans them.
+type Result struct {
+	Check string // its name
+	Level string // OK, Warning, Wrong or Unknown
+	Path  string // the file, or another subject of the check
+	Seen  string // the actual state
+	Why   string // why it matters; only if Level is not OK
+	Fix   string // a command to run, or what to change
+}
 
 // Site is the node that is checked, as its configuration describes it.
 type Site struct {
@@ -185,7 +191,7 @@ var words = [][3]string{{Wrong, "ERROR", " error"}, {Unknown, "UNKNOWN", " unkno
 // Print writes the count, then the problems, worst first, with why and fix below; what is ok only with all.
 func Print(w io.Writer, node string, results []Result, all bool) {
 	var counts []string
-	n := count(results)
+	results, n := Printable(results), count(results)
 	for _, l := range words {
 		k, one := n[l[0]], l[2]
 		if k > 1 && (l[0] == Wrong || l[0] == Warning) {
@@ -205,21 +211,12 @@ func Print(w io.Writer, node string, results []Result, all bool) {
 			if r.Level != l[0] || r.Level == OK && !all {
 				continue
 			}
-			r = clean(r)
 			fmt.Fprintf(w, "%s %s: %s: %s\n", l[1], r.Check, r.Path, r.Seen)
 			if r.Level != OK {
 				fmt.Fprintf(w, "  why: %s\n  fix: %s\n", r.Why, r.Fix)
 			}
 		}
 	}
-}
-
-func PrintJSON(w io.Writer, results []Result) error {
-	var checked []Result
-	for _, r := range results {
-		checked = append(checked, clean(r))
-	}
-	return answer.Write(w, answer.NewDoctor(checked, count(results)))
 }
 
 func count(results []Result) map[string]int {
@@ -230,9 +227,14 @@ func count(results []Result) map[string]int {
 	return n
 }
 
-// clean makes strings from outside safe for a terminal. A fix is to be pasted, so its backslashes stay.
-func clean(r Result) Result {
-	r.Path, r.Seen = string(report.Clean(r.Path, widest)), string(report.Clean(r.Seen, widest))
-	r.Why, r.Fix = string(report.Keep(r.Why, widest)), string(report.Keep(r.Fix, 2*widest))
-	return r
+// Printable returns the results with strings that are safe for a terminal. A fix is to be pasted, so its backslashes
+// stay.
+func Printable(results []Result) []Result {
+	results = slices.Clone(results)
+	for i := range results {
+		r := &results[i]
+		r.Path, r.Seen = string(report.Clean(r.Path, widest)), string(report.Clean(r.Seen, widest))
+		r.Why, r.Fix = string(report.Keep(r.Why, widest)), string(report.Keep(r.Fix, 2*widest))
+	}
+	return results
 }

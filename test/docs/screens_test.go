@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/answer"
+	"bookend/internal/view"
 )
 
 // TestMain shows all times in one time zone, wherever the samples are made.
@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 
 // screens are samples of the command line by name.
 var screens = map[string]func(*testing.T) string{
-	"status": screen[answer.Status]("status"), "show": screen[answer.Show]("show 4"),
-	"offenders": screen[answer.Offenders]("history --repeat-offenders --since 4w"),
+	"status": screen[view.Status]("status"), "show": screen[view.Show]("show 4"),
+	"offenders": screen[view.Offenders]("history --repeat-offenders --since 4w"),
 }
 
 // screen draws what a command answers with --json, which is in testdata.
@@ -33,7 +33,7 @@ func screen[T interface{ Text(io.Writer) }](command string) func(*testing.T) str
 		}
 		var b strings.Builder
 		b.WriteString("root@n1# bookend " + command + "\n")
-		said.Text(answer.Terminal(&b))
+		said.Text(view.Terminal(&b))
 		return b.String()
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/answer"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/slurmconf"
+	"bookend/internal/view"
 	"bookend/test/cluster"
 	"bookend/test/must"
 	"bookend/test/site"
@@ -91,7 +91,7 @@ func (s *story) hasCards(job cluster.JobID, files []string) {
 // recordOf is what "bookend show --json" has of a job's only run.
 func (s *story) recordOf(job cluster.JobID) ledger.Run {
 	out, err := s.on.Bookend("n1", "show", "--node", "n1", "--json", string(job))
-	var show answer.Show
+	var show view.Show
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &show)
 	}

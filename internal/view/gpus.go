@@ -1,4 +1,4 @@
-package answer
+package view
 
 import (
 	"cmp"
@@ -26,21 +26,21 @@ type Scene struct {
 	Limits    finding.Limits
 }
 
-// Card is the identity of a GPU.
-type Card struct {
+// GPU is the identity of a GPU.
+type GPU struct {
 	Index *int `json:"index"` // Slurm's index; null if no record has it
 	gpu.Device
 }
 
-// CardStatus is the current state of one GPU.
-type CardStatus struct {
-	Card
-	Memory      gpu.Memory `json:"memory"`
-	Unexplained gpu.Figure `json:"unexplained"` // memory used beyond the listed processes and the GPU's baseline
-	Processes   []Process  `json:"processes"`
-	Unlisted    string     `json:"processes_unknown,omitempty"` // why the process list is missing or incomplete
-	Jobs        []string   `json:"jobs"`                        // jobs that have it now
-	Last        *LastLook  `json:"last"`                        // null if no record of a hook has it
+// GPUStatus is the current state of one GPU.
+type GPUStatus struct {
+	GPU
+	Memory      gpu.Memory  `json:"memory"`
+	Unexplained gpu.Figure  `json:"unexplained"` // memory used beyond the listed processes and the GPU's baseline
+	Processes   []Process   `json:"processes"`
+	Unlisted    string      `json:"processes_unknown,omitempty"` // why the process list is missing or incomplete
+	Jobs        []string    `json:"jobs"`                        // jobs that have it now
+	Last        *LastSample `json:"last"`                        // null if no record of a hook has it
 }
 
 // Process is one process on a GPU.
@@ -52,30 +52,30 @@ type Process struct {
 	JobEnded time.Time  `json:"job_ended_at,omitzero"` // when its job ended
 }
 
-// LastLook is what the latest start or end of a job with this GPU found.
-type LastLook struct {
+// LastSample is what the latest start or end of a job with this GPU found.
+type LastSample struct {
 	Job   string      `json:"job"`
 	At    time.Time   `json:"at"`
 	Codes []code.Code `json:"codes"` // empty if nothing was found that was not there before
 }
 
-// NewCards returns each GPU that the driver reports now, sorted by Slurm's index, then by bus ID.
-func NewCards(s Scene) []CardStatus {
-	cards := []CardStatus{}
+// NewGPUs returns each GPU that the driver reports now, sorted by Slurm's index, then by bus ID.
+func NewGPUs(s Scene) []GPUStatus {
+	gpus := []GPUStatus{}
 	for _, r := range s.Now.Readings {
-		c := CardStatus{Card: Card{s.index(r.Device.ID), r.Device}, Memory: r.Memory, Processes: s.listed(r),
-			Unlisted: r.ProcessesUnknown, Jobs: s.jobs(r.Device), Last: s.lastLook(r.Device.ID)}
+		c := GPUStatus{GPU: GPU{s.index(r.Device.ID), r.Device}, Memory: r.Memory, Processes: s.listed(r),
+			Unlisted: r.ProcessesUnknown, Jobs: s.jobs(r.Device), Last: s.lastSample(r.Device.ID)}
 		bytes, unknown := finding.Unexplained(r, s.Limits, s.Baselines[r.Device.ID])
 		c.Unexplained = gpu.Figure{Bytes: bytes, Unknown: cmp.Or(r.ProcessesUnknown, unknown)}
-		cards = append(cards, c)
+		gpus = append(gpus, c)
 	}
-	slices.SortStableFunc(cards, func(a, b CardStatus) int {
+	slices.SortStableFunc(gpus, func(a, b GPUStatus) int {
 		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.BusID, b.BusID))
 	})
-	return cleaned(cards)
+	return cleaned(gpus)
 }
 
-func (c Card) order() int {
+func (c GPU) order() int {
 	if c.Index == nil {
 		return 1 << 20
 	}
@@ -133,9 +133,9 @@ func (s Scene) jobs(d gpu.Device) []string {
 	return slices.Compact(jobs)
 }
 
-// lastLook returns the newest recorded sample that a hook took of a GPU. Its findings are those that policy does not
+// lastSample returns the newest recorded sample that a hook took of a GPU. Its findings are those that policy does not
 // hide; if the GPU was not clean, all of them.
-func (s Scene) lastLook(id gpu.ID) (newest *LastLook) {
+func (s Scene) lastSample(id gpu.ID) (newest *LastSample) {
 	var last time.Time
 	boots := ledger.BootsOf(s.Runs)
 	for _, r := range s.Runs {
@@ -145,7 +145,7 @@ func (s Scene) lastLook(id gpu.ID) (newest *LastLook) {
 				continue
 			}
 			last = at
-			newest = &LastLook{Job: r.JobName(), At: e.Wall, Codes: []code.Code{}}
+			newest = &LastSample{Job: r.JobName(), At: e.Wall, Codes: []code.Code{}}
 			for i, f := range e.Findings {
 				if f.GPU == id && (e.Verdict.Tells(i) || e.Curves[id].State != settle.Clean) {
 					newest.Codes = append(newest.Codes, f.Code)
@@ -170,7 +170,7 @@ func (s Scene) index(id gpu.ID) *int {
 }
 
 // number returns Slurm's index of a GPU. If no record has it, it is N of nvidiaN in parentheses.
-func (c Card) number() string {
+func (c GPU) number() string {
 	switch {
 	case c.Index != nil:
 		return fmt.Sprint(*c.Index)
@@ -181,12 +181,12 @@ func (c Card) number() string {
 }
 
 // identity returns the names of a GPU other than its number.
-func (c Card) identity() string {
+func (c GPU) identity() string {
 	return strings.Join(slices.DeleteFunc([]string{string(c.ID), c.Name, c.Node()},
 		func(s string) bool { return s == "" }), "  ")
 }
 
-func (c CardStatus) rows(now time.Time) (rows []string) {
+func (c GPUStatus) rows(now time.Time) (rows []string) {
 	processes := some(c.Processes, 8, "and %d more: bookend snapshot",
 		func(p Process) string { return p.short(now, len(c.Processes) > 1) })
 	if len(processes) == 0 {
@@ -219,11 +219,11 @@ const (
 	stateStray       = "STRAY"       // a process of no job that has this GPU, of no service and not of root
 )
 
-func (c CardStatus) problem() bool {
+func (c GPUStatus) problem() bool {
 	return slices.Contains([]string{stateLeftover, stateUnexplained, stateStray}, c.state())
 }
 
-func (c CardStatus) state() string {
+func (c GPUStatus) state() string {
 	left := func(p Process) bool { return !p.JobEnded.IsZero() || p.Gone && len(c.Jobs) == 0 }
 	stray := func(p Process) bool { return p.Cgroup.Found() || p.Service == "" && p.seen() && p.UID != 0 }
 	stay := func(c code.Code) bool { return c.Traits().Memory.Stays() }
@@ -276,26 +276,26 @@ func (p Process) short(now time.Time, several bool) string {
 // Snapshot is printed by "bookend snapshot": the driver's current answer.
 type Snapshot struct {
 	Head
-	At      time.Time    `json:"at,omitzero"`
-	Release string       `json:"driver_release"` // empty if the driver did not report it
-	Cards   []CardStatus `json:"gpus"`
-	Faults  []gpu.Fault  `json:"faults"`
-	Problem string       `json:"problem"` // why the answer is incomplete; empty if it is complete
+	At      time.Time   `json:"at,omitzero"`
+	Release string      `json:"driver_release"` // empty if the driver did not report it
+	GPUs    []GPUStatus `json:"gpus"`
+	Faults  []gpu.Fault `json:"faults"`
+	Problem string      `json:"problem"` // why the answer is incomplete; empty if it is complete
 }
 
 // NewSnapshot returns the document for one sample.
 func NewSnapshot(s Scene, problem string) Snapshot {
-	d := Snapshot{Head: head(KindSnapshot), Release: s.Now.Driver.Version, Cards: []CardStatus{},
+	d := Snapshot{Head: head(KindSnapshot), Release: s.Now.Driver.Version, GPUs: []GPUStatus{},
 		Faults: append([]gpu.Fault{}, s.Now.Faults...), Problem: problem}
 	if s.Now.At > 0 {
-		d.At, d.Cards = s.At(s.Now.At), NewCards(s)
+		d.At, d.GPUs = s.At(s.Now.At), NewGPUs(s)
 	}
 	return cleaned(d)
 }
 
 // Text writes one sample of the node's GPUs and their processes.
 func (s Snapshot) Text(w io.Writer) {
-	for _, c := range s.Cards {
+	for _, c := range s.GPUs {
 		m := c.Memory
 		reserve := "" // neither used nor free: the driver reserves it on every GPU
 		if m.Reserved.Known() && m.Reserved.Bytes > 0 {

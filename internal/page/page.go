@@ -1,4 +1,6 @@
-package answer
+// Package page renders "bookend report", a web page of a node's records over time. chart.go and lanes.go compute what
+// it shows and where.
+package page
 
 import (
 	"cmp"
@@ -21,6 +23,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/report"
 	"bookend/internal/state"
+	"bookend/internal/view"
 )
 
 // Page shows a node's records over time. It is self-contained, and usable without scripts, on paper and by keyboard.
@@ -48,6 +51,9 @@ var style string
 //go:embed page.js
 var script string
 
+// textWidth limits quoted text. Names from outside are always shorter.
+const textWidth = 400
+
 // mostListed limits the table of findings so that the page opens quickly.
 const mostListed = 500
 
@@ -60,9 +66,9 @@ type sheet struct {
 }
 
 var functions = template.FuncMap{
-	"percent": func(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }, "clean": safe, "plural": count,
+	"percent": func(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }, "clean": safe, "plural": plural,
 	"width": func(from, to float64) string { return fmt.Sprintf("%.3f%%", (to-from)*100) },
-	"name":  cardName, "model": model, "shape": shape, "severity": severity, "whose": whose, "outcome": became,
+	"name":  gpuName, "model": model, "shape": shape, "severity": severity, "whose": whose, "outcome": became,
 	"stamp": stamp, "figure": figure,
 	"moment": func(t time.Time) string { return t.Local().Format("2 January 2006, 15:04 (UTC-07:00)") },
 }
@@ -70,7 +76,7 @@ var functions = template.FuncMap{
 // NewPage returns the page of a node's records.
 func NewPage(node string, runs []ledger.Run, r Request) Page {
 	p := Page{Node: node, Chart: Lay(runs, r)}
-	for _, c := range NewOffenders(node, Filter{Since: r.Since, Until: r.Until}.Pick(runs)).Cards {
+	for _, c := range view.NewOffenders(node, view.Filter{Since: r.Since, Until: r.Until}.Pick(runs)).GPUs {
 		p.Offenders = append(p.Offenders, c.ID)
 	}
 	for _, r := range runs {
@@ -152,24 +158,38 @@ func (s sheet) Serious() (n int) {
 	return n
 }
 
-func (s sheet) Offender(c Slot) bool { return slices.Contains(s.Offenders, c.ID) }
+func (s sheet) Offender(c GPU) bool { return slices.Contains(s.Offenders, c.Device.ID) }
 
-func model(c Slot) report.Safe {
-	text := strings.TrimPrefix(c.Name, "NVIDIA ")
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "unknown"
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s%s", n, one, more)
+}
+
+func model(c GPU) report.Safe {
+	text := strings.TrimPrefix(c.Device.Name, "NVIDIA ")
 	if c.Total.Known() && c.Total.Bytes > 0 {
 		text += ", " + figure(c.Total)
 	}
 	return safe(text)
 }
 
-func cardName(c Slot) string {
+func gpuName(c GPU) string {
 	switch {
-	case c.Index != nil && c.Parent != "":
+	case c.Index != nil && c.Device.Parent != "":
 		return fmt.Sprintf("GPU %d (MIG)", *c.Index)
 	case c.Index != nil:
 		return fmt.Sprintf("GPU %d", *c.Index)
 	}
-	return cmp.Or(c.Node(), string(safe(c.ID)))
+	return cmp.Or(c.Device.Node(), string(safe(c.Device.ID)))
 }
 
 func figure(f gpu.Figure) string {
@@ -183,7 +203,7 @@ func figure(f gpu.Figure) string {
 func (k Block) Label() string {
 	label := k.Job
 	if k.Jobs > 1 {
-		label = count(k.Jobs, "job", "s")
+		label = plural(k.Jobs, "job", "s")
 	}
 	if k.Rows > 2 || (k.To-k.From)*600 < float64(len(label)+1)*6.6 {
 		return ""
@@ -212,7 +232,7 @@ func (s sheet) Link(m Mark) string {
 
 // LaneOf returns the index of a finding's lane, or -1 if it concerns no GPU that is shown.
 func (s sheet) LaneOf(e Entry) int {
-	return slices.IndexFunc(s.Chart.Lanes, func(l Lane) bool { return l.Card.ID == e.GPU })
+	return slices.IndexFunc(s.Chart.Lanes, func(l Lane) bool { return l.GPU.Device.ID == e.GPU })
 }
 
 func shape(e Entry) string {

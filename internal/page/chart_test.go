@@ -1,4 +1,4 @@
-package answer
+package page
 
 import (
 	"fmt"
@@ -355,7 +355,7 @@ func TestCheckIsAnEntry(t *testing.T) {
 	c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))},
 		Request{Now: hour(24), Check: check})
 	if len(c.Entries) != 1 || c.Entries[0].Phase != "health check" || c.Entries[0].Job != "" || len(c.Lanes) != 2 ||
-		*c.Lanes[1].Card.Index != 6 || len(c.Lanes[1].Marks) != 1 {
+		*c.Lanes[1].GPU.Index != 6 || len(c.Lanes[1].Marks) != 1 {
 		t.Errorf("%+v", c)
 	}
 }

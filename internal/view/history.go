@@ -1,4 +1,4 @@
-package answer
+package view
 
 import (
 	"cmp"
@@ -71,7 +71,7 @@ func (f Filter) lets(r ledger.Run) bool {
 	switch {
 	case f.Job != nil && !names(*f.Job, r):
 	case f.User != "" && f.User != r.Job.User && f.User != fmt.Sprint(r.Job.UID):
-	case f.GPU != "" && !slices.ContainsFunc(r.Devices, f.isCard):
+	case f.GPU != "" && !slices.ContainsFunc(r.Devices, f.isGPU):
 	case (f.Code != "" || f.Found) && !slices.ContainsFunc(r.Both(), f.finds):
 	case !f.Since.IsZero() && r.Closed() && r.Last().Wall.Before(f.Since): // a running job is present now
 	case !f.Until.IsZero() && r.First().Wall.After(f.Until):
@@ -103,8 +103,8 @@ func names(ref slurm.Ref, r ledger.Run) bool {
 	return r.Job.ID == ref.ID || r.Display.Array.Master == ref.ID || r.Job.HetJobID == ref.ID
 }
 
-// isCard reports whether the filter's GPU is this one: by Slurm's index, UUID, bus ID or nvidiaN.
-func (f Filter) isCard(a ledger.Assigned) bool {
+// isGPU reports whether the filter's GPU is this one: by Slurm's index, UUID, bus ID or nvidiaN.
+func (f Filter) isGPU(a ledger.Assigned) bool {
 	if n, err := strconv.Atoi(f.GPU); err == nil {
 		return n == a.Index
 	}
@@ -114,14 +114,14 @@ func (f Filter) isCard(a ledger.Assigned) bool {
 // Offenders is printed by "bookend history --repeat-offenders": GPUs that had the same finding in several runs.
 type Offenders struct {
 	Head
-	Node  string     `json:"node"`
-	Runs  int        `json:"runs"` // number of runs examined
-	Cards []Offender `json:"gpus"`
+	Node string     `json:"node"`
+	Runs int        `json:"runs"` // number of runs examined
+	GPUs []Offender `json:"gpus"`
 }
 
 // Offender is one GPU with repeated findings.
 type Offender struct {
-	Card
+	GPU
 	Runs  int      `json:"runs"` // examined runs that had this GPU
 	Codes []Repeat `json:"codes"`
 }
@@ -147,13 +147,13 @@ type Suspect string
 
 // The suspects.
 const (
-	SuspectCard Suspect = "card" // several users had the finding
+	SuspectGPU  Suspect = "card" // several users had the finding
 	SuspectUser Suspect = "user" // it was always the same user
 	SuspectNode Suspect = "node" // the process belongs to no job: something else runs on the node
 )
 
 var suspects = map[Suspect]string{
-	SuspectCard: "several users met it: look at the GPU and the node (nvidia-smi -q, dcgmi diag, the kernel's log)",
+	SuspectGPU:  "several users met it: look at the GPU and the node (nvidia-smi -q, dcgmi diag, the kernel's log)",
 	SuspectUser: "always the same user: look at what they run before you doubt the GPU",
 	SuspectNode: "no job's process: look at what else runs on the node",
 }
@@ -161,34 +161,34 @@ var suspects = map[Suspect]string{
 // NewOffenders counts the findings on each GPU in the given runs, oldest or newest first. Each code counts once per
 // run. BKD-DIRTY is not counted: it is about memory that an earlier job left.
 func NewOffenders(node string, runs []ledger.Run) Offenders {
-	cards := map[gpu.ID]*Offender{"": {}} // without an ID nothing can be counted
+	gpus := map[gpu.ID]*Offender{"": {}} // without an ID nothing can be counted
 	for _, r := range runs {
 		for _, d := range r.Devices {
-			if cards[d.Device.ID] == nil {
-				cards[d.Device.ID] = &Offender{Card: Card{&d.Index, d.Device}}
+			if gpus[d.Device.ID] == nil {
+				gpus[d.Device.ID] = &Offender{GPU: GPU{&d.Index, d.Device}}
 			}
-			cards[d.Device.ID].Runs++
+			gpus[d.Device.ID].Runs++
 		}
 		for _, e := range r.Both() {
 			for i, f := range e.Findings {
-				if c := cards[f.GPU]; c != nil && e.Verdict.Tells(i) && f.Code != code.Dirty {
+				if c := gpus[f.GPU]; c != nil && e.Verdict.Tells(i) && f.Code != code.Dirty {
 					c.repeat(f.Code).add(r, *e, f)
 				}
 			}
 		}
 	}
-	delete(cards, "")
-	l := Offenders{Head: head(KindOffenders), Node: node, Runs: len(runs), Cards: []Offender{}}
-	for _, c := range cards {
+	delete(gpus, "")
+	l := Offenders{Head: head(KindOffenders), Node: node, Runs: len(runs), GPUs: []Offender{}}
+	for _, c := range gpus {
 		c.Codes = slices.DeleteFunc(c.Codes, func(r Repeat) bool { return r.Runs < 2 })
 		slices.SortFunc(c.Codes, func(a, b Repeat) int {
 			return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Code, b.Code))
 		})
 		if len(c.Codes) > 0 {
-			l.Cards = append(l.Cards, *c)
+			l.GPUs = append(l.GPUs, *c)
 		}
 	}
-	slices.SortFunc(l.Cards, func(a, b Offender) int {
+	slices.SortFunc(l.GPUs, func(a, b Offender) int {
 		return cmp.Or(cmp.Compare(b.Codes[0].Runs, a.Codes[0].Runs), cmp.Compare(a.ID, b.ID))
 	})
 	return cleaned(l)
@@ -221,17 +221,17 @@ func (c *Repeat) add(r ledger.Run, e ledger.End, f finding.Finding) {
 	if c.Code == code.Stray {
 		c.Suspect = SuspectNode
 	} else if c.Users > 1 {
-		c.Suspect = SuspectCard
+		c.Suspect = SuspectGPU
 	}
 }
 
 // Text writes the GPUs that had the same finding in several runs.
 func (l Offenders) Text(w io.Writer) {
-	if len(l.Cards) == 0 {
+	if len(l.GPUs) == 0 {
 		fmt.Fprintf(w, "node %s has no GPU with the same finding in two runs: %s searched\n",
 			l.Node, count(l.Runs, "run", "s"))
 	}
-	for _, c := range l.Cards {
+	for _, c := range l.GPUs {
 		fmt.Fprintf(w, "GPU %s  %s\n", c.number(), c.identity())
 		for _, r := range c.Codes {
 			fmt.Fprintf(w, "  %s: %s\n    in %d of its %s, %s of %s, %s to %s\n    %s\n", r.Code, r.Title, r.Runs,

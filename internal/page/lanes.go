@@ -1,4 +1,4 @@
-package answer
+package page
 
 import (
 	"fmt"
@@ -121,11 +121,11 @@ func share(f, total gpu.Figure) float64 {
 }
 
 // blocks returns the jobs of a GPU in the time shown. Each gets the first row free at its start, or the last.
-func (h *layout) blocks(c Slot) (blocks []Block) {
+func (h *layout) blocks(c GPU) (blocks []Block) {
 	var free [mostRows]time.Time
 	last := [mostRows]int{-1, -1, -1, -1}
 	rows := 1
-	for _, k := range h.jobs[c.ID] {
+	for _, k := range h.jobs[c.Device.ID] {
 		if !h.shows(k.Start, k.End) {
 			continue
 		}
@@ -155,14 +155,14 @@ func (h *layout) blocks(c Slot) (blocks []Block) {
 }
 
 // course draws a job's recording on a GPU, with at most one point for each cell of the block.
-func (h *layout) course(k *Block, c Slot) {
+func (h *layout) course(k *Block, c GPU) {
 	end := k.run.Epilog()
 	k.Wide = int((k.To - k.From) / cell)
 	if end == nil || end.Recording == nil || k.Wide < 2 || !c.Total.Known() || c.Total.Bytes>>20 == 0 {
 		return
 	}
 	for _, g := range end.Recording.GPUs {
-		if g.ID != c.ID || len(g.Curve.Used) < 2 {
+		if g.ID != c.Device.ID || len(g.Curve.Used) < 2 {
 			continue
 		}
 		at := func(i int) int { // the cell of a step
@@ -291,8 +291,8 @@ type Held struct {
 	By   string // which hook took the first sample
 }
 
-func (h *layout) held(c Slot) (all []Held) {
-	list := slices.DeleteFunc(slices.Clone(h.looks[c.ID]), func(l look) bool { return !l.tells })
+func (h *layout) held(c GPU) (all []Held) {
+	list := slices.DeleteFunc(slices.Clone(h.looks[c.Device.ID]), func(l look) bool { return !l.tells })
 	for i, l := range list {
 		if !l.left {
 			continue

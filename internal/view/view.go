@@ -1,13 +1,11 @@
-// Package answer defines the documents that the command line prints, one for each command: as text or, with --json, as
+// Package view defines the documents that the command line prints, one for each command: as text or, with --json, as
 // versioned JSON. Within a version, fields keep their names and meanings. docs/cli.md describes every field and is
 // tested against these types.
 //
 // Parts of a record appear in documents unchanged. Sizes are in bytes, times in RFC 3339; field names contain the
 // units. An unknown value carries a reason, or is missing or null. Text from outside is printable ASCII, with any other
 // byte as \xNN. Other users' names appear only in documents for root.
-//
-// page.go renders "bookend report", a web page of the records. chart.go and lanes.go compute its layout.
-package answer
+package view
 
 import (
 	"bytes"
@@ -21,6 +19,7 @@ import (
 	"time"
 
 	"bookend/internal/diagnosis"
+	"bookend/internal/doctor"
 	"bookend/internal/gpu"
 	"bookend/internal/report"
 )
@@ -109,9 +108,15 @@ type Checked struct {
 	Fix   string `json:"fix,omitempty"` // a command to run, or what to change
 }
 
-// NewDoctor returns the document for these results. Their texts must already be printable ASCII.
-func NewDoctor(results []Checked, counts map[string]int) Doctor {
-	return Doctor{head(KindDoctor), append([]Checked{}, results...), counts}
+// NewDoctor returns the document for these results, whose texts must already be printable.
+func NewDoctor(results []doctor.Result) Doctor {
+	d := Doctor{head(KindDoctor), []Checked{},
+		map[string]int{doctor.OK: 0, doctor.Warning: 0, doctor.Wrong: 0, doctor.Unknown: 0}}
+	for _, r := range results {
+		d.Results = append(d.Results, Checked(r))
+		d.Counts[r.Level]++
+	}
+	return d
 }
 
 // clean makes every text of a document safe for a terminal and limits it to one line. It also modifies the parts shared

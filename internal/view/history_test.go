@@ -1,4 +1,4 @@
-package answer
+package view
 
 import (
 	"encoding/json"
@@ -22,14 +22,14 @@ import (
 var morning = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
 // job is a run of an hour on GPUs by their numbers, that began so many hours after the morning.
-func job(id slurm.JobID, uid uint32, hours int, cards ...int) ledger.Run {
+func job(id slurm.JobID, uid uint32, hours int, gpus ...int) ledger.Run {
 	began := morning.Add(time.Duration(hours) * time.Hour)
 	r := ledger.Run{Key: fmt.Sprintf("t%d", began.Unix()),
 		Job: slurm.Job{ID: id, UID: uid, User: fmt.Sprintf("u%d", uid), Node: "n1",
 			Exit: slurm.ExitStatus{Known: true}}}
 	r.Start = &ledger.End{At: time.Duration(hours+1) * time.Hour, Wall: began}
 	r.Ends = []ledger.End{{At: r.Start.At + time.Hour, Wall: began.Add(time.Hour)}}
-	for _, n := range cards {
+	for _, n := range gpus {
 		minor := n
 		d := gpu.Device{ID: gpu.ID(fmt.Sprintf("GPU-%d", n)), BusID: gpu.BusID(fmt.Sprintf("0000:%d0:00.0", n)),
 			Minor: &minor}

@@ -1,4 +1,4 @@
-package answer
+package view
 
 import (
 	"cmp"
@@ -67,7 +67,7 @@ func (s Show) Text(w io.Writer) {
 func (r Shown) text(w io.Writer, node string) {
 	fmt.Fprintf(w, "job %s on %s, user %s (uid %d), partition %s\n", r.name(), node, r.User, r.UID, r.Partition)
 	for _, d := range r.Record.Devices {
-		cardText(w, r.Record, d)
+		gpuText(w, r.Record, d)
 	}
 	if r.Record.Start == nil {
 		fmt.Fprintln(w, "start: no record (no prolog ran, or it could not write)")
@@ -87,7 +87,7 @@ func (r Shown) text(w io.Writer, node string) {
 	}
 }
 
-func cardText(w io.Writer, r ledger.Run, d ledger.Assigned) {
+func gpuText(w io.Writer, r ledger.Run, d ledger.Assigned) {
 	var last *ledger.End
 	if r.Closed() {
 		last = &r.Ends[len(r.Ends)-1]
@@ -98,7 +98,7 @@ func cardText(w io.Writer, r ledger.Run, d ledger.Assigned) {
 			total = "  " + Figure(reading.Memory.Total)
 		}
 	}
-	c := Card{&d.Index, d.Device}
+	c := GPU{&d.Index, d.Device}
 	fmt.Fprintf(w, "  GPU %s  %s%s\n", c.number(), c.identity(), total)
 	start, end := column(r.Start, nil, d.Device.ID), column(last, r.Start, d.Device.ID)
 	rows := []string{row("    ", "start", "end")}

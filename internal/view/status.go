@@ -1,4 +1,4 @@
-package answer
+package view
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ type Status struct {
 	Hooks    map[metrics.Hook]time.Time `json:"last_hooks"`       // last run for a job with GPUs, or of the check
 	Check    *LastCheck                 `json:"last_check"`       // null if no health check has run
 	Recorder *Recorder                  `json:"recorder,omitempty"`
-	Cards    []CardStatus               `json:"gpus"`
+	GPUs     []GPUStatus                `json:"gpus"`
 	Troubles []Trouble                  `json:"troubles"`
 	Running  []Run                      `json:"running"`
 	Ended    []Run                      `json:"ended"` // the newest few
@@ -135,14 +135,14 @@ func NewStatus(s Status, runs []ledger.Run) Status {
 	ended = ledger.Newest(ended)
 	s.Head, s.Running, s.OnRecord = head(KindStatus), newRuns(live, runs), len(ended)
 	s.Ended = newRuns(ended[:min(len(ended), recent)], runs)
-	s.Cards, s.Troubles = append([]CardStatus{}, s.Cards...), append([]Trouble{}, s.Troubles...)
+	s.GPUs, s.Troubles = append([]GPUStatus{}, s.GPUs...), append([]Trouble{}, s.Troubles...)
 	s.Damaged = append([]string{}, s.Damaged...)
 	return cleaned(s)
 }
 
 // Sound reports whether the node has no problem now and, as far as is known, nothing unexpected on its GPUs.
 func (s Status) Sound() bool {
-	return len(s.Troubles)+len(s.Damaged) == 0 && !s.drained() && !slices.ContainsFunc(s.Cards, CardStatus.problem)
+	return len(s.Troubles)+len(s.Damaged) == 0 && !s.drained() && !slices.ContainsFunc(s.GPUs, GPUStatus.problem)
 }
 
 func (s Status) drained() bool { return s.Slurm != nil && s.Slurm.Drained }
@@ -165,7 +165,7 @@ func (s Status) Text(w io.Writer) {
 	fmt.Fprintln(w, strings.Join(line, "  "))
 	s.troublesText(w)
 	s.askedText(w)
-	s.cardsText(w)
+	s.gpusText(w)
 	s.jobsText(w)
 	s.hooksText(w)
 	if next := s.next(); next != "" {
@@ -175,7 +175,7 @@ func (s Status) Text(w io.Writer) {
 
 func (s Status) problems() int {
 	n := len(s.Troubles) + len(s.Damaged)
-	for _, c := range s.Cards {
+	for _, c := range s.GPUs {
 		if c.problem() {
 			n++
 		}
@@ -188,8 +188,8 @@ func (s Status) problems() int {
 
 // next returns the command that shows more about the first problem; empty if there is none.
 func (s Status) next() string {
-	if i := slices.IndexFunc(s.Cards, CardStatus.problem); i >= 0 {
-		c := s.Cards[i]
+	if i := slices.IndexFunc(s.GPUs, GPUStatus.problem); i >= 0 {
+		c := s.GPUs[i]
 		for _, p := range c.Processes {
 			if p.Cgroup.Found() {
 				return "bookend show " + p.Cgroup.Name()
@@ -256,13 +256,13 @@ func (s Status) askedText(w io.Writer) {
 	}
 }
 
-func (s Status) cardsText(w io.Writer) {
-	if len(s.Cards) == 0 {
+func (s Status) gpusText(w io.Writer) {
+	if len(s.GPUs) == 0 {
 		return
 	}
 	rows := []string{row("GPU", "USED", "STATE", "JOB", "PROCESS")}
 	for _, problem := range []bool{true, false} {
-		for _, c := range s.Cards {
+		for _, c := range s.GPUs {
 			if c.problem() == problem {
 				rows = append(rows, c.rows(s.At)...)
 			}

@@ -1,8 +1,9 @@
-package answer
+package page
 
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -36,16 +37,17 @@ type Chart struct {
 }
 
 type Lane struct {
-	Card   Slot
+	GPU    GPU
 	Blocks []Block
 	Held   []Held
 	Marks  []Mark
 }
 
-// Slot is a GPU or MIG instance, with the details of its latest record.
-type Slot struct {
-	Card
-	Total gpu.Figure
+// GPU is a GPU or MIG instance, with the details of its latest record.
+type GPU struct {
+	Index  *int // Slurm's; nil if no record has it
+	Device gpu.Device
+	Total  gpu.Figure
 }
 
 type Count struct {
@@ -72,8 +74,8 @@ func Lay(runs []ledger.Run, r Request) Chart {
 	h.readJobs()
 	h.readLooks()
 	h.readEntries()
-	for _, c := range h.cards() {
-		h.Lanes = append(h.Lanes, Lane{Card: c, Marks: h.marks(c.ID), Held: h.held(c), Blocks: h.blocks(c)})
+	for _, c := range h.gpus() {
+		h.Lanes = append(h.Lanes, Lane{GPU: c, Marks: h.marks(c.Device.ID), Held: h.held(c), Blocks: h.blocks(c)})
 	}
 	h.Node = h.marks("")
 	h.count()
@@ -162,23 +164,23 @@ func (h *layout) ticks() {
 	}
 }
 
-// cards returns the recorded GPUs by Slurm's index, followed by those that were given to no job.
-func (h *layout) cards() []Slot {
-	known := map[gpu.ID]Slot{}
+// gpus returns the recorded GPUs by Slurm's index, followed by those that were given to no job.
+func (h *layout) gpus() []GPU {
+	known := map[gpu.ID]GPU{}
 	h.each(func(_ time.Time, given []ledger.Assigned, seen gpu.Snapshot) {
 		for _, r := range seen.Readings {
 			c, met := known[r.Device.ID]
 			if !met || r.Memory.Total.Known() {
 				c.Total = r.Memory.Total
 			}
-			r.Device.Name = cmp.Or(r.Device.Name, c.Name)
+			r.Device.Name = cmp.Or(r.Device.Name, c.Device.Name)
 			c.Device = r.Device
 			known[r.Device.ID] = c
 		}
 		for _, d := range given {
 			c, met := known[d.Device.ID]
 			if !met {
-				c = Slot{Card: Card{Device: d.Device}, Total: gpu.Unknown("never read")}
+				c = GPU{Device: d.Device, Total: gpu.Unknown("never read")}
 			}
 			if d.Index >= 0 {
 				c.Index = &d.Index
@@ -187,9 +189,16 @@ func (h *layout) cards() []Slot {
 		}
 	})
 	delete(known, "") // without an ID no lane can be drawn
-	return slices.SortedFunc(maps.Values(known), func(a, b Slot) int {
-		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.ID, b.ID))
+	return slices.SortedFunc(maps.Values(known), func(a, b GPU) int {
+		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.Device.ID, b.Device.ID))
 	})
+}
+
+func (g GPU) order() int {
+	if g.Index == nil {
+		return math.MaxInt
+	}
+	return *g.Index
 }
 
 func (h *layout) count() {

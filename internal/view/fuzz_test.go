@@ -1,4 +1,4 @@
-package answer
+package view
 
 import (
 	"encoding/json"
@@ -30,7 +30,7 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
 		scene := Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}
 		NewSnapshot(scene, path).Text(w)
-		s := Status{Node: name, Mode: config.Observe, Cards: NewCards(scene), Damaged: []string{path}, Drain: name,
+		s := Status{Node: name, Mode: config.Observe, GPUs: NewGPUs(scene), Damaged: []string{path}, Drain: name,
 			Driver: &Driver{Release: name, Problem: path}, Slurm: &SlurmNode{State: name, Reason: name, By: path},
 			Recorder: &Recorder{Problem: path}}
 		s.See("", path)

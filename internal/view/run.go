@@ -1,4 +1,4 @@
-package answer
+package view
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ type Run struct {
 	Exit      *int      `json:"exit_code"`         // of the job; null while it runs, or if Slurm does not report it
 	Signal    *int      `json:"exit_signal"`       // signal that ended the job; 0 for none
 
-	Cards    []Card           `json:"gpus"`
+	GPUs     []GPU            `json:"gpus"`
 	Start    *finding.Verdict `json:"start"` // null if no prolog is recorded
 	End      *finding.Verdict `json:"end"`   // of the last epilog; null if none is recorded
 	Findings []Brief          `json:"findings"`
@@ -69,9 +69,9 @@ func newRuns(runs, all []ledger.Run) []Run {
 
 func newRun(r ledger.Run, all []ledger.Run) Run {
 	s := Run{Job: r.JobName(), JobID: uint32(r.Job.ID), SLUID: string(r.Job.SLUID), User: r.Job.User, UID: r.Job.UID,
-		Partition: r.Job.Partition, State: Lost, Cards: []Card{}, Findings: []Brief{}, IdleGPUs: []int{}}
+		Partition: r.Job.Partition, State: Lost, GPUs: []GPU{}, Findings: []Brief{}, IdleGPUs: []int{}}
 	for _, d := range r.Devices {
-		s.Cards = append(s.Cards, Card{&d.Index, d.Device})
+		s.GPUs = append(s.GPUs, GPU{&d.Index, d.Device})
 	}
 	if e := r.Job.Exit; e.Known {
 		code, signal := e.Raw>>8, e.Raw&0x7f
@@ -175,10 +175,10 @@ func owner(user string, uid uint32) string {
 }
 
 func (s Run) gpus() string {
-	if len(s.Cards) == 0 {
+	if len(s.GPUs) == 0 {
 		return "?"
 	}
-	return strings.Join(each(s.Cards, Card.number), ",")
+	return strings.Join(each(s.GPUs, GPU.number), ",")
 }
 
 func (s Run) ran() string {

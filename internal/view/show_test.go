@@ -1,4 +1,4 @@
-package answer
+package view
 
 import (
 	"cmp"
@@ -26,11 +26,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const card0 = gpu.ID("GPU-0")
+const gpu0 = gpu.ID("GPU-0")
 
 // heir is a job that got a GPU with 20 GiB of somebody else's on it and gave it back so.
 func heir() ledger.Run {
-	device := gpu.Device{ID: card0}
+	device := gpu.Device{ID: gpu0}
 	seen := func(s settle.State, v finding.Verdict) ledger.End {
 		return ledger.End{
 			At: 100 * time.Second, Wall: time.Date(2026, 11, 21, 7, 35, 20, 0, time.Local),
@@ -38,7 +38,7 @@ func heir() ledger.Run {
 				Device: device, Memory: gpu.Memory{Used: gpu.Bytes(20 << 30), Total: gpu.Bytes(80 << 30)},
 				Processes: []gpu.Process{{PID: 70}},
 			}}},
-			Curves:  map[gpu.ID]settle.Curve{card0: {State: s, Looks: 1, Settled: 200 * time.Millisecond}},
+			Curves:  map[gpu.ID]settle.Curve{gpu0: {State: s, Looks: 1, Settled: 200 * time.Millisecond}},
 			Verdict: v,
 		}
 	}

@@ -1,4 +1,4 @@
-package answer
+package page
 
 import (
 	"bytes"
@@ -17,6 +17,12 @@ import (
 	"bookend/test/must"
 	"bookend/test/page/inspect"
 )
+
+// TestMain shows all times in one time zone, wherever the tests run.
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	os.Exit(m.Run())
+}
 
 var made = time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
 

@@ -1,4 +1,4 @@
-package answer
+package view
 
 import (
 	"encoding/json"
@@ -44,7 +44,7 @@ func TestStatus(t *testing.T) {
 		scene := Scene{Now: node.Now, Who: node.Who, At: clock(8, 0).Add, Runs: node.Runs, Epoch: now,
 			Baselines: node.Baselines, Limits: finding.Limits{PerClient: 9 << 20}}
 		if s.Driver != nil || node.Now.At > 0 {
-			s.Cards = NewCards(scene)
+			s.GPUs = NewGPUs(scene)
 		}
 		var b strings.Builder
 		if NewStatus(s, node.Runs).Text(&b); node.Now.At > 0 {
@@ -63,16 +63,16 @@ func TestTerminal(t *testing.T) {
 }
 
 // A GPU's state names what an admin has to look at, and no job that is at work.
-func TestStateOfACard(t *testing.T) {
+func TestStateOfAGPU(t *testing.T) {
 	full, none := gpu.Bytes(20<<30), gpu.Bytes(0)
-	used := func(odd gpu.Figure, p ...Process) CardStatus {
-		return CardStatus{Memory: gpu.Memory{Used: full}, Unexplained: odd, Processes: p}
+	used := func(odd gpu.Figure, p ...Process) GPUStatus {
+		return GPUStatus{Memory: gpu.Memory{Used: full}, Unexplained: odd, Processes: p}
 	}
-	with := func(c CardStatus, job string, last ...code.Code) CardStatus {
+	with := func(c GPUStatus, job string, last ...code.Code) GPUStatus {
 		if job != "" {
 			c.Jobs = []string{job}
 		}
-		c.Last = &LastLook{Codes: last}
+		c.Last = &LastSample{Codes: last}
 		return c
 	}
 	of := func(p finding.Process) Process { p.UID = 7; return Process{Process: p} }
@@ -81,10 +81,10 @@ func TestStateOfACard(t *testing.T) {
 	own, login := of(finding.Process{PID: 2, Cgroup: slurm.Owner{ID: 5}}), of(finding.Process{PID: 3})
 	service, gone := of(finding.Process{PID: 4, Service: "dcgm.service"}), of(finding.Process{PID: 5, Gone: true})
 	for name, tt := range map[string]struct {
-		card CardStatus
+		gpu  GPUStatus
 		want string
 	}{
-		"not read":                            {CardStatus{Memory: gpu.Memory{Used: gpu.Unknown("")}}, stateUnknown},
+		"not read":                            {GPUStatus{Memory: gpu.Memory{Used: gpu.Unknown("")}}, stateUnknown},
 		"empty":                               {used(none), stateFree},
 		"a job's own":                         {with(used(none, own), "5"), stateInUse},
 		"an ended job's, beside a job's own":  {with(used(none, own, over), "5"), stateLeftover},
@@ -98,7 +98,7 @@ func TestStateOfACard(t *testing.T) {
 		"a login's process":                   {used(none, login), stateStray},
 		"a job's on a GPU it was not given":   {used(none, own), stateStray},
 	} {
-		if got := tt.card.state(); got != tt.want {
+		if got := tt.gpu.state(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
 	}
