@@ -12,7 +12,7 @@ import (
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/cli.md, docs/exit-codes.md and deploy/man")
+var update = flag.Bool("update", false, "rewrite docs/cli.md and deploy/man")
 
 const manFiles = `# FILES
 */etc/bookend/bookend.yaml*
@@ -60,7 +60,7 @@ func current(t *testing.T, file, have, want string) {
 	}
 }
 
-// Each command's help stands in docs/cli.md and on the man page, the exit codes in docs/exit-codes.md too.
+// Each command's help and the exit codes are in docs/cli.md and on the man page.
 func TestCommandPages(t *testing.T) {
 	var page, synopsis, man strings.Builder
 	all := tree(t)
@@ -80,7 +80,6 @@ func TestCommandPages(t *testing.T) {
 		fmt.Fprintf(&status, "**%d**\n: %s\n\n", e.code, e.text)
 	}
 	generated(t, "../docs/cli.md", "commands", page.String()+"\nExit codes of all commands:\n"+codes.String()+"\n")
-	generated(t, "../docs/exit-codes.md", "codes", codes.String()+"\n")
 	const file = "../deploy/man/bookend.1"
 	have, _ := os.ReadFile(file)
 	current(t, file, string(have), string(md2man.Render([]byte(fmt.Sprintf("%% \"BOOKEND\" \"1\" \"November 2026\" "+

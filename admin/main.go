@@ -100,7 +100,7 @@ func (a *app) config() config.Config {
 	return cfg
 }
 
-// Exit codes of this command line. They never change their meaning. docs/exit-codes.md has the same table.
+// Exit codes of this command line. They never change their meaning. docs/cli.md has the same table.
 const (
 	exitOK       = 0
 	exitTrouble  = 1

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
@@ -75,12 +74,12 @@ var update = flag.Bool("update", false, "rewrite docs/drain-reasons.md and testd
 
 const doc = "../../docs/drain-reasons.md"
 
-// The table in the documentation has a reason for each code that may drain, as it is composed, and what can be resumed.
+// The documentation has the grammar, reasons that fit it, and the codes whose drains can be resumed.
 func TestDocIsTheCatalogue(t *testing.T) {
 	data := must.Have(os.ReadFile(doc))(t)
 	got, want := string(data), string(data)
 	for _, part := range []struct{ name, text string }{
-		{"grammar", "```\n" + Grammar + "\n```\n"}, {"reasons", reasonTable()},
+		{"grammar", "```\n" + Grammar + "\n```\n"}, {"resumable", resumable()},
 	} {
 		before, rest, begins := strings.Cut(want, "<!-- "+part.name+" -->\n")
 		_, behind, ends := strings.Cut(rest, "<!-- end -->\n")
@@ -106,56 +105,15 @@ func TestDocIsTheCatalogue(t *testing.T) {
 	}
 }
 
-// reasonTable has a row for each code that a policy may drain for.
-func reasonTable() string {
-	var b strings.Builder
-	b.WriteString("| code | as `sinfo -R` shows it | the whole reason, for example | drains by default | " +
-		"can be resumed |\n| --- | --- | --- | --- | --- |\n")
+// resumable lists the codes that a health check can verify.
+func resumable() string {
+	var codes []string
 	for _, e := range code.All() {
-		if e.Scope == code.Elsewhere || e.Severity == code.Note {
-			continue
+		if Verifiable(e.Code) {
+			codes = append(codes, string(e.Code))
 		}
-		by := "no"
-		switch {
-		case e.Start == config.Drain:
-			by = "at the start, at the end"
-		case e.End == config.Drain:
-			by = "at the end"
-		case e.Start == config.Repeat:
-			by = "at the start or end of the second job in a row"
-		case e.End == config.Repeat:
-			by = "at the end of the second job in a row"
-		case e.Scope == code.Own:
-			by = "with `on_own_error: drain`"
-		}
-		text := string(Text(example(e), 42, slurm.Epilog))
-		fmt.Fprintf(&b, "| [%s](findings.md#%s) | `%s` | `%s` | %s | %s |\n", e.Code, strings.ToLower(string(e.Code)),
-			strings.TrimSpace(text[:Shown]), text, by, resumable(e.Code))
 	}
-	return b.String()
-}
-
-func resumable(c code.Code) string {
-	if Verifiable(c) {
-		return "once no one and nothing is on the GPU"
-	}
-	return "no"
-}
-
-// example is a finding as hooks make it: of a card with its number, of memory with the bytes, of a process with its
-// PID.
-func example(e code.Entry) finding.Finding {
-	if e.Scope != code.Card {
-		return finding.Finding{Code: e.Code}
-	}
-	f := about(e.Code, 0, 0, 0)
-	switch e.Code {
-	case code.Orphan, code.Stray, code.Foreign:
-		return about(e.Code, 0, 20998<<20, 4711)
-	case code.Residue, code.Phantom, code.Dirty, code.Gap, code.Moving:
-		return about(e.Code, 0, 20998<<20, 0)
-	}
-	return f
+	return strings.Join(codes, ", ") + ".\n"
 }
 
 // What is ours fits the grammar and the bound; what is composed fits, holds no bracket and is read back.

@@ -54,7 +54,7 @@ func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger
 	line("doubt", judged.Why)
 }
 
-// evidence describes each level of attribution; docs/findings.md explains them.
+// evidence describes each level of attribution; docs/holders.md explains them.
 var evidence = map[finding.Level]string{
 	finding.ByCgroup:      " (it is in the job's cgroup)",
 	finding.BySighting:    " (an earlier hook saw it in the job's cgroup)",
