@@ -43,12 +43,12 @@ func (s step) control() string { return s.despite + strings.TrimSpace(render(s.o
 //go:embed truths.md
 var truths string
 
-// told is a scenario's title, and what is true in it.
+// told returns a scenario's title, and what is true in it: its row in truths.md.
 func (s step) told() (title, truth string) {
-	_, text, _ := strings.Cut(truths, "=== "+s.name+"\n")
-	text, _, _ = strings.Cut(text, "\n===")
-	title, truth, _ = strings.Cut(text, "\n")
-	return title, strings.Join(strings.Fields(truth), " ")
+	_, row, _ := strings.Cut(truths, "\n| "+s.name+" | ")
+	row, _, _ = strings.Cut(row, " |\n")
+	title, truth, _ = strings.Cut(row, " | ")
+	return title, truth
 }
 
 // settings are what a chain configures beside the lane's own, with what a control switches off: the shipped settle

@@ -13,9 +13,9 @@ import (
 
 // scenario is all runs of one, over all records.
 type scenario struct {
-	Title, Truth string
-	Runs         []record.Run
-	controls     []record.Run
+	Name, Title string
+	Runs        []record.Run
+	controls    []record.Run
 }
 
 // gone are scenarios on record of what Bookend does otherwise by now: its health check looks at the node's other GPUs.
@@ -31,10 +31,10 @@ func byScenario(files []record.File) (all []*scenario) {
 			}
 			s := known[r.Scenario]
 			if s == nil {
-				s = &scenario{}
+				s = &scenario{Name: r.Scenario}
 				known[r.Scenario], all = s, append(all, s)
 			}
-			s.Title, s.Truth = r.Title, r.Truth // the latest wording
+			s.Title = r.Title // the latest wording
 			if r.Control != "" {
 				s.controls = append(s.controls, r)
 			} else {
@@ -76,6 +76,52 @@ func (f facts) Machines() (all []machine) {
 		all = append(all, m)
 	}
 	return all
+}
+
+// setting is what the records of one kind of machine have in common, and when they were made.
+type setting struct{ Kind, System, Records string }
+
+// Played returns the settings of scenarios' runs.
+func (f facts) Played() []setting {
+	return settings(f.Files, func(file record.File) bool { return len(file.Runs) > 0 }, func(m record.Machine) string {
+		return fmt.Sprintf("driver %s, %s, %s, %s, PyTorch %s", m.Driver, m.System, m.Slurm, m.Track, m.Torch)
+	})
+}
+
+// Timed returns the settings of measured times.
+func (f facts) Timed() []setting {
+	return settings(f.Files, func(file record.File) bool { return file.Timings != nil }, func(m record.Machine) string {
+		return fmt.Sprintf("driver %s, Linux %s, %s", m.Driver, m.Kernel, m.System)
+	})
+}
+
+func settings(files []record.File, wanted func(record.File) bool, system func(record.Machine) string) (all []setting) {
+	for _, file := range files {
+		if !wanted(file) {
+			continue
+		}
+		s := setting{Kind: file.Machine.Kind(), System: system(file.Machine)}
+		i := slices.IndexFunc(all, func(known setting) bool { return known.Kind == s.Kind && known.System == s.System })
+		if i < 0 {
+			i, all = len(all), append(all, s)
+		} else {
+			all[i].Records += "; "
+		}
+		all[i].Records += made(file)
+	}
+	return all
+}
+
+// made is when a record was made, of which Bookend, and a warning if its times cannot be trusted.
+func made(file record.File) string {
+	text := fmt.Sprintf("%s of %s", file.Date.Format("2006-01-02 15:04"), file.Machine.Bookend)
+	if t := file.Timings; t != nil {
+		text += fmt.Sprintf(", %d rounds", t.Rounds)
+		if !t.Idle {
+			text += ", **the GPUs were not idle afterwards: do not trust these**"
+		}
+	}
+	return text
 }
 
 // Right counts the runs that are, and complains of the others.

@@ -42,7 +42,7 @@ func TestPagesShowWhatWasWrong(t *testing.T) {
 	all := facts{Files: []record.File{f, timed}, Scenarios: byScenario([]record.File{f})}
 	page := all.page("accuracy") + all.page("performance") + all.page("results")
 	for _, want := range []string{
-		"| Left behind | It is there. | 1 of 3; wrong: process: want `99`, got `a 'b' ¦c`; broken: no job | 0 of 1 |",
+		"| left | Left behind | 1 of 3; wrong: process: want `99`, got `a 'b' ¦c`; broken: no job | 0 of 1 |",
 		"do not trust", "| 1.080 (1.050 to 1.100); at most 1.05: **not held** |\n",
 	} {
 		if !strings.Contains(page, want) {
