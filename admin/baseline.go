@@ -12,8 +12,8 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/inventory"
 	"bookend/internal/ledger"
+	"bookend/internal/nodefiles"
 	"bookend/internal/report"
 	"bookend/internal/state"
 	"bookend/internal/view"
@@ -64,7 +64,7 @@ func (a *app) listBaselines() error {
 	if err != nil {
 		return err
 	}
-	now, w := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), a.env.Stdout
+	now, w := nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), a.env.Stdout
 	if len(ids) == 0 {
 		fmt.Fprintf(w, "no GPU of node %s carries anything without a job, as far as is on record\n", all.node)
 	}
@@ -113,7 +113,7 @@ func (a *app) accept(name string) error {
 	if err != nil {
 		return err
 	}
-	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
+	epoch := nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
 	first, _, _, err := a.reading(cfg, all, name)
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/inventory"
 	"bookend/internal/ledger"
+	"bookend/internal/nodefiles"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -54,7 +54,7 @@ func nodeIn(t tester, dir string) testNode {
 	t.Helper()
 	store, err := state.Open(filepath.Join(dir, "run"), "n1")
 	must(t, err)
-	epoch := inventory.ReadEpoch(filepath.Join(dir, "proc"), filepath.Join(dir, "sys"))
+	epoch := nodefiles.ReadEpoch(filepath.Join(dir, "proc"), filepath.Join(dir, "sys"))
 	return testNode{dir: dir, config: filepath.Join(dir, "bookend.yaml"), store: store, epoch: epoch}
 }
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/inventory"
+	"bookend/internal/nodefiles"
 	"bookend/test/fakeamd"
 )
 
@@ -81,10 +81,10 @@ func TestCollect(t *testing.T) {
 	if _, has := files["proc/11/fdinfo/6"]; has || len(files) > 20 {
 		t.Errorf("%d files: more than it reads", len(files))
 	}
-	sent := inventory.AMDDriver{Proc: filepath.Join(dir, "proc"), Sys: filepath.Join(dir, "sys")}
-	cards, err := inventory.AMD(sent.Sys)
+	sent := nodefiles.AMDDriver{Proc: filepath.Join(dir, "proc"), Sys: filepath.Join(dir, "sys")}
+	cards, err := nodefiles.AMD(sent.Sys)
 	must(t, err)
-	on, unknown := sent.Users(cards, func(inventory.AMDCard, uint64) bool { return true })
+	on, unknown := sent.Users(cards, func(nodefiles.AMDCard, uint64) bool { return true })
 	if p := on["40128"]; unknown != "" || !sent.Loaded() || len(p) != 2 || p[10].Memory.Bytes != 1<<20 || p[12].Memory.Bytes != 3<<20 {
 		t.Errorf("the backend finds %+v in it, unknown %q", p, unknown)
 	}

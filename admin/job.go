@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/operation"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/internal/view"
@@ -255,7 +255,7 @@ type records struct {
 	damaged []state.Damage
 }
 
-func read(env operation.Env, paths config.Paths, node string) (r records, err error) {
+func read(env child.Env, paths config.Paths, node string) (r records, err error) {
 	if env.EUID != 0 {
 		return r, denied("the records of a node's jobs are for root alone; bookend show JOBID shows a job of your own")
 	}
@@ -301,7 +301,7 @@ func oneOf(nodes []string, named, dir string) (string, error) {
 }
 
 // nodeOf returns the named node, else the only one with records, else the one Slurm names in a job, else this host.
-func nodeOf(env operation.Env, paths config.Paths, named string) string {
+func nodeOf(env child.Env, paths config.Paths, named string) string {
 	if named != "" {
 		return named
 	}

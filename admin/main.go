@@ -10,9 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/operation"
-	"bookend/internal/routine"
 	"bookend/internal/stage"
 	"bookend/internal/view"
 )
@@ -20,13 +19,13 @@ import (
 var version = "unknown" // set by the linker
 
 func main() {
-	env := operation.Env{
+	env := child.Env{
 		Args: os.Args, Getenv: os.Getenv,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		EUID: os.Geteuid(), PID: os.Getpid(),
-		Clock: routine.SystemClock(), Exit: os.Exit, Version: version,
+		Clock: child.SystemClock(), Exit: os.Exit, Version: version,
 	}
-	if code, done := operation.ServeChild(env); done {
+	if code, done := env.Serve(); done {
 		os.Exit(code)
 	}
 	os.Exit(run(env, os.Args[1:]))
@@ -34,11 +33,11 @@ func main() {
 
 // app is one run of the command line: its environment, and the flags that several commands share.
 type app struct {
-	env   operation.Env // Stdout and Stderr escape what a terminal must not receive
-	raw   *sink         // unfiltered standard output, for output that programs read
-	node  string        // --node
-	json  bool          // --json
-	check bool          // --exit-code
+	env   child.Env // Stdout and Stderr escape what a terminal must not receive
+	raw   *sink     // unfiltered standard output, for output that programs read
+	node  string    // --node
+	json  bool      // --json
+	check bool      // --exit-code
 }
 
 // sink is standard output. It keeps the first write error, because text output does not check for errors.
@@ -53,7 +52,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func run(env operation.Env, args []string) int {
+func run(env child.Env, args []string) int {
 	a := &app{env: env, raw: &sink{w: env.Stdout}}
 	a.env.Stdout, a.env.Stderr = view.Terminal(a.raw), view.Terminal(env.Stderr)
 	root := a.root()

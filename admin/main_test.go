@@ -11,14 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/operation"
-	"bookend/internal/routine"
+	"bookend/internal/child"
 )
 
 // TestMain serves as the children that commands start: they are this program again.
 func TestMain(m *testing.M) {
-	if exit, done := operation.ServeChild(operation.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout,
-		Stderr: os.Stderr}); done {
+	if exit, done := (child.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout,
+		Stderr: os.Stderr}).Serve(); done {
 		os.Exit(exit)
 	}
 	if filepath.Base(os.Args[0]) == "bookend" { // a copy that stands for the program: standIn
@@ -46,8 +45,8 @@ func typing(euid int, environment map[string]string, args ...string) typed {
 // onto runs the command line with a standard output, and returns its standard error.
 func onto(out io.Writer, euid int, environment map[string]string, args ...string) (exit int, said string) {
 	var err bytes.Buffer
-	exit = run(operation.Env{
-		Args: append([]string{"bookend"}, args...), Stdout: out, Stderr: &err, EUID: euid, Clock: routine.SystemClock(),
+	exit = run(child.Env{
+		Args: append([]string{"bookend"}, args...), Stdout: out, Stderr: &err, EUID: euid, Clock: child.SystemClock(),
 		Version: "1.2", Getenv: func(name string) string { return environment[name] },
 	}, args)
 	return exit, err.String()
@@ -105,7 +104,7 @@ func tree(t *testing.T) (all []*cobra.Command) {
 			}
 		}
 	}
-	walk((&app{env: operation.Env{Getenv: func(string) string { return "" }}}).root())
+	walk((&app{env: child.Env{Getenv: func(string) string { return "" }}}).root())
 	return all
 }
 

@@ -11,15 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/backend"
+	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/inventory"
 	"bookend/internal/metrics"
-	"bookend/internal/operation"
+	"bookend/internal/nodefiles"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/stage"
+	"bookend/internal/state"
 	"bookend/internal/view"
 	"bookend/internal/wire"
 )
@@ -83,7 +84,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 	}
 	s.See(code.BadConfig, problem)
 	s.See(code.BackendRefused, "")
-	for _, v := range inventory.Present(cfg.Paths.Sys) {
+	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
 		program, options := cfg.BackendOf(v.Name, wire.Snapshot)
 		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
 			s.See(t.Code, "the backend cannot be started: "+t.Detail)
@@ -123,12 +124,12 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 }
 
 // stuck describes a child that could not be killed and is still in the driver; "" if there is none.
-func stuck(env operation.Env, cfg config.Config, all records) string {
-	s, err := all.store.Stuck(nil, operation.Alive(cfg.Paths.Proc))
+func stuck(env child.Env, cfg config.Config, all records) string {
+	s, err := all.store.Stuck(nil, state.AliveIn(cfg.Paths.Proc))
 	if err != nil || s == nil {
 		return ""
 	}
-	return operation.StuckText(*s, env.Clock.Booted().Add(s.Since).Format(time.DateTime))
+	return s.Text(env.Clock.Booted().Add(s.Since).Format(time.DateTime))
 }
 
 const (
@@ -169,7 +170,7 @@ func (a *app) look(cfg config.Config, all records, limit time.Duration) stage.Gl
 	}
 	now := stage.Look(a.env, cfg, limit)
 	if now.Stuck != nil && all.store != nil {
-		if err := all.store.SetStuck(*now.Stuck, operation.Alive(cfg.Paths.Proc)); err != nil {
+		if err := all.store.SetStuck(*now.Stuck, state.AliveIn(cfg.Paths.Proc)); err != nil {
 			fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
 		}
 	}
@@ -178,7 +179,7 @@ func (a *app) look(cfg config.Config, all records, limit time.Duration) stage.Gl
 
 func (a *app) scene(cfg config.Config, all records, now stage.Glance) view.Scene {
 	s := view.Scene{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
-		Epoch: inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: finding.LimitsOf(cfg.Thresholds)}
+		Epoch: nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: finding.LimitsOf(cfg.Thresholds)}
 	if all.store != nil {
 		s.Baselines, _ = all.store.Baselines() // "bookend baseline" reports unreadable ones
 		maps.DeleteFunc(s.Baselines, func(_ gpu.ID, b finding.Baseline) bool { return !b.Epoch.Same(s.Epoch) })

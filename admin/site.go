@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/backend"
+	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/doctor"
-	"bookend/internal/inventory"
-	"bookend/internal/operation"
+	"bookend/internal/nodefiles"
 	"bookend/internal/report"
 	"bookend/internal/safefile"
 	"bookend/internal/stage"
@@ -170,7 +170,7 @@ func (a *app) checkConfig(args []string) error {
 // startable finishes the check of a valid configuration: whether the hooks can start what it names.
 func (a *app) startable(cfg config.Config) error {
 	var programs []string
-	for _, v := range inventory.Present(cfg.Paths.Sys) {
+	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
 		program, options := cfg.BackendOf(v.Name, wire.Snapshot)
 		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
 			a.say("%s: %s", t.Code, t.Detail)
@@ -220,7 +220,7 @@ func (a *app) examine(all bool) error {
 }
 
 // site describes this node for doctor. Hooks are searched next to the backend, then at the default path.
-func site(env operation.Env) doctor.Site {
+func site(env child.Env) doctor.Site {
 	cfg, path, problems, err := stage.ReadConfig(env)
 	s := doctor.Site{
 		Clock:  env.Clock,

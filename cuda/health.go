@@ -9,8 +9,8 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 	"bookend/internal/serve"
 	"bookend/internal/wire"
 )
@@ -26,7 +26,7 @@ func (s *session) tellHealth(end time.Duration) error {
 		return nil
 	}
 	devices, _ := s.gather()
-	all, err := routine.Parallel(len(devices), func(i int) gpu.Health { return s.checkUp(devices[i], end) })
+	all, err := child.Parallel(len(devices), func(i int) gpu.Health { return s.checkUp(devices[i], end) })
 	if err != nil || len(all) == 0 {
 		return err
 	}

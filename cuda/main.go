@@ -19,8 +19,8 @@ package main
 import (
 	"os"
 
+	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 	"bookend/internal/serve"
 )
 
@@ -29,7 +29,7 @@ var version = "devel" // set by the linker
 func main() {
 	p := serve.Program{
 		Name: "bookend-gpu", Vendor: gpu.NVIDIA.Name, Version: version,
-		Boot: routine.SystemClock().Boot, Exit: os.Exit, Answer: answer,
+		Boot: child.SystemClock().Boot, Exit: os.Exit, Answer: answer,
 	}
 	// There is no nvmlShutdown: it takes 3 to 6 ms, and the driver cleans up after a process anyway.
 	os.Exit(p.Run(os.Args[1:]))

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 	"bookend/internal/serve"
 )
 
@@ -112,7 +112,7 @@ func (p *prober) load(path string, asked []gpu.Device) (started, error) {
 		err    error
 	}
 	starting := make(chan answer, 1)
-	routine.Go(func(defect *routine.Panic) { starting <- answer{err: defect} }, func() {
+	child.Go(func(defect *child.Panic) { starting <- answer{err: defect} }, func() {
 		begin := p.Boot()
 		failed := startCUDA(path)
 		starting <- answer{failed: failed, took: p.Boot() - begin}
@@ -121,7 +121,7 @@ func (p *prober) load(path string, asked []gpu.Device) (started, error) {
 	if err != nil || fault != nil {
 		return started{fault: fault}, err
 	}
-	all, err := routine.Parallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
+	all, err := child.Parallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
 	cuda := <-starting
 	return started{failed: cuda.failed, took: cuda.took, lib: lib, opened: all}, errors.Join(err, cuda.err)
 }

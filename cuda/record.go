@@ -6,8 +6,8 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 )
 
 func (s *session) record() (gpu.Snapshot, error) {
@@ -15,7 +15,7 @@ func (s *session) record() (gpu.Snapshot, error) {
 		return s.blank(*fault), nil
 	}
 	if slices.ContainsFunc(s.slots, func(o opened) bool { return len(o.devices) == 0 }) {
-		if _, err := routine.Parallel(len(s.slots), s.open); err != nil {
+		if _, err := child.Parallel(len(s.slots), s.open); err != nil {
 			return gpu.Snapshot{}, err
 		}
 	}

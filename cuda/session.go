@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 	"bookend/internal/serve"
 	"bookend/internal/wire"
 )
@@ -51,7 +51,7 @@ func (s *session) Look() (gpu.Snapshot, error) {
 	if fault := s.list(); fault != nil {
 		return s.blank(*fault), nil
 	}
-	answers, err := routine.Parallel(len(s.slots), func(i int) (all []answer) {
+	answers, err := child.Parallel(len(s.slots), func(i int) (all []answer) {
 		for _, d := range s.open(i) {
 			reading, faults := s.lib.read(d, lists)
 			all = append(all, answer{reading, faults})

@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"bookend/internal/routine"
+	"bookend/internal/child"
 	"bookend/internal/stage"
 )
 
@@ -15,6 +15,6 @@ func main() {
 		Args: os.Args, Getenv: os.Getenv,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		EUID: os.Geteuid(), PID: os.Getpid(),
-		Clock: routine.SystemClock(), Exit: os.Exit, Version: version,
+		Clock: child.SystemClock(), Exit: os.Exit, Version: version,
 	}))
 }

@@ -17,9 +17,9 @@ import (
 	"os"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/inventory"
-	"bookend/internal/routine"
+	"bookend/internal/nodefiles"
 	"bookend/internal/serve"
 	"bookend/internal/wire"
 )
@@ -29,7 +29,7 @@ var version = "devel" // set by the linker
 func main() {
 	p := serve.Program{
 		Name: "bookend-amd", Vendor: gpu.AMD.Name, Version: version,
-		Boot: routine.SystemClock().Boot, Exit: os.Exit, Answer: answer,
+		Boot: child.SystemClock().Boot, Exit: os.Exit, Answer: answer,
 	}
 	os.Exit(p.Run(os.Args[1:]))
 }
@@ -41,7 +41,7 @@ const (
 )
 
 func answer(s serve.Session) error {
-	d := inventory.AMDDriver{Proc: s.Req.Options[optionProc], Sys: s.Req.Options[optionSys]}
+	d := nodefiles.AMDDriver{Proc: s.Req.Options[optionProc], Sys: s.Req.Options[optionSys]}
 	if d.Proc == "" || d.Sys == "" {
 		return fmt.Errorf("serve %q: the roots of /proc and /sys are not named", s.Req.Op)
 	}
@@ -80,7 +80,7 @@ func (e *eyes) skipTests() error {
 
 type eyes struct {
 	serve.Session
-	inventory.AMDDriver
+	nodefiles.AMDDriver
 	last gpu.Snapshot
 }
 
@@ -88,7 +88,7 @@ type eyes struct {
 // and a GPU may come back.
 func (e *eyes) Look() (gpu.Snapshot, error) {
 	look := gpu.Snapshot{Driver: gpu.Driver{Version: e.Version()}, Readings: []gpu.Reading{}}
-	cards, err := inventory.AMD(e.Sys)
+	cards, err := nodefiles.AMD(e.Sys)
 	if err != nil {
 		look.At, look.Faults = e.Boot(), []gpu.Fault{{Code: gpu.FaultDriver, Detail: err.Error()}}
 		e.last = look
@@ -102,7 +102,7 @@ func (e *eyes) Look() (gpu.Snapshot, error) {
 	users, unknown := e.Users(cards, e.unexplained)
 	for _, c := range wanted {
 		reading, faults := c.Read(users[c.Key], unknown)
-		reading.KnownBad = inventory.KnownBadAMD[look.Driver.Version]
+		reading.KnownBad = nodefiles.KnownBadAMD[look.Driver.Version]
 		look.Readings, look.Faults = append(look.Readings, reading), append(look.Faults, faults...)
 	}
 	look.At = e.Boot()
@@ -111,7 +111,7 @@ func (e *eyes) Look() (gpu.Snapshot, error) {
 }
 
 // wanted returns the GPUs of the request, and the requested devices that do not exist.
-func (e *eyes) wanted(cards []inventory.AMDCard) (wanted []inventory.AMDCard, missing []gpu.Device) {
+func (e *eyes) wanted(cards []nodefiles.AMDCard) (wanted []nodefiles.AMDCard, missing []gpu.Device) {
 	if e.Req.All {
 		return cards, nil
 	}
@@ -149,14 +149,14 @@ func (e *eyes) Slow() time.Duration { return 0 }
 const least = 32 << 20
 
 // unexplained reports whether KFD's processes leave more of a GPU's memory than expected: then all processes are read.
-func (e *eyes) unexplained(c inventory.AMDCard, byKFD uint64) bool {
+func (e *eyes) unexplained(c nodefiles.AMDCard, byKFD uint64) bool {
 	used := c.Memory().Used
-	expected := inventory.OwnShareAMD + byKFD + e.Req.Watch.Expect[c.ID].Bytes
+	expected := nodefiles.OwnShareAMD + byKFD + e.Req.Watch.Expect[c.ID].Bytes
 	return used.Known() && used.Bytes > expected+max(e.Req.Watch.SlackBytes, least)
 }
 
 func (e *eyes) tellHealth() error {
-	cards, err := inventory.AMD(e.Sys)
+	cards, err := nodefiles.AMD(e.Sys)
 	if err != nil {
 		return nil // the sample already has this error
 	}

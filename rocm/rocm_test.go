@@ -11,7 +11,7 @@ import (
 
 	"bookend/internal/backend"
 	"bookend/internal/gpu"
-	"bookend/internal/inventory"
+	"bookend/internal/nodefiles"
 	"bookend/internal/wire"
 	"bookend/test/build"
 	"bookend/test/fakeamd"
@@ -156,7 +156,7 @@ func TestLook(t *testing.T) {
 		"a driver that keeps memory": {one, func(w *fakeamd.World) {
 			w.Use(0, gib)
 			w.Put("6.16.6\n", "module/amdgpu/version")
-		}, "GPU-a1b2c3d4e5f60718 renderD128 512 MiB (" + inventory.KnownBadAMD["6.16.6"] + ")\n"},
+		}, "GPU-a1b2c3d4e5f60718 renderD128 512 MiB (" + nodefiles.KnownBadAMD["6.16.6"] + ")\n"},
 		"a stale entry": {one, func(w *fakeamd.World) { w.Compute(4711, 128, gib) },
 			"GPU-a1b2c3d4e5f60718 renderD128 0 MiB; 4711 unknown: processes count 1024 MiB, the GPU 0 MiB compute\n"},
 		"partitions": {[]fakeamd.Card{cpx}, func(w *fakeamd.World) { w.Use(0, 9*gib); w.Compute(10, 129, gib) },

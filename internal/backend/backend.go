@@ -18,7 +18,6 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 	"bookend/internal/safefile"
 	"bookend/internal/wire"
 )
@@ -55,7 +54,7 @@ type Answer struct {
 	Abandoned *Abandoned     // set if the backend could not be killed: no other may be started while it lives
 	Took      time.Duration
 	Troubles  []Trouble
-	Panic     *routine.Panic // a defect of Bookend itself
+	Panic     *child.Panic // a defect of Bookend itself
 }
 
 // Abandoned identifies a backend that is still stuck, for child.Alive.

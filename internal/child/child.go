@@ -1,5 +1,5 @@
 // Package child runs everything that can sleep uninterruptibly or crash in foreign code: vendor backends, and the
-// hook's own binary started again. It is the only package that starts processes.
+// hook's own binary started again for an Operation. It is the only package that starts processes and goroutines.
 //
 // A child gets its own session and process group, "/" as its working directory, the descriptors 0 to 2 (three pipes)
 // and the variables of its Spec; umask and signal mask are the hook's. It is killed at its deadline, and abandoned if
@@ -18,8 +18,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"bookend/internal/routine"
 )
 
 // grace is how long a killed child may take to die before it is abandoned, unless its Spec says more. Alive reports
@@ -92,7 +90,6 @@ func Self(op string) Spec {
 
 // Run starts a child, sends it the request, and waits for its end, at most Spec.Timeout plus Spec.Grace.
 func Run(s Spec) (res Result) {
-	boot := routine.SystemClock().Boot
 	began := boot()
 	defer func() { res.Took = boot() - began }()
 	if !filepath.IsAbs(s.Path) || s.Timeout <= 0 {

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"bookend/internal/routine"
 )
 
 // pipes are the child's three descriptors. Our ends are non-blocking, so that deadlines and Close work; the child's
@@ -58,7 +56,7 @@ func (p *pipes) hangUp() {
 // error here (EPIPE; Go raises SIGPIPE only for descriptors 1 and 2): its answer counts. done gets nil or a panic.
 func feed(w *os.File, request []byte, hold bool) <-chan error {
 	done := make(chan error, 1)
-	routine.Go(func(p *routine.Panic) { done <- p }, func() {
+	Go(func(p *Panic) { done <- p }, func() {
 		_, _ = w.Write(request)
 		if !hold {
 			_ = w.Close()
@@ -77,7 +75,7 @@ type output struct {
 // gather reads one pipe to its end. It reads on beyond what is kept, so that the child never blocks.
 func gather(r *os.File, k keeper) <-chan output {
 	done := make(chan output, 1)
-	routine.Go(func(p *routine.Panic) { done <- output{err: p} }, func() {
+	Go(func(p *Panic) { done <- output{err: p} }, func() {
 		if _, err := io.Copy(&k, r); errors.Is(err, os.ErrDeadlineExceeded) {
 			k.drain(r)
 		}

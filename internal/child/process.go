@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"bookend/internal/routine"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -30,11 +28,11 @@ type birth struct {
 // launch starts the child in a goroutine: exec reads the program from a disk, which may not answer.
 func launch(s Spec, p *pipes) *process {
 	c := &process{born: make(chan birth), ended: make(chan error), disown: make(chan struct{})}
-	routine.Go(c.panicked, func() { c.live(s, p) })
+	Go(c.panicked, func() { c.live(s, p) })
 	return c
 }
 
-func (c *process) panicked(p *routine.Panic) {
+func (c *process) panicked(p *Panic) {
 	select {
 	case c.born <- birth{err: p}:
 	case c.ended <- p:

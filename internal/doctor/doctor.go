@@ -13,10 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/operation"
 	"bookend/internal/report"
-	"bookend/internal/routine"
 	"bookend/internal/slurmconf"
 )
 
@@ -43,13 +42,13 @@ type Site struct {
 	ConfigPath string
 	// Mistake is why the configuration is not used as written: unreadable, or its first mistake. Empty if it is used.
 	Mistake       string
-	Self, Version string        // the path of this program, and its version
-	Programs      []string      // the directories in which the hooks may be, the likeliest first
-	Root          string        // the directory in which the system's own files are: "/"
-	Clock         routine.Clock `json:"-"`
-	SlurmConf     string        // SLURM_CONF in the environment; may be empty
-	NodeName      string        // what Slurm most likely calls this node
-	Survey        Survey        // results of the queries made before any file is checked; set by Examine
+	Self, Version string      // the path of this program, and its version
+	Programs      []string    // the directories in which the hooks may be, the likeliest first
+	Root          string      // the directory in which the system's own files are: "/"
+	Clock         child.Clock `json:"-"`
+	SlurmConf     string      // SLURM_CONF in the environment; may be empty
+	NodeName      string      // what Slurm most likely calls this node
+	Survey        Survey      // results of the queries made before any file is checked; set by Examine
 }
 
 type Check struct {
@@ -143,7 +142,7 @@ func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	for i, c := range checks {
 		collects[i] = func() ([]Result, error) { return c.results(s), nil }
 		if c.files {
-			collects[i] = operation.Aside(func() ([]Result, error) {
+			collects[i] = child.Async(func() ([]Result, error) {
 				return opCheck.Ask(request{s, c.Name}, patience)
 			})
 		}

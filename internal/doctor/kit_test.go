@@ -16,16 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
 
+	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/operation"
-	"bookend/internal/routine"
 	"bookend/test/must"
 )
 
 // TestMain serves as the children that look: they are this program again.
 func TestMain(m *testing.M) {
-	if exit, done := operation.ServeChild(operation.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout,
-		Stderr: os.Stderr, Exit: os.Exit}); done {
+	if exit, done := (child.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout,
+		Stderr: os.Stderr, Exit: os.Exit}).Serve(); done {
 		os.Exit(exit)
 	}
 	os.Exit(m.Run())
@@ -69,7 +68,7 @@ func newNode(t *testing.T) node {
 		n.in("proc/driver/nvidia")
 	c.Backend, c.Slurm.Scontrol, c.Drain.ReasonBy = n.in("libexec/bookend-gpu"), n.in("bin/scontrol"),
 		config.ReasonByHook
-	n.site = &Site{Clock: routine.SystemClock(), Config: c, ConfigPath: n.in("etc/bookend.yaml"),
+	n.site = &Site{Clock: child.SystemClock(), Config: c, ConfigPath: n.in("etc/bookend.yaml"),
 		Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")},
 		Version: "test", Root: n.in("root"), SlurmConf: n.in("slurm/slurm.conf"), NodeName: "n1"}
 	n.install()

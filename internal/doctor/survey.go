@@ -11,11 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/inventory"
-	"bookend/internal/operation"
-	"bookend/internal/routine"
+	"bookend/internal/nodefiles"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
@@ -50,14 +49,14 @@ type Driver struct {
 }
 
 var (
-	opCheck  = operation.New("doctor-check", request.check)
-	opSlurm  = operation.New("doctor-slurm", request.slurm)
-	opDriver = operation.New("doctor-driver", request.driver)
+	opCheck  = child.NewOperation("doctor-check", request.check)
+	opSlurm  = child.NewOperation("doctor-slurm", request.slurm)
+	opDriver = child.NewOperation("doctor-driver", request.driver)
 )
 
 func survey(s Site, patience time.Duration) (v Survey) {
 	bare := request{Site: s}
-	driver := opDriver.Beside(bare, patience)
+	driver := child.Async(func() (Driver, error) { return opDriver.Ask(bare, patience) })
 	var err error
 	if v.Slurm, err = opSlurm.Ask(bare, patience); err != nil {
 		v.Slurm.Unread = err.Error()
@@ -66,7 +65,7 @@ func survey(s Site, patience time.Duration) (v Survey) {
 		v.Driver.Silent = "its files in /proc do not answer: " + err.Error()
 	}
 	s.Survey = v
-	numbers := operation.Aside(func() (list slurmconf.List, _ error) {
+	numbers := child.Async(func() (list slurmconf.List, _ error) {
 		if conf := s.Survey.Slurm.Conf; conf != nil {
 			list = stage.ReadNumbering(s.env(), s.Config, s.NodeName, conf.Path)
 		}
@@ -111,14 +110,14 @@ func (r request) slurm() (s Slurm, _ error) {
 
 func (r request) driver() (d Driver, err error) {
 	c := r.Site.Config
-	if stuck := state.PeekStuck(c.Paths.Run, r.Site.NodeName, operation.Alive(c.Paths.Proc)); stuck != nil {
-		d.Silent = operation.StuckText(*stuck, stuck.Since.Truncate(time.Second).String()+" after boot")
+	if stuck := state.PeekStuck(c.Paths.Run, r.Site.NodeName, state.AliveIn(c.Paths.Proc)); stuck != nil {
+		d.Silent = stuck.Text(stuck.Since.Truncate(time.Second).String() + " after boot")
 	}
 	if c.NVIDIA.DriverProc == "" { // the backend lists the GPUs
 		return d, nil
 	}
-	switch d.Cards, err = inventory.Read(c.NVIDIA.DriverProc, c.Paths.Sys); {
-	case errors.Is(err, inventory.ErrNoDriver):
+	switch d.Cards, err = nodefiles.Read(c.NVIDIA.DriverProc, c.Paths.Sys); {
+	case errors.Is(err, nodefiles.ErrNoDriver):
 		d.Absent = true
 	case err != nil:
 		d.Problem = err.Error()
@@ -138,8 +137,8 @@ func (d *Driver) listed(s gpu.Snapshot) {
 	}
 }
 
-func (s Site) env() operation.Env {
-	return operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
+func (s Site) env() child.Env {
+	return child.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
 }
 
 // askDriver queries the driver once, with a prolog's deadline, unless a child is stuck in it or its files hang.
@@ -149,7 +148,7 @@ func askDriver(s Site) (skipped string, g stage.Glance) {
 	}
 	limit := s.driverLimit()
 	answers := make(chan stage.Glance, 1)
-	routine.Go(func(p *routine.Panic) { answers <- stage.Glance{Problem: p.Error()} }, func() {
+	child.Go(func(p *child.Panic) { answers <- stage.Glance{Problem: p.Error()} }, func() {
 		answers <- stage.Look(s.env(), s.Config, limit)
 	})
 	select {

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 	"bookend/internal/settle"
 	"bookend/internal/wire"
 )
@@ -95,7 +95,7 @@ func (p Program) serve(stopping *atomic.Bool) error {
 		return err
 	}
 	out := wire.NewWriter(os.Stdout)
-	routine.Go(func(*routine.Panic) {}, func() { _, _ = json.Marshal(wire.Reply{}) }) // the first call takes long
+	child.Go(func(*child.Panic) {}, func() { _, _ = json.Marshal(wire.Reply{}) }) // the first call takes long
 	hello := wire.Reply{Kind: wire.KindHello, Hello: &wire.Hello{Backend: p.Vendor, Version: p.Version}}
 	req, err := wire.ReadRequest(os.Stdin)
 	if err != nil {
@@ -109,7 +109,7 @@ func (p Program) serve(stopping *atomic.Bool) error {
 		return err
 	}
 	stop := func() { p.stop(stopping) }
-	routine.Go(func(*routine.Panic) { stop() }, func() { awaitHangUp(stop) })
+	child.Go(func(*child.Panic) { stop() }, func() { awaitHangUp(stop) })
 	// The greeting goes first: without it a hang would not show how far this program came.
 	s := Session{Req: req, Out: out, Boot: p.Boot, Began: p.Boot()}
 	if err := out.Write(hello); err != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 	"bookend/internal/safefile"
 	"bookend/internal/wire"
 )
@@ -61,7 +61,7 @@ func Await[T any](t *Tests, start func() (T, error)) (value T, ok bool, err erro
 		err   error
 	}
 	done := make(chan result, 1)
-	routine.Go(func(defect *routine.Panic) { done <- result{err: defect} }, func() {
+	child.Go(func(defect *child.Panic) { done <- result{err: defect} }, func() {
 		v, err := start()
 		done <- result{v, err}
 	})

@@ -15,7 +15,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/operation"
+	"bookend/internal/nodefiles"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
@@ -133,8 +133,8 @@ func (r *record) hasGPUs() bool {
 	if r.Config.NVIDIA.DriverProc == "" {
 		return true // only the backend can tell
 	}
-	request := operation.MachineRequest{Sys: r.Config.Paths.Sys, DriverProc: r.Config.NVIDIA.DriverProc}
-	present, err := operation.Present.Ask(request, r.Left(time.Second, r.Reserve())) // two listings; no device is asked
+	request := nodefiles.Request{Sys: r.Config.Paths.Sys, DriverProc: r.Config.NVIDIA.DriverProc}
+	present, err := nodefiles.HasGPU.Ask(request, r.Left(time.Second, r.Reserve())) // two listings; no device is asked
 	if present || err != nil {
 		return true
 	}

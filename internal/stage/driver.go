@@ -13,9 +13,8 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/inventory"
 	"bookend/internal/judge"
-	"bookend/internal/operation"
+	"bookend/internal/nodefiles"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 	"bookend/internal/wire"
@@ -26,7 +25,7 @@ func (d *Driver) answers() bool {
 	stuck, err := d.Store.Stuck(nil, d.Alive)
 	d.Try(err)
 	if stuck != nil {
-		text := operation.StuckText(*stuck, d.At(stuck.Since))
+		text := stuck.Text(d.At(stuck.Since))
 		d.Add(finding.Saw(code.Stuck, text, "the driver answers"))
 	}
 	return stuck == nil
@@ -40,18 +39,6 @@ func (d *Driver) abandoned(op string, pid int, startTicks uint64) {
 	if met := d.met.Load(); met != nil && err == nil {
 		(*met)()
 	}
-}
-
-// abandonedReader records a child that could not be killed while it read other processes' /proc. The driver may be
-// fine: later hooks only skip what it reads. If it cannot be recorded, this hook starts no other.
-func (d *Driver) abandonedReader(op string, failure error) {
-	err := d.readers().Keep(op, failure, nil)
-	d.Try(err)
-	d.unkept = d.unkept || err != nil
-}
-
-func (d *Driver) readers() operation.Readers {
-	return operation.Readers{Config: d.Config, Clock: d.Clock, Store: d.Store}
 }
 
 // ask asks the backends of the request's vendors, one after the other. With several, hears.Said is not called.
@@ -89,7 +76,7 @@ func within(r wire.Request, left time.Duration) wire.Request {
 func (d *Driver) askAll(r wire.Request, hears backend.Params) backend.Answer {
 	var names []string
 	if r.All {
-		for _, v := range inventory.Present(d.Config.Paths.Sys) {
+		for _, v := range nodefiles.Present(d.Config.Paths.Sys) {
 			names = append(names, v.Name)
 		}
 	}
@@ -132,7 +119,7 @@ func (d *Driver) meet() (met func(), refused *backend.Trouble) {
 	switch {
 	case stuck != nil:
 		met()
-		return nil, &backend.Trouble{Code: code.Stuck, Detail: operation.StuckText(*stuck, d.At(stuck.Since))}
+		return nil, &backend.Trouble{Code: code.Stuck, Detail: stuck.Text(d.At(stuck.Since))}
 	case errors.Is(err, state.ErrLocked):
 		return nil, &backend.Trouble{
 			Code: code.Hang, Unsure: true, Detail: "the driver has not answered another hook, so it was not asked",
@@ -157,7 +144,7 @@ func (d *Driver) take(answer backend.Answer) {
 // troubles returns findings for what went wrong in the backend. Their texts begin with in, the step that failed.
 func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding) {
 	if a.Abandoned != nil {
-		d.abandoned(operation.Backend, a.Abandoned.PID, a.Abandoned.StartTicks)
+		d.abandoned(backendOp, a.Abandoned.PID, a.Abandoned.StartTicks)
 	}
 	if a.Panic != nil {
 		found = append(found, d.Panicked(a.Panic))
@@ -181,23 +168,6 @@ func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding)
 	return found
 }
 
-// askReader asks a child that reads other processes' /proc. If one is stuck and not on record, it is this hook's last.
-func askReader[Rep any](
-	d *Driver, op operation.Operation[operation.ReaderRequest, Rep], timeout time.Duration,
-	request operation.ReaderRequest, at func(Rep) []finding.Instance,
-) (reply Rep, err error) {
-	var unkept error
-	if err = (&operation.Error{Op: op.Name, Err: operation.ErrStuck}); !d.unkept {
-		reply, unkept, err = operation.Read(d.readers(), op, request, timeout, at)
-		d.Try(unkept)
-		d.unkept = unkept != nil
-	}
-	if err != nil {
-		d.childFault(op.Name, err)
-	}
-	return reply, err
-}
-
 // childFault reports the failure of a child of our own. Only the inventory asks the driver; the others read /proc.
 func (d *Driver) childFault(op string, err error) {
 	if d.Defect(err) {
@@ -206,16 +176,16 @@ func (d *Driver) childFault(op string, err error) {
 	f := finding.Finding{
 		Code: code.Hang, Observed: err.Error(), Expected: "an answer within the deadline", Unknown: err.Error(),
 	}
-	var failed *operation.Error
+	var failed *child.Error
 	switch errors.As(err, &failed); {
-	case errors.Is(err, operation.ErrNoTime):
+	case errors.Is(err, child.ErrNoTime):
 		f.Code = code.Slow
-	case errors.Is(err, operation.ErrStuck):
+	case errors.Is(err, child.ErrStuck):
 		f.Code = code.Untraced
 	case failed == nil:
 	case failed.Result.Outcome != child.Abandoned && failed.Result.Outcome != child.Hung:
 		f.Code = code.BackendCrash
-	case op != operation.Inventory.Name:
+	case op != nodefiles.ListGPUs.Name:
 		f.Code = code.Untraced
 	case failed.Result.Outcome == child.Abandoned:
 		d.abandoned(op, failed.Result.PID, failed.Result.StartTicks)
@@ -226,8 +196,9 @@ func (d *Driver) childFault(op string, err error) {
 // Listen starts to read the kernel's log after a mark, nil for the newest entry. A ring buffer of 1 MiB takes 10 ms.
 func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
 	paths := d.Config.Paths
-	request := operation.MachineRequest{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since}
-	wait := operation.Kernel.Beside(request, d.Left(time.Duration(d.Times.Scan), d.Reserve()))
+	request := nodefiles.Request{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since}
+	limit := d.Left(time.Duration(d.Times.Scan), d.Reserve())
+	wait := child.Async(func() (gpu.KernelLog, error) { return nodefiles.ReadKernel.Ask(request, limit) })
 	return sync.OnceValue(func() *gpu.KernelLog {
 		log, err := wait()
 		if err != nil {
@@ -252,7 +223,7 @@ type ahead struct {
 func (d *Driver) watchAhead(o judge.Order) {
 	r := d.watching(o.Cards, o.Rule)
 	begun, said, over := make(chan struct{}, len(gpu.Vendors)), make(chan backend.Answer, 1), make(chan struct{})
-	wait := operation.Aside(func() (backend.Answer, error) {
+	wait := child.Async(func() (backend.Answer, error) {
 		defer close(over)
 		return d.ask(r, backend.Params{
 			Started: func(int, uint64) { begun <- struct{}{} }, Said: func(a backend.Answer) { said <- a },

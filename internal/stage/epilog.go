@@ -13,7 +13,7 @@ import (
 	"bookend/internal/health"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/operation"
+	"bookend/internal/procscan"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -210,13 +210,13 @@ func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended 
 	for _, t := range targets {
 		processes = append(processes, t.Process)
 	}
-	results, err := operation.Cleanup.Ask(operation.CleanupRequest{
+	results, err := procscan.Cleanup.Ask(procscan.CleanupRequest{
 		Proc: r.Config.Paths.Proc, Processes: processes, Grace: grace,
 		Owner: slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID, Node: r.Job.Node},
 	}, r.Left(limit, r.Reserve()))
 	if err != nil { // it is not known what became of them
-		r.abandonedReader(operation.Cleanup.Name, err)
-		r.childFault(operation.Cleanup.Name, err)
+		r.abandonedReader(err, nil)
+		r.childFault(procscan.Cleanup.Name, err)
 		return nil, true
 	}
 	for i, result := range results {
@@ -227,7 +227,7 @@ func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended 
 }
 
 // outcome returns the finding for one process, with its GPU. A process that only had a GPU open is on none.
-func (r *record) outcome(h finding.Holder, result operation.Result) finding.Finding {
+func (r *record) outcome(h finding.Holder, result procscan.CleanupResult) finding.Finding {
 	f := finding.Finding{
 		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: result.Outcome,
 		Expected: "a job that ends its own processes",

@@ -14,13 +14,12 @@ import (
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/operation"
-	"bookend/internal/routine"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -29,7 +28,7 @@ import (
 // Driver is one run of a root hook: what it works with, and its access to the driver and to /proc (judge.Eyes). Its
 // Troubles are those since the last Take; its Case is what it knows so far.
 type Driver struct {
-	operation.Env
+	child.Env
 	*Frame
 	Troubles
 	judge.Case
@@ -46,7 +45,7 @@ type Driver struct {
 }
 
 // New returns the Driver of a hook that has just started.
-func New(env operation.Env, phase slurm.Context) *Driver {
+func New(env child.Env, phase slurm.Context) *Driver {
 	frame := NewFrame(env.Clock)
 	at := judge.Case{Phase: phase, At: frame.Start}
 	return &Driver{Env: env, Frame: frame, Case: at}
@@ -120,18 +119,18 @@ func (d *Driver) At(sinceBoot time.Duration) string {
 }
 
 // Alive reports whether a child that could not be killed is still there.
-func (d *Driver) Alive(s state.Stuck) bool { return operation.Alive(d.Config.Paths.Proc)(s) }
+func (d *Driver) Alive(s state.Stuck) bool { return state.AliveIn(d.Config.Paths.Proc)(s) }
 
 // Visit prepares a child for the files of the job's user that leaves the hook the reserve.
-func (d *Driver) Visit(reserve time.Duration) *operation.Visit {
-	return &operation.Visit{
+func (d *Driver) Visit(reserve time.Duration) *Visit {
+	return &Visit{
 		Store: d.Store, UID: d.Job.UID, Now: d.Clock.Boot, Alive: d.Alive,
 		Left: func() time.Duration { return d.Left(time.Duration(d.Times.Append), reserve) },
 	}
 }
 
 // Panicked returns the finding for a panic. The stack goes to slurmd's log.
-func (d *Driver) Panicked(p *routine.Panic) finding.Finding {
+func (d *Driver) Panicked(p *child.Panic) finding.Finding {
 	fmt.Fprintf(d.Stderr, "bookend: %v\n%s", p, p.Stack)
 	return finding.Saw(code.Panicked, p.Error(), "no panic")
 }
@@ -144,7 +143,7 @@ func OwnCgroup(proc string) (string, error) {
 
 // ReadConfig reads the configuration for this process, and returns its path. If it cannot be read or trusted, cfg is
 // the default; if it has problems, cfg is what config.Parse keeps of a bad file. Neither ever drains.
-func ReadConfig(env operation.Env) (cfg config.Config, path string, problems []config.Problem, err error) {
+func ReadConfig(env child.Env) (cfg config.Config, path string, problems []config.Problem, err error) {
 	if path = env.Getenv("BOOKEND_CONFIG"); path == "" {
 		path = config.DefaultFile
 	}
@@ -158,7 +157,7 @@ func ReadConfig(env operation.Env) (cfg config.Config, path string, problems []c
 }
 
 // LoadConfig is ReadConfig with all problems in one line, empty if there are none.
-func LoadConfig(env operation.Env) (config.Config, string) {
+func LoadConfig(env child.Env) (config.Config, string) {
 	cfg, path, problems, err := ReadConfig(env)
 	var all []string
 	for _, p := range problems {
@@ -217,7 +216,7 @@ func (f *Troubles) Try(err error) {
 
 // Defect reports whether an error is a panic of our own, and adds its finding.
 func (d *Driver) Defect(err error) bool {
-	var p *routine.Panic
+	var p *child.Panic
 	if !errors.As(err, &p) {
 		return false
 	}
@@ -230,7 +229,7 @@ type Frame struct {
 	Checkpoint
 	Start    time.Duration // CLOCK_BOOTTIME at process start
 	deadline time.Duration
-	clock    routine.Clock
+	clock    child.Clock
 	watchdog *time.Timer
 }
 
@@ -272,7 +271,7 @@ func (c *Checkpoint) GiveUp(e ledger.End) {
 }
 
 // NewFrame bounds a hook before its configuration is known: that may be on a disk that does not answer.
-func NewFrame(now routine.Clock) *Frame {
+func NewFrame(now child.Clock) *Frame {
 	const untilConfigured = 5 * time.Second
 	start := now.Boot()
 	return &Frame{Start: start, deadline: start + untilConfigured, clock: now, watchdog: time.NewTimer(untilConfigured)}
@@ -293,12 +292,12 @@ func (f *Frame) Left(limit, reserve time.Duration) time.Duration {
 const LastWords = 5 * time.Millisecond
 
 // Guard ends the process with the exit code reached, at the deadline or SIGTERM, even if the hook is stuck.
-func (f *Frame) Guard(end func(int), onPanic func(*routine.Panic), say func(why string)) (stop func()) {
+func (f *Frame) Guard(end func(int), onPanic func(*child.Panic), say func(why string)) (stop func()) {
 	term := make(chan os.Signal, 1)
 	done := make(chan struct{})
 	signal.Notify(term, syscall.SIGTERM)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else Go ends a process whose stderr has no reader
-	routine.Go(onPanic, func() {
+	child.Go(onPanic, func() {
 		why := "SIGTERM"
 		select {
 		case <-done:
@@ -308,7 +307,7 @@ func (f *Frame) Guard(end func(int), onPanic func(*routine.Panic), say func(why 
 			why = "the deadline"
 		}
 		said := make(chan struct{})
-		routine.Go(func(*routine.Panic) {}, func() {
+		child.Go(func(*child.Panic) {}, func() {
 			defer close(said)
 			say(why)
 		})

@@ -14,10 +14,9 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/inventory"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/operation"
+	"bookend/internal/nodefiles"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
@@ -28,15 +27,15 @@ import (
 // numbers. recalled is the record of this run's start; numbers returns what Slurm's numbers mean.
 func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (seen judge.Seen) {
 	paths := d.Config.Paths
-	request := operation.MachineRequest{DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
+	request := nodefiles.Request{DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
 	met, refused := d.meet()
 	if refused != nil {
 		d.take(backend.Answer{Unasked: true, Troubles: []backend.Trouble{*refused}})
 		return seen
 	}
-	reply, err := operation.Inventory.Ask(request, d.Left(time.Duration(d.Times.Driver)/2, d.Reserve()))
+	reply, err := nodefiles.ListGPUs.Ask(request, d.Left(time.Duration(d.Times.Driver)/2, d.Reserve()))
 	if err != nil {
-		d.childFault(operation.Inventory.Name, err)
+		d.childFault(nodefiles.ListGPUs.Name, err)
 	}
 	if met(); err != nil {
 		return seen
@@ -52,7 +51,7 @@ func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (
 		if request.DriverProc != config.Default().NVIDIA.DriverProc {
 			f.Doubts = []string{"the driver may be elsewhere: nvidia.driver_proc"}
 		}
-		if why := inventory.Present(paths.Sys)[0].Untried; why != "" {
+		if why := nodefiles.Present(paths.Sys)[0].Untried; why != "" {
 			f.Doubts = []string{why}
 		}
 		d.Add(f)
@@ -214,7 +213,7 @@ func (d *Driver) startNumbering(kept *slurmconf.Kept, check bool) (collect func(
 }
 
 // ReadNumbering returns what hooks that start now would find for a node, and stores nothing. env.PID is slurmd's, or 0.
-func ReadNumbering(env operation.Env, cfg config.Config, node, slurmConf string) slurmconf.List {
+func ReadNumbering(env child.Env, cfg config.Config, node, slurmConf string) slurmconf.List {
 	d := New(env, slurm.HealthCheck)
 	d.Config, d.Times, d.Job.Node = cfg, cfg.Deadlines.HealthCheck.Hook(), node
 	d.Limit(time.Duration(d.Times.Total))
@@ -224,16 +223,18 @@ func ReadNumbering(env operation.Env, cfg config.Config, node, slurmConf string)
 
 // numbers starts to find the answer; collect returns kept itself if that still holds.
 func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func() *slurmconf.Kept) {
-	request := operation.NumberingRequest{
-		Proc: d.Config.Paths.Proc, Sys: d.Config.Paths.Sys, Hook: d.PID, Node: d.Job.Node, SlurmConf: slurmConf,
-		GresConf: d.Config.Slurm.GresConf, Slurmd: d.Config.Slurm.Slurmd, Scontrol: d.Config.Slurm.Scontrol,
+	request := slurmcmd.NumberingRequest{
+		Proc: d.Config.Paths.Proc, Boot: nodefiles.BootID(d.Config.Paths.Proc), Hook: d.PID, Node: d.Job.Node,
+		SlurmConf: slurmConf,
+		GresConf:  d.Config.Slurm.GresConf, Slurmd: d.Config.Slurm.Slurmd, Scontrol: d.Config.Slurm.Scontrol,
 	}
 	due := false
 	if kept != nil {
 		request.Kept, due = kept.Key, kept.Due(d.Clock.Boot(), d.Phase == slurm.HealthCheck)
 	}
 	limit := func() time.Duration { return d.Left(time.Duration(d.Times.Scan), d.Reserve()) }
-	wait := operation.Numbering.Beside(request, limit())
+	first := limit()
+	wait := child.Async(func() (slurmcmd.NumberingReply, error) { return slurmcmd.Numbering.Ask(request, first) })
 	unclear := func(err error) *slurmconf.Kept {
 		d.Defect(err)
 		return &slurmconf.Kept{List: slurmconf.Unclear("%v", err)}
@@ -257,7 +258,7 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 		if d.InJob && kept == nil && now.Key.Daemon.PID == 0 { // and it may not have read these files
 			return unclear(errors.New("which slurmd is running is not known"))
 		}
-		after, err := operation.Numbering.Ask(request, limit())
+		after, err := slurmcmd.Numbering.Ask(request, limit())
 		if err == nil && !reply.Key.Equal(after.Key) {
 			err = errors.New("slurm.conf, gres.conf or slurmd changed while slurmd -G read them")
 		}
@@ -269,10 +270,10 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 }
 
 // askSlurmd runs slurmd -G. While an earlier one is stuck, no other is started: it would get stuck too.
-func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List, failed bool) {
+func (d *Driver) askSlurmd(reply slurmcmd.NumberingReply) (list slurmconf.List, failed bool) {
 	if d.Store != nil {
-		for _, r := range d.readers().Stuck() {
-			if r.Op == operation.SlurmdG {
+		for _, r := range d.stuckReaders() {
+			if r.Op == slurmdOp {
 				return slurmconf.Unclear("slurmd -G started at %s cannot be killed: PID %d", d.At(r.Since), r.PID), true
 			}
 		}
@@ -288,7 +289,7 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List,
 	}
 	gpus, res, err := command.List()
 	if res.Outcome == child.Abandoned {
-		d.abandonedReader(operation.SlurmdG, &operation.Error{Op: operation.SlurmdG, Result: res})
+		d.abandonedReader(&child.Error{Op: slurmdOp, Result: res}, nil)
 	}
 	switch {
 	case err != nil:

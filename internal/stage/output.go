@@ -14,7 +14,6 @@ import (
 	"bookend/internal/joblog"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/operation"
 	"bookend/internal/slurm"
 )
 
@@ -65,7 +64,7 @@ func (r *record) listen(o *output) (listened func() judge.Heard) {
 		nothing.Unknown = "the job is root's"
 	}
 	exit := o.job.Exit
-	all, request := o.writtenBy(), operation.TailRequest{
+	all, request := o.writtenBy(), joblog.TailRequest{
 		UID: o.job.UID, GID: o.job.GID, Within: time.Duration(r.Times.Append),
 		Back: !exit.Known || exit.Raw != 0 || exit.Derived != 0,
 	}
@@ -75,16 +74,16 @@ func (r *record) listen(o *output) (listened func() judge.Heard) {
 		}
 	}
 	if nothing.Unknown == "" && len(request.Targets) == 0 {
-		nothing = heard(nothing, all, operation.TailReply{}, false)
+		nothing = heard(nothing, all, joblog.TailReply{}, false)
 	}
 	if nothing.Unknown != "" {
 		return func() judge.Heard { return nothing }
 	}
-	visit := r.Visit(r.Reserve())
-	wait := operation.Aside(func() (operation.TailReply, error) { return operation.Tail.Visited(visit, request) })
+	v := r.Visit(r.Reserve())
+	wait := child.Async(func() (joblog.TailReply, error) { return visit(v, joblog.SearchAsUser, request) })
 	return func() judge.Heard {
 		reply, err := wait()
-		r.Try(visit.Trouble)
+		r.Try(v.Trouble)
 		if err = cmp.Or(err, reply.Check(len(request.Targets))); err != nil {
 			nothing.Unknown = r.unheard(o, err)
 			return nothing
@@ -95,7 +94,7 @@ func (r *record) listen(o *output) (listened func() judge.Heard) {
 
 // heard joins the outputs with the search's results: one, in the same order, for each output that has a path. In a
 // requeued job's output, what precedes an end report is an earlier run's, and not part of this one's output.
-func heard(h judge.Heard, all []written, r operation.TailReply, requeued bool) judge.Heard {
+func heard(h judge.Heard, all []written, r joblog.TailReply, requeued bool) judge.Heard {
 	h.Messages, h.Cancelled = slices.Clone(r.Messages), r.Cancelled
 	file := 0
 	for _, w := range all {
@@ -126,12 +125,12 @@ func heard(h judge.Heard, all []written, r operation.TailReply, requeued bool) j
 
 // unheard returns why there is no result. A hang is the fault of the user's file system: the append is then skipped.
 func (r *record) unheard(o *output, err error) string {
-	var failed *operation.Error
+	var failed *child.Error
 	switch {
 	case r.Defect(err):
-	case errors.Is(err, operation.ErrStuckVisit):
+	case errors.Is(err, errStuckVisit):
 		o.hangs = true
-		return operation.ErrStuckVisit.Error()
+		return errStuckVisit.Error()
 	case errors.As(err, &failed) && (failed.Result.Outcome == child.Abandoned || failed.Result.Outcome == child.Hung):
 		o.hangs = true
 		return "the file system that it lies on does not answer"
@@ -155,13 +154,13 @@ func (r *record) append(o *output) {
 	if untold {
 		text = quote(start.Report) + text
 	}
-	req := operation.AppendRequest{UID: r.Job.UID, GID: r.Job.GID, Target: target, Text: "\n" + text}
-	var reply operation.AppendReply
+	req := joblog.AppendRequest{UID: r.Job.UID, GID: r.Job.GID, Target: target, Text: "\n" + text}
+	var reply joblog.AppendReply
 	err := errors.New("the file system of the job's output does not answer")
 	if !o.hangs {
-		visit := r.Visit(time.Duration(r.Times.Outputs))
-		reply, err = operation.Append.Visited(visit, req)
-		r.Try(visit.Trouble)
+		v := r.Visit(time.Duration(r.Times.Outputs))
+		reply, err = visit(v, joblog.AppendAsUser, req)
+		r.Try(v.Trouble)
 		r.late(r.Take()...)
 		err = cmp.Or(err, reply.Check())
 	}

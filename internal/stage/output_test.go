@@ -13,7 +13,6 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/oom"
-	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 )
@@ -23,26 +22,26 @@ func TestHeard(t *testing.T) {
 	file := func(kind ledger.OutputKind, path string) written { return at(kind, joblog.Target{Path: path}) }
 	out, errs, step := file(ledger.ScriptOutput, "/o"), file(ledger.ScriptErrors, "/e"), file(ledger.StepOutput, "/s")
 	srun := written{Output: ledger.Output{Kind: ledger.StepOutput, Why: ofSrun}}
-	whole := operation.Searched{Size: 70, Read: 70}
+	whole := joblog.Searched{Size: 70, Read: 70}
 	of := func(file int) oom.Message { return oom.Message{Kind: oom.Device, File: file} }
 	for name, tt := range map[string]struct {
 		all           []written
-		reply         operation.TailReply
+		reply         joblog.TailReply
 		unknown, part string
 		files         []int // of the messages
 		outputs       int
 	}{
-		"all of it":         {[]written{out, errs}, operation.TailReply{Files: []operation.Searched{whole, {}}}, "", "", nil, 2},
-		"the end of it":     {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 5 << 20, Read: 4 << 20}}}, "", "only its last 4096 KiB", nil, 1},
-		"refused":           {[]written{out}, operation.TailReply{Files: []operation.Searched{{Refused: "missing"}}}, "refused: missing", "", nil, 1},
-		"refused in part":   {[]written{out, errs}, operation.TailReply{Files: []operation.Searched{whole, {Refused: "links"}}}, "", "its errors: refused: links", nil, 2},
-		"srun alone":        {[]written{srun}, operation.TailReply{}, ofSrun, "", nil, 1},
-		"srun too":          {[]written{out, srun}, operation.TailReply{Files: []operation.Searched{whole}}, "", "a step's output: " + ofSrun, nil, 2},
-		"an earlier run's":  {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 1 << 20, Read: 65536, Earlier: true}}}, "", "only its last 64 KiB", nil, 1},
-		"another job's":     {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 4096, Read: 0, Earlier: true}}}, "another Bookend report is in it", "", nil, 1},
-		"a requeued job's":  {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 4096, Read: 1000, Earlier: true}}}, "", "", nil, 1},
-		"between others":    {[]written{{Output: ledger.Output{Kind: ledger.ScriptOutput, Why: "x"}}, errs}, operation.TailReply{Files: []operation.Searched{whole}, Messages: []oom.Message{of(0)}}, "", "its output: x", []int{1}, 2},
-		"same reason twice": {[]written{out, step, step}, operation.TailReply{Files: []operation.Searched{whole, {Refused: "missing"}, {Refused: "missing"}}}, "", "a step's output: refused: missing", nil, 3},
+		"all of it":         {[]written{out, errs}, joblog.TailReply{Files: []joblog.Searched{whole, {}}}, "", "", nil, 2},
+		"the end of it":     {[]written{out}, joblog.TailReply{Files: []joblog.Searched{{Size: 5 << 20, Read: 4 << 20}}}, "", "only its last 4096 KiB", nil, 1},
+		"refused":           {[]written{out}, joblog.TailReply{Files: []joblog.Searched{{Refused: "missing"}}}, "refused: missing", "", nil, 1},
+		"refused in part":   {[]written{out, errs}, joblog.TailReply{Files: []joblog.Searched{whole, {Refused: "links"}}}, "", "its errors: refused: links", nil, 2},
+		"srun alone":        {[]written{srun}, joblog.TailReply{}, ofSrun, "", nil, 1},
+		"srun too":          {[]written{out, srun}, joblog.TailReply{Files: []joblog.Searched{whole}}, "", "a step's output: " + ofSrun, nil, 2},
+		"an earlier run's":  {[]written{out}, joblog.TailReply{Files: []joblog.Searched{{Size: 1 << 20, Read: 65536, Earlier: true}}}, "", "only its last 64 KiB", nil, 1},
+		"another job's":     {[]written{out}, joblog.TailReply{Files: []joblog.Searched{{Size: 4096, Read: 0, Earlier: true}}}, "another Bookend report is in it", "", nil, 1},
+		"a requeued job's":  {[]written{out}, joblog.TailReply{Files: []joblog.Searched{{Size: 4096, Read: 1000, Earlier: true}}}, "", "", nil, 1},
+		"between others":    {[]written{{Output: ledger.Output{Kind: ledger.ScriptOutput, Why: "x"}}, errs}, joblog.TailReply{Files: []joblog.Searched{whole}, Messages: []oom.Message{of(0)}}, "", "its output: x", []int{1}, 2},
+		"same reason twice": {[]written{out, step, step}, joblog.TailReply{Files: []joblog.Searched{whole, {Refused: "missing"}, {Refused: "missing"}}}, "", "a step's output: refused: missing", nil, 3},
 	} {
 		got := heard(judge.Heard{}, tt.all, tt.reply, name == "a requeued job's")
 		var files []int
@@ -114,7 +113,7 @@ func FuzzTailReply(f *testing.F) {
 	f.Add([]byte(`{"messages":[`+strings.Replace(message, `"count":2`, `"count":2,"file":1`, 1)+`],"files":[{"same":true}]}`), 1)
 	f.Add([]byte(`{}`), 0)
 	f.Fuzz(func(t *testing.T, data []byte, targets int) {
-		var reply operation.TailReply
+		var reply joblog.TailReply
 		if json.Unmarshal(data, &reply) != nil || targets < 0 || targets > oom.MaxFiles || reply.Check(targets) != nil {
 			return
 		}

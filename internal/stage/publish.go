@@ -15,7 +15,7 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
-	"bookend/internal/operation"
+	"bookend/internal/publish"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/state"
@@ -36,7 +36,7 @@ func (r *record) publish() {
 		lines = append(lines, e.Line(r.Config.Log)...)
 		r.syslog(e)
 	}
-	req := operation.DiskRequest{
+	req := publish.DiskRequest{
 		Run: r.Config.Paths.Run, Var: r.Config.Paths.Var, Node: r.Job.Node, Now: r.Clock.Wall(),
 		Textfile: r.Config.Metrics.Textfile, Counted: r.counted(),
 		Boot: r.Clock.Boot(), Words: r.Config.Log, Hook: r.entry(config.Warning, ""), Syslog: r.syslogSocket(),
@@ -50,7 +50,7 @@ func (r *record) publish() {
 	if r.Store != nil && !r.InJob && req.Leave() { // Slurm waits for every process that a hook leaves in its job
 		return
 	}
-	troubles, err := operation.Disk.Ask(req, r.Left(time.Duration(r.Times.Outputs), 0))
+	troubles, err := publish.Disk.Ask(req, r.Left(time.Duration(r.Times.Outputs), 0))
 	if err != nil { // neither the log nor the metrics have this run
 		troubles = append(troubles, metrics.Finding{Code: code.LogFailed, Detail: err.Error()})
 		req.NoAnswer("", err.Error())
@@ -62,8 +62,8 @@ func (r *record) publish() {
 
 func (r *record) syslogSocket() string { return filepath.Join(r.Config.Paths.Dev, "log") }
 
-func (r *record) entry(level config.LogLevel, message string) operation.Entry {
-	e := operation.Entry{
+func (r *record) entry(level config.LogLevel, message string) publish.Entry {
+	e := publish.Entry{
 		At: r.Clock.Wall(), Level: level, Program: program(r.Phase), PID: r.PID, Message: message,
 		Fields: map[string]any{"node": r.Job.Node},
 	}
@@ -73,7 +73,7 @@ func (r *record) entry(level config.LogLevel, message string) operation.Entry {
 	return e
 }
 
-func (r *record) syslog(e operation.Entry) {
+func (r *record) syslog(e publish.Entry) {
 	line := e.Line(r.Config.Log)
 	if !r.Config.Log.Syslog || len(line) == 0 {
 		return
@@ -85,8 +85,8 @@ func (r *record) syslog(e operation.Entry) {
 
 // entries returns the log lines: one for the run, one for each fault that was not logged within the hour, and one for a
 // decision about the node's drain. Health checks come often: one with nothing new is logged at debug level.
-func (r *record) entries() []operation.Entry {
-	all := append([]operation.Entry{r.summary()}, r.faultLines()...)
+func (r *record) entries() []publish.Entry {
+	all := append([]publish.Entry{r.summary()}, r.faultLines()...)
 	if r.Phase == slurm.HealthCheck && len(all) == 1 {
 		all[0].Level = config.Debug
 	}
@@ -100,7 +100,7 @@ func (r *record) entries() []operation.Entry {
 	return all
 }
 
-func (r *record) summary() operation.Entry {
+func (r *record) summary() publish.Entry {
 	e := r.entry(config.Info, "clean")
 	if len(r.Found) > 0 {
 		e.Message = "findings:"
@@ -130,7 +130,7 @@ const maxOnCards = 64
 
 // faultLines returns lines for findings that are not about a GPU, and in a health check also for those that are. The
 // same fault is logged once an hour per node, and counted meanwhile.
-func (r *record) faultLines() (out []operation.Entry) {
+func (r *record) faultLines() (out []publish.Entry) {
 	cards := 0
 	for _, f := range r.Found {
 		known, _ := code.Lookup(f.Code)

@@ -14,8 +14,8 @@ import (
 	"bookend/internal/health"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/operation"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 	"bookend/internal/wire"
@@ -134,8 +134,8 @@ func (r *record) askSharing() slurmconf.Answer {
 }
 
 func (r *record) nodeSharing() slurmconf.Answer {
-	limit := r.Left(operation.SharingTime, r.Reserve())
-	return operation.NodeSharing(r.Config.Slurm, r.Getenv("SLURM_CONF"), r.Job.Node, limit)
+	limit := r.Left(slurmcmd.SharingTime, r.Reserve())
+	return slurmcmd.NodeSharing(r.Config.Slurm, r.Getenv("SLURM_CONF"), r.Job.Node, limit)
 }
 
 // diagnose determines why the job ran out of memory. If there is something to report, it takes the time to read Slurm's

@@ -16,7 +16,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
-	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -101,7 +100,7 @@ const (
 
 // recordNode records a node's jobs until none is open, or another recorder has taken over.
 func recordNode(env Env, node string) int {
-	operation.Confine(env)
+	env.Confine()
 	runtime.GOMAXPROCS(1) // idle threads would cost more than the work itself
 	r := recorder{
 		Driver: New(env, slurm.Epilog), looks: make(chan sample, 16), ended: make(chan end, len(gpu.Vendors)),

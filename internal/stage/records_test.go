@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/operation"
-	"bookend/internal/routine"
+	"bookend/internal/procscan"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/test/must"
@@ -163,7 +163,7 @@ func TestEndedOn(t *testing.T) {
 		r.Seen.Side.Snapshot.Readings = append(r.Seen.Side.Snapshot.Readings, reading)
 	}
 	for pid, want := range map[int]gpu.ID{70: "GPU-b", 71: ""} {
-		f := r.outcome(finding.Holder{Process: finding.Process{PID: pid}}, operation.Result{PID: pid})
+		f := r.outcome(finding.Holder{Process: finding.Process{PID: pid}}, procscan.CleanupResult{PID: pid})
 		if f.GPU != want || (f.Index != nil) != (want != "") || f.Index != nil && *f.Index != 1 {
 			t.Errorf("process %d: %+v, want it on %q", pid, f, want)
 		}
@@ -178,7 +178,7 @@ func TestTimesOfAPhase(t *testing.T) {
 		slurm.HealthCheck: want.Deadlines.HealthCheck.Hook(),
 	} {
 		missing := filepath.Join(t.TempDir(), "missing.yaml")
-		d := New(operation.Env{Getenv: func(string) string { return missing }, EUID: 1, Clock: routine.SystemClock()}, phase)
+		d := New(child.Env{Getenv: func(string) string { return missing }, EUID: 1, Clock: child.SystemClock()}, phase)
 		d.Configure()
 		settle := want.Settle.Epilog
 		if phase == slurm.Prolog {

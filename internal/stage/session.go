@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/operation"
-	"bookend/internal/routine"
 	"bookend/internal/wire"
 )
 
@@ -96,7 +95,7 @@ func (r *recorder) begin(vendor string, devices []gpu.Device) {
 			}
 		}}
 	params.Path, req.Options = r.Config.BackendOf(vendor, wire.Record)
-	routine.Go(func(p *routine.Panic) { r.ended <- end{s, backend.Answer{Panic: p}} }, func() {
+	child.Go(func(p *child.Panic) { r.ended <- end{s, backend.Answer{Panic: p}} }, func() {
 		r.ended <- end{s, backend.Ask(params, req)}
 	})
 	r.sessions[vendor] = s
@@ -122,7 +121,7 @@ func (r *recorder) leave(e end) (over bool) {
 	r.kept.Problem = ""
 	switch a := e.answer; {
 	case a.Abandoned != nil:
-		r.abandoned(operation.Backend, a.Abandoned.PID, a.Abandoned.StartTicks)
+		r.abandoned(backendOp, a.Abandoned.PID, a.Abandoned.StartTicks)
 		return true
 	case a.Panic != nil:
 		return true

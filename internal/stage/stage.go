@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
@@ -22,14 +23,13 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/operation"
+	"bookend/internal/publish"
 	"bookend/internal/report"
-	"bookend/internal/routine"
 	"bookend/internal/slurm"
 )
 
 // Env is the outside world, as main passes it in.
-type Env = operation.Env
+type Env = child.Env
 
 // Prolog runs bookend-prolog: Slurm's Prolog or TaskProlog, as SLURM_SCRIPT_CONTEXT says.
 func Prolog(env Env) int {
@@ -49,11 +49,11 @@ func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*rec
 	switch {
 	case len(env.Args) == 3 && env.Args[1] == recordFlag:
 		return recordNode(env, env.Args[2])
-	case len(env.Args) == 3 && env.Args[1] == operation.DiskFlag:
-		return operation.ServeDisk(env)
+	case len(env.Args) == 3 && env.Args[1] == publish.DiskFlag:
+		return publish.ServeDisk(env)
 	}
 	if len(env.Args) > 1 {
-		if exit, done := operation.ServeChild(env); done {
+		if exit, done := env.Serve(); done {
 			return exit
 		}
 		if env.Args[1] == "--version" {
@@ -88,13 +88,13 @@ type record struct {
 // rootHook frames a root hook: one deadline, one verdict whatever happens. steps returns false for nothing to report.
 func rootHook(env Env, phase slurm.Context, steps func(*record) (worth bool)) (exit int) {
 	r := &record{Driver: New(env, phase)}
-	operation.Confine(env)
-	defer routine.Recover(func(p *routine.Panic) {
+	env.Confine()
+	defer child.Recover(func(p *child.Panic) {
 		r.failed(p)
 		exit = r.Reached()
 	})
 	d := r.Driver
-	defer d.Guard(env.Exit, func(p *routine.Panic) { d.Panicked(p) }, func(why string) { leave(d, phase, why) })()
+	defer d.Guard(env.Exit, func(p *child.Panic) { d.Panicked(p) }, func(why string) { leave(d, phase, why) })()
 	if r.attempt(steps) {
 		r.giveReason()
 		r.publish()
@@ -105,7 +105,7 @@ func rootHook(env Env, phase slurm.Context, steps func(*record) (worth bool)) (e
 
 // attempt runs a hook's steps. A panic ends them; what was found by then still counts and is still reported.
 func (r *record) attempt(steps func(*record) bool) (worth bool) {
-	defer routine.Recover(func(p *routine.Panic) {
+	defer child.Recover(func(p *child.Panic) {
 		r.failed(p)
 		r.GiveUp(r.end())
 		worth = true
@@ -156,7 +156,7 @@ func (r *record) add(more ...finding.Finding) {
 
 func (r *record) late(more ...finding.Finding) { r.Judgement = r.Late(more...) }
 
-func (r *record) failed(p *routine.Panic) {
+func (r *record) failed(p *child.Panic) {
 	if len(r.Found) == 0 {
 		r.add(r.Faults...)
 	}

@@ -23,8 +23,7 @@ import (
 	"bookend/internal/health"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/operation"
-	"bookend/internal/routine"
+	"bookend/internal/procscan"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
@@ -40,7 +39,7 @@ func a(t *testing.T, phase slurm.Context) (r *record, run string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = &record{Driver: New(operation.Env{Clock: routine.SystemClock()}, phase)}
+	r = &record{Driver: New(child.Env{Clock: child.SystemClock()}, phase)}
 	r.Store, r.Config = store, config.Default()
 	return r, run
 }
@@ -158,7 +157,7 @@ func TestShippedDeadlineEndsHooks(t *testing.T) {
 			}
 			go tt.hook(Env{
 				Args: []string{"bookend"}, Getenv: getenv, Stdout: io.Discard, Stderr: io.Discard, EUID: 1,
-				Clock: routine.Clock{Wall: time.Now, Boot: func() time.Duration { return time.Since(began) }},
+				Clock: child.Clock{Wall: time.Now, Boot: func() time.Duration { return time.Since(began) }},
 				Exit:  func(int) { close(ended) },
 			})
 			<-ended
@@ -171,15 +170,15 @@ func TestShippedDeadlineEndsHooks(t *testing.T) {
 
 // A stuck reader that cannot be put on record is the last that this hook starts.
 func TestUnkeptReader(t *testing.T) {
-	d := New(operation.Env{Clock: routine.SystemClock()}, slurm.Epilog)
+	d := New(child.Env{Clock: child.SystemClock()}, slurm.Epilog)
 	d.Config = config.Default()
 	d.Config.Paths.Run = t.TempDir()
 	for _, tt := range []struct {
 		outcome child.Outcome
 		want    bool
 	}{{child.Hung, false}, {child.Abandoned, true}} {
-		failure := &operation.Error{Op: operation.Holders.Name, Result: child.Result{Outcome: tt.outcome}}
-		d.abandonedReader(operation.Holders.Name, failure)
+		failure := &child.Error{Op: procscan.HoldersOp, Result: child.Result{Outcome: tt.outcome}}
+		d.abandonedReader(failure, nil)
 		if d.unkept != tt.want {
 			t.Errorf("after a reader that was %s: got %v, want %v", tt.outcome, d.unkept, tt.want)
 		}
@@ -214,9 +213,9 @@ func TestRoomForTests(t *testing.T) {
 		"a start":                      {slurm.Prolog, 1 * sec, 2, 2200 * ms, 2},
 		"a start, the driver was slow": {slurm.Prolog, 3 * sec, 2, 1 * sec, 1},
 	} {
-		at := routine.Clock{Boot: func() time.Duration { return 100*sec + tt.now }}
+		at := child.Clock{Boot: func() time.Duration { return 100*sec + tt.now }}
 		d := &Driver{
-			Env: operation.Env{Clock: at}, Frame: &Frame{deadline: 110 * sec, Start: 100 * sec, clock: at},
+			Env: child.Env{Clock: at}, Frame: &Frame{deadline: 110 * sec, Start: 100 * sec, clock: at},
 			Case: judge.Case{Phase: tt.phase},
 		}
 		d.Times.Driver, d.Times.Probe = config.Duration(4*sec), config.Duration(2200*ms)

@@ -2,8 +2,10 @@ package stage
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,12 +13,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/joblog"
-	"bookend/internal/operation"
+	"bookend/internal/procscan"
 	"bookend/internal/report"
-	"bookend/internal/routine"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -32,8 +34,8 @@ type task struct {
 
 // taskHook frames a TaskProlog or TaskEpilog. Any exit code but 0 would fail the user's job.
 func taskHook(env Env, body func(*task)) int {
-	quiet := func(*routine.Panic) {} // Slurm would read a TaskProlog's stack as commands
-	defer routine.Recover(quiet)
+	quiet := func(*child.Panic) {} // Slurm would read a TaskProlog's stack as commands
+	defer child.Recover(quiet)
 	if !slurm.HasGPUs(env.Getenv) {
 		return 0
 	}
@@ -52,9 +54,9 @@ func (t *task) inScript() bool { return t.Step == slurm.StepBatch || t.Step == s
 const taskStep = 400 * time.Millisecond
 
 // ofJob returns a request for the job's processes, as far as its user may see them.
-func (t *task) ofJob() operation.JobRequest {
+func (t *task) ofJob() procscan.JobRequest {
 	paths := t.cfg.Paths
-	return operation.JobRequest{Proc: paths.Proc, Dev: paths.Dev, UID: uint32(t.env.EUID), Owner: t.Job()}
+	return procscan.JobRequest{Proc: paths.Proc, Dev: paths.Dev, UID: uint32(t.env.EUID), Owner: t.Job()}
 }
 
 // taskProlog prints the start report once a node, at the start of the script, and one line at a step's if something is
@@ -77,12 +79,25 @@ func taskProlog(t *task) {
 		t.record(func(*joblog.Drop) {})
 		return
 	}
-	found, err := operation.Launchers.Ask(t.ofJob(), t.Left(taskStep, 0))
+	found, err := launchers.Ask(t.ofJob(), t.Left(taskStep, 0))
 	t.record(func(d *joblog.Drop) {
 		d.Note(found.Steps)
 		d.Elsewhere = d.Elsewhere || err != nil || len(found.Steps) == 0 || found.Elsewhere
 	})
 }
+
+// launchers finds the files that the job's srun processes on this node write to: Steps, or Elsewhere.
+var launchers = child.NewOperation("launchers", func(r procscan.JobRequest) (found joblog.Drop, err error) {
+	all, err := procscan.Named(r.Proc, "srun", r.UID, r.Owner)
+	for _, p := range all {
+		written, _ := joblog.Written(r.Proc, p.PID) // a process that has ended writes nothing more
+		found.Steps = append(found.Steps, written...)
+		found.Elsewhere = found.Elsewhere || joblog.Apart(r.Proc, p.PID)
+	}
+	slices.SortFunc(found.Steps, func(a, b joblog.Target) int { return cmp.Compare(a.Path, b.Path) })
+	found.Steps = slices.Compact(found.Steps)
+	return found, err
+})
 
 // printLines is the only writer to a TaskProlog's stdout: Slurm obeys "export" there and strips leading blanks.
 func printLines(w io.Writer, text string) {
@@ -117,8 +132,8 @@ func taskEpilog(t *task) {
 	if !t.inScript() {
 		return
 	}
-	const most = 8                                                       // a job may have hundreds of workers
-	open, _ := operation.OpenDevices.Ask(t.ofJob(), t.Left(taskStep, 0)) // none if unknown
+	const most = 8                                                      // a job may have hundreds of workers
+	open, _ := procscan.OpenDevices.Ask(t.ofJob(), t.Left(taskStep, 0)) // none if unknown
 	var b strings.Builder
 	for _, o := range open[:min(len(open), most)] {
 		const words = "bookend: process %d (%s) still uses a GPU at the end of your script"
@@ -136,8 +151,8 @@ func taskEpilog(t *task) {
 // closed to the user. It reports whether some output of the job is known to be a file.
 func (t *task) recordOutput() (file bool) {
 	const stderr = 2
-	request := operation.LocateRequest{Proc: t.cfg.Paths.Proc, PID: t.env.PID, FD: stderr}
-	found, err := operation.Locate.Ask(request, t.Left(taskStep, 0))
+	request := joblog.LocateRequest{Proc: t.cfg.Paths.Proc, PID: t.env.PID, FD: stderr}
+	found, err := joblog.LocateOutput.Ask(request, t.Left(taskStep, 0))
 	t.record(func(d *joblog.Drop) {
 		switch {
 		case err != nil:

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/judge"
-	"bookend/internal/operation"
+	"bookend/internal/procscan"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/internal/wire"
@@ -128,14 +129,13 @@ func (d *Driver) Processes(pids []int) map[int]finding.Process {
 	if len(pids) == 0 {
 		return out
 	}
-	const longest = time.Second // each takes less than a millisecond, unless it hangs
-	timeout := d.Left(time.Duration(d.Times.Scan), d.Reserve())
-	request := operation.ReaderRequest{
-		Proc: d.Config.Paths.Proc, Dev: d.Config.Paths.Dev, PIDs: pids,
-		Budget: min(longest, max(timeout/2, timeout-operation.ScanReserve)),
+	var read procscan.Result
+	reader, err := d.procReader(procscan.ProcessesOp, d.Left(time.Duration(d.Times.Scan), d.Reserve()))
+	if err == nil {
+		read, err = reader.Processes(pids)
 	}
-	known, _ := askReader(d, operation.Processes, timeout, request, operation.Hanging)
-	for _, p := range known {
+	_ = d.readerEnded(procscan.ProcessesOp, err, read.Hung)
+	for _, p := range read.Processes {
 		out[p.PID] = p
 	}
 	return out
@@ -144,15 +144,17 @@ func (d *Driver) Processes(pids []int) map[int]finding.Process {
 // Holders searches /proc in a child. It first waits until this hook's own backend, which has the GPUs open, has ended.
 func (d *Driver) Holders(then time.Duration) *finding.Scan {
 	d.ended()
+	var found procscan.Result
 	timeout := d.Left(time.Duration(d.Times.Scan), d.Reserve()+then+backendReserve)
-	paths := d.Config.Paths
-	request := operation.ReaderRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: timeout - operation.ScanReserve}
-	scan, err := askReader(d, operation.Holders, timeout, request, operation.HungAt)
-	if err != nil {
+	reader, err := d.procReader(procscan.HoldersOp, timeout)
+	if err == nil {
+		found, err = reader.Holders()
+	}
+	if err := d.readerEnded(procscan.HoldersOp, err, found.Hung); err != nil {
 		return &finding.Scan{Partial: err.Error()}
 	}
-	scan.Holdings = slices.DeleteFunc(scan.Holdings, d.isBackend)
-	return &scan
+	found.Scan.Holdings = slices.DeleteFunc(found.Scan.Holdings, d.isBackend)
+	return &found.Scan
 }
 
 // isBackend reports root's own backend, which holds no memory. Threat: a user's program of that name has another UID.
@@ -184,7 +186,7 @@ type Glance struct {
 }
 
 // Look asks the driver once about every GPU of the node, and reads which processes are on them: for the command line.
-func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
+func Look(env child.Env, cfg config.Config, timeout time.Duration) Glance {
 	d := New(env, "")
 	d.Config, d.Times = cfg, cfg.Deadlines.Epilog
 	d.Limit(time.Duration(d.Times.Total))
@@ -197,7 +199,7 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 		g.Version = answer.Hello.Version
 	}
 	if a := answer.Abandoned; a != nil {
-		g.Stuck = &state.Stuck{PID: a.PID, StartTicks: a.StartTicks, Since: env.Clock.Boot(), Op: operation.Backend}
+		g.Stuck = &state.Stuck{PID: a.PID, StartTicks: a.StartTicks, Since: env.Clock.Boot(), Op: backendOp}
 	}
 	g.Who = judge.Glance(d, g.Snapshot).Processes
 	switch {

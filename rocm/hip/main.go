@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/inventory"
-	"bookend/internal/routine"
+	"bookend/internal/nodefiles"
 	"bookend/internal/serve"
 	"bookend/internal/wire"
 )
@@ -27,19 +27,19 @@ var version = "devel" // set by the linker
 func main() {
 	p := serve.Program{
 		Name: "bookend-hip", Vendor: gpu.AMD.Name, Version: version,
-		Boot: routine.SystemClock().Boot, Exit: os.Exit, Answer: answer,
+		Boot: child.SystemClock().Boot, Exit: os.Exit, Answer: answer,
 	}
 	os.Exit(p.Run(os.Args[1:]))
 }
 
 type prober struct {
 	*serve.Tests
-	inventory.AMDDriver
+	nodefiles.AMDDriver
 }
 
 func answer(s serve.Session) error {
 	o := s.Req.Options
-	p := &prober{s.Tests(), inventory.AMDDriver{Proc: o["proc"], Sys: o["sys"]}}
+	p := &prober{s.Tests(), nodefiles.AMDDriver{Proc: o["proc"], Sys: o["sys"]}}
 	if s.Req.Op != wire.Probe || p.Proc == "" || p.Sys == "" || o["hip_library"] == "" {
 		return fmt.Errorf("serve %q: only test allocations, with proc, sys and hip_library", s.Req.Op)
 	}
@@ -128,11 +128,11 @@ type vacancy struct {
 
 // Free returns the free memory right before a block is taken, or why the device is not free any more.
 func (v *vacancy) Free() (uint64, string) {
-	cards, err := inventory.AMD(v.Sys)
+	cards, err := nodefiles.AMD(v.Sys)
 	if err != nil {
 		return 0, err.Error()
 	}
-	users, unknown := v.Users(cards, func(inventory.AMDCard, uint64) bool { return true })
+	users, unknown := v.Users(cards, func(nodefiles.AMDCard, uint64) bool { return true })
 	if unknown != "" {
 		return 0, "who is on the GPU is not known: " + unknown
 	}

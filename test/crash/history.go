@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/ledger"
-	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/rig"
@@ -79,7 +79,7 @@ func quiet(n *node) { n.processes(service) }
 
 // leak is a job that leaves a process behind, of which leaked is what is there afterwards.
 func leak(n *node) {
-	n.leaked = routine.SystemClock().Boot()
+	n.leaked = child.SystemClock().Boot()
 	leaked(n)
 }
 

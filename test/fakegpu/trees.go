@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/inventory"
+	"bookend/internal/nodefiles"
 	"bookend/test/rig"
 )
 
@@ -129,7 +129,7 @@ func update(path, content string) {
 // gives out all of them, sorted by minor, and a slurmd that lists them as version 24.11 does. It returns the keys for
 // the slurm section of a configuration.
 func (w *World) Slurm(dir, node string) (keys string, err error) {
-	cards, err := inventory.Read(w.DriverProc(), "")
+	cards, err := nodefiles.Read(w.DriverProc(), "")
 	if err != nil {
 		return "", err
 	}

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/operation"
+	"bookend/internal/publish"
 	"bookend/internal/slurm"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
@@ -305,8 +305,8 @@ func doing(pid int) string {
 		return "backend"
 	case len(args) == 3 && args[1] == "--child":
 		return args[2]
-	case len(args) == 3 && args[1] == operation.DiskFlag:
-		return operation.Disk.Name
+	case len(args) == 3 && args[1] == publish.DiskFlag:
+		return publish.Disk.Name
 	}
 	return ""
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"bookend/internal/routine"
+	"bookend/internal/child"
 	"bookend/test/gpu/record"
 	"bookend/test/rig"
 )
@@ -39,7 +39,7 @@ func (l *lane) recordCost(t *record.Timings) {
 	r.awaitOutput(id, "training")
 	time.Sleep(2 * pairSpan) // for the recorder to know the process
 	pids := recorderAndBackend(l.site.Program(""))
-	boot, before, recorder := routine.SystemClock().Boot, cpuTime(pids), cpuTime(pids[:1])
+	boot, before, recorder := child.SystemClock().Boot, cpuTime(pids), cpuTime(pids[:1])
 	time.Sleep(undisturbed)
 	share := func(d time.Duration) float64 { return 100 * d.Seconds() / undisturbed.Seconds() }
 	cpu, recorders, memory := share(cpuTime(pids)-before), share(cpuTime(pids[:1])-recorder), resident(pids)

@@ -15,9 +15,9 @@ const page = `
 | --- | --- |
 | values | ` + "`gpu` `slurm`" + ` | be |
 | pure | ` + "`policy` `settle`" + ` | follow |
-| ground | ` + "`routine`" + ` | |
+| ground | ` + "`nogpu`" + ` | |
 | effects | ` + "`child` `safefile` `state` `metrics` `config`" + ` | touch |
-| stage | ` + "`operation` `stage`" + ` | know |
+| stage | ` + "`publish` `stage`" + ` | know |
 | mains | ` + "`prolog/` `cuda/` `admin/`" + ` | exit |
 `
 

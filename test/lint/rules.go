@@ -38,7 +38,7 @@ var rules = []rule{
 		name: "vendor", mark: what("import", `C|github\.com/(NVIDIA|ROCm)/.*`), but: []string{"cuda", "rocm/hip"}, tests: true,
 		why: "a vendor's library can hang and crash: only a backend, a process of its own, is linked with it",
 	},
-	{name: "library", mark: what("import", `github\.com/sirupsen/logrus`), but: []string{"internal/operation"}, why: needed},
+	{name: "library", mark: what("import", `github\.com/sirupsen/logrus`), but: []string{"internal/publish"}, why: needed},
 	{name: "library", mark: what("import", `gopkg\.in/yaml\.v3`), but: []string{"internal/config"}, why: needed},
 	{name: "library", mark: what("import", `github\.com/spf13/.*`), but: []string{"admin"}, why: needed},
 	{
@@ -53,21 +53,21 @@ var rules = []rule{
 		why: "environment and exit belong to mains, which pass them on as values",
 	},
 	{
-		name: "clock", but: []string{"internal/routine"},
+		name: "clock", but: []string{"internal/child"},
 		mark: what("use", `time\.(Now|Since|Until)|golang\.org/x/sys/unix\.ClockGettime|.*\.Gettimeofday`),
-		why:  "time comes from a routine.Clock that mains hand over: boot time for durations, and tests that need not wait",
+		why:  "time comes from a child.Clock that mains hand over: boot time for durations, and tests that need not wait",
 	},
 	{
-		name: "system clock", mark: what("use", `bookend/internal/routine\.SystemClock`), but: []string{"mains"},
+		name: "system clock", mark: what("use", `bookend/internal/child\.SystemClock`), but: []string{"mains"},
 		why: "only mains choose the machine's clock",
 	},
 	{
-		name: "go", mark: what("go", "statement"), but: []string{"internal/routine"},
-		why: "a panic in a goroutine no one recovers ends the hook with exit code 2 and drains the node: use routine.Go",
+		name: "go", mark: what("go", "statement"), but: []string{"internal/child"},
+		why: "a panic in a goroutine no one recovers ends the hook with exit code 2 and drains the node: use child.Go",
 	},
 	{name: "fatal", mark: what("use", `(log|.*/logrus)\.(Fatal|Panic|Exit)(f|ln)?`), why: pastDefer},
 	{
-		name: "fatal", only: []string{"internal/operation"}, why: pastDefer,
+		name: "fatal", only: []string{"internal/publish"}, why: pastDefer,
 		mark: what("use", `value\.(Fatal|Panic|Exit)(f|ln)?`),
 	},
 	{
@@ -99,10 +99,9 @@ var exceptions = [...]struct {
 	{"root", "internal/safefile", what("string", "/proc/self/(fd|fdinfo)/"), "opens what its own descriptor pins"},
 	{"root", "internal/child", what("string", "(/usr)?/bin/id"), "hooks have no PATH to search"},
 	{"root", "internal/child", what("string", "/proc/self/task/?"), "proves on its own threads that the rights are gone"},
-	{"fatal", "internal/operation", what("use", `value\.Exit`), "a child ends by the Exit that its main handed over; nothing of logrus does"},
+	{"fatal", "internal/publish", what("use", `value\.Exit`), "a child ends by the Exit that its main handed over; nothing of logrus does"},
 	{"root", "internal/slurmconf", what("string", "/(etc|usr/libexec)/bookend/.*"), "where the package installs it, as slurm.conf names it"},
-	{"system clock", "internal/child", what("use", ".*"), "says how long a child took; nothing is decided by it"},
-	{"init", "internal/routine", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
-	{"process", "internal/routine", what("use", `os\.(Getenv|Exit)`), "ends a hook of a job without GPUs before all else"},
+	{"init", "internal/nogpu", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
+	{"process", "internal/nogpu", what("use", `os\.(Getenv|Exit)`), "ends a hook of a job without GPUs before all else"},
 	{"pure", "internal/oom", what("import", "sync|embed"), "its forms and the file of its words are read at their first use, and never at start"},
 }

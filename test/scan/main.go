@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/finding"
-	"bookend/internal/holders"
+	"bookend/internal/procscan"
 	"bookend/test/rig"
 )
 
@@ -156,7 +156,7 @@ func measure(o options, dev string, want map[int]finding.Holding, out io.Writer)
 	var wrong []string
 	for run := range searches {
 		began := time.Now()
-		scan := holders.Scan("/proc", dev, time.Minute)
+		scan := procscan.Scan("/proc", dev, time.Minute)
 		took := time.Since(began)
 		slowest = max(slowest, took)
 		fmt.Fprintf(out, "search %d: %d processes, %d descriptors, %d holders, %d cores: %.3f s\n",

@@ -16,7 +16,7 @@ import (
 
 	"bookend/deploy"
 	"bookend/internal/gpu"
-	"bookend/internal/inventory"
+	"bookend/internal/nodefiles"
 	"bookend/test/build"
 	"bookend/test/cluster"
 	"bookend/test/fakeamd"
@@ -193,7 +193,7 @@ func (s *Site) start(o Options) {
 
 // Device is a fake GPU of a node by the number in the name of its device file: the UUID that the driver has for it.
 func (s *Site) Device(node string, minor int) (gpu.ID, error) {
-	cards, err := inventory.Read(s.worlds[node].DriverProc(), "")
+	cards, err := nodefiles.Read(s.worlds[node].DriverProc(), "")
 	for _, c := range cards {
 		if c.Device.Minor != nil && *c.Device.Minor == minor {
 			return c.Device.ID, nil

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/joblog"
-	"bookend/internal/operation"
 	"bookend/test/rig"
 )
 
@@ -206,7 +205,7 @@ func (w *world) target(known bool) joblog.Target {
 
 // appendRequest is what the epilog asks its child.
 func (w *world) appendRequest(known bool) []byte {
-	text, _ := json.Marshal(operation.AppendRequest{UID: user, GID: user, Target: w.target(known), Text: report})
+	text, _ := json.Marshal(joblog.AppendRequest{UID: user, GID: user, Target: w.target(known), Text: report})
 	return text
 }
 

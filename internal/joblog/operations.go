@@ -1,0 +1,172 @@
+package joblog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/oom"
+)
+
+// AppendRequest is a text for the job's own output. The target is the user's claim.
+type AppendRequest struct {
+	UID    uint32 `json:"uid"`
+	GID    uint32 `json:"gid"`
+	Target Target `json:"target"`
+	Text   string `json:"text"`
+}
+
+// AppendReply is untrusted: the user may have tampered with the process that wrote it.
+type AppendReply struct {
+	Refused string `json:"refused,omitempty"`
+}
+
+// Check refuses a reply that no child of ours sends.
+func (r AppendReply) Check() error {
+	if r.Refused != "" && !IsReason(r.Refused) {
+		return fmt.Errorf("refused for %.40q", r.Refused)
+	}
+	return nil
+}
+
+// AppendAsUser starts as root and gives that up permanently before it opens any of the user's files.
+var AppendAsUser = child.NewOperation("append", func(r AppendRequest) (AppendReply, error) {
+	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID)); err != nil {
+		return AppendReply{}, err
+	}
+	return AppendReply{Refused: Append(r.Target, r.UID, []byte(r.Text))}, nil
+})
+
+// TailRequest asks what a job's outputs say about memory. The targets are the user's claims.
+type TailRequest struct {
+	UID     uint32   `json:"uid"`
+	GID     uint32   `json:"gid"`
+	Targets []Target `json:"targets"`
+	// Back extends the search to what comes before the ends of the outputs, if these do not mention memory.
+	Back bool `json:"back,omitempty"`
+	// Within is how long the hook waits for the whole search.
+	Within time.Duration `json:"within_ns"`
+}
+
+// TailReply is untrusted: the user may have tampered with the process that wrote it.
+type TailReply struct {
+	Messages []oom.Message `json:"messages,omitempty"`
+	Files    []Searched    `json:"files,omitempty"` // one for each target
+	// Cancelled is Search's, of any target.
+	Cancelled bool `json:"cancelled,omitempty"`
+}
+
+// Searched is the result for one target.
+type Searched struct {
+	Refused string `json:"refused,omitempty"` // why it was not searched; "" if it was
+	Size    int64  `json:"size,omitempty"`
+	Read    int64  `json:"read,omitempty"`
+	Earlier bool   `json:"earlier,omitempty"` // as in Search
+}
+
+// lookBack is how many bytes of a job's outputs are searched before the last oom.MaxTail ones: 0.4 s of usual text.
+const lookBack = 8 << 20
+
+// SearchAsUser gives up root permanently before it opens any of the user's files. It returns only what it understood.
+var SearchAsUser = child.NewOperation("tail", readTails)
+
+func readTails(r TailRequest) (reply TailReply, err error) {
+	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID)); err != nil {
+		return reply, err
+	}
+	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2) // the rest is for the answer
+	defer cancel()
+	var all []*Search
+	count, recognised := 0, false
+	for _, target := range r.Targets[:min(len(r.Targets), oom.MaxFiles)] {
+		s := Begin(target, r.UID)
+		defer s.Close()
+		all = append(all, s)
+		recognised = recognised || s.Recognised()
+		reply.Cancelled = reply.Cancelled || s.Cancelled
+	}
+	if (r.Back || reply.Cancelled) && !recognised {
+		back(all, func() bool { return inTime.Err() == nil })
+	}
+	for _, s := range all {
+		count += len(s.Messages)
+	}
+	most := oom.MaxMessages
+	if count > most { // then the last ones about memory are kept of each file
+		most /= len(all)
+		for _, s := range all {
+			s.Messages = slices.DeleteFunc(s.Messages, func(m oom.Message) bool { return !AboutMemory(m) })
+		}
+	}
+	for i, s := range all {
+		if s.Refused != "" {
+			reply.Files = append(reply.Files, Searched{Refused: s.Refused})
+			continue
+		}
+		reply.Files = append(reply.Files, Searched{Size: s.Size, Read: s.Read, Earlier: s.Earlier})
+		for _, m := range s.Messages[max(0, len(s.Messages)-most):] {
+			m.File = i
+			reply.Messages = append(reply.Messages, m)
+		}
+	}
+	return reply, nil
+}
+
+// back searches what precedes the ends, the shortest file first: the others get what it leaves of its share.
+func back(all []*Search, more func() bool) {
+	bySize := func(s, o *Search) int { return cmp.Compare(s.Size, o.Size) }
+	all = slices.SortedStableFunc(slices.Values(all), bySize)
+	left := int64(lookBack)
+	for i, s := range all {
+		before := s.Read
+		s.Back(left/int64(len(all)-i), more)
+		left = max(0, left-(s.Read-before))
+	}
+}
+
+// Check refuses a reply that SearchAsUser could not have written.
+func (r TailReply) Check(targets int) error {
+	if len(r.Files) != targets || len(r.Messages) > oom.MaxMessages {
+		return fmt.Errorf("%d messages, %d answers for %d files", len(r.Messages), len(r.Files), targets)
+	}
+	for _, f := range r.Files {
+		if f.Refused != "" && !IsReason(f.Refused) {
+			return fmt.Errorf("refused for %.40q", f.Refused)
+		}
+		if f.Read < 0 || f.Read > f.Size {
+			return fmt.Errorf("%d of %d bytes looked through", f.Read, f.Size)
+		}
+	}
+	for _, m := range r.Messages {
+		if !oom.Valid(m) || m.File >= targets || r.Files[m.File].Refused != "" {
+			return fmt.Errorf("impossible message %.80q of file %d of %d", m.Line, m.File, targets)
+		}
+	}
+	return nil
+}
+
+// Why returns why a file was not searched, or why the search stopped.
+func (f Searched) Why() string {
+	switch {
+	case f.Refused != "":
+		return "refused: " + f.Refused
+	case f.Earlier && f.Read < f.Size:
+		return "another Bookend report is in it"
+	}
+	return ""
+}
+
+// LocateRequest asks which file a descriptor of a process leads to.
+type LocateRequest struct {
+	Proc string `json:"proc"`
+	PID  int    `json:"pid"`
+	FD   int    `json:"fd"`
+}
+
+// LocateOutput asks the file system of the job's output, which may hang.
+var LocateOutput = child.NewOperation("locate", func(r LocateRequest) (Target, error) {
+	return Locate(r.Proc, r.PID, r.FD)
+})

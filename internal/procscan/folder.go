@@ -1,0 +1,268 @@
+package procscan
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/child"
+	"bookend/internal/slurm"
+)
+
+// Sizes of files in /proc/PID. A longer file is not trusted, or not read further.
+const (
+	maxStat    = 4 << 10   // one line of 52 numbers and a name
+	maxStatus  = 1 << 20   // up to 65536 groups, and CPU and memory masks of large machines
+	maxCgroup  = 64 << 10  // 16 hierarchies of a PATH_MAX each
+	maxEnviron = 256 << 10 // Slurm's variables come late in a large environment, but not later than that
+	maxThreads = 4096      // searched for one that lives
+	maxExe     = 200       // bytes kept of a program's path
+	maxLine    = 64 << 10  // of maps: the path may be a page, each byte of it escaped to four
+)
+
+const ended = 'Z' // the state of a process or thread that has ended
+
+var (
+	// errTooLarge means that a file was longer than its bound. The text up to the bound is returned with it.
+	errTooLarge = errors.New("longer than expected")
+	// errBound means that the caller stopped reading before the end of the entries or lines.
+	errBound = errors.New("stopped at a bound")
+)
+
+// folder is an open directory /proc/PID. Threat: PIDs are reused; it keeps naming the process it was opened for.
+type folder struct {
+	fd     int
+	thread string // "task/TID" of the thread to ask instead of the first, which has ended; or empty
+}
+
+func openFolder(proc string, pid int) (folder, error) {
+	name := filepath.Join(proc, strconv.Itoa(pid))
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_DIRECTORY, 0)
+	return folder{fd: fd}, err
+}
+
+func (f folder) close() { unix.Close(f.fd) }
+
+// at opens a file or directory of the process. Threat: a process chooses where links lead; none is followed.
+func (f folder) at(name string, flags int) (*os.File, error) {
+	fd, err := unix.Openat(f.fd, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// ask picks the thread to read from, given the state of the process's first thread. A thread that has ended (Z) shows
+// no descriptors, no environment and, on cgroup v1, no cgroup, although the other threads still hold them. A thread
+// that is ending is picked only if no other thread lives on.
+func (f folder) ask(first child.Stat) (asked folder, answer child.Stat) {
+	if asked, answer = f.process(), first; goesOn(first) {
+		return asked, answer
+	}
+	_ = f.eachThread(func(thread folder) error {
+		st, err := thread.stat()
+		switch {
+		case err != nil || st.State == ended:
+		case goesOn(st):
+			asked, answer = thread, st
+			return errBound
+		case answer.State == ended:
+			asked, answer = thread, st
+		}
+		return nil
+	})
+	return asked, answer
+}
+
+// eachThread calls visit for each thread, until it returns an error other than that the thread is gone.
+func (f folder) eachThread(visit func(thread folder) error) error {
+	tasks, err := f.at("task", unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer tasks.Close()
+	names, err := tasks.Readdirnames(maxThreads)
+	for _, tid := range names {
+		if err := visit(folder{f.fd, path.Join("task", tid)}); err != nil && !gone(err) {
+			return err
+		}
+	}
+	switch {
+	case len(names) == maxThreads:
+		return fmt.Errorf("more than %d threads", maxThreads)
+	case err == io.EOF:
+		return nil
+	}
+	return err
+}
+
+// successor returns the process with a living thread to read from, if the present thread has ended or is ending.
+func (f folder) successor() (next folder, found bool) {
+	if asked, err := f.stat(); err == nil && goesOn(asked) {
+		return f, false
+	}
+	first, err := f.process().stat()
+	if err != nil {
+		return f, false
+	}
+	next, _ = f.ask(first)
+	return next, next.thread != f.thread
+}
+
+// gap returns nil if an error means that nothing was missed: one descriptor or thread has ended, or all threads have.
+// If the process is gone it returns errEnded. The kernel answers EACCES, even to root, if a link's process is gone.
+func (f folder) gap(err error) error {
+	if err == nil {
+		return nil
+	}
+	first, now := f.process().stat()
+	if gone(now) {
+		return errEnded
+	}
+	_, answer := f.ask(first)
+	if gone(err) || now == nil && answer.State == ended { // a zombie has nothing open or mapped
+		return nil
+	}
+	return err
+}
+
+func (f folder) text(name string, max int64) (string, error) {
+	file, err := f.at(path.Join(f.thread, name), 0)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, max+1))
+	if err == nil && int64(len(text)) > max {
+		return string(text[:max]), fmt.Errorf("read %s: %w: %d bytes", name, errTooLarge, max)
+	}
+	return string(text), err
+}
+
+func (f folder) stat() (child.Stat, error) {
+	text, err := f.text("stat", maxStat)
+	if err != nil {
+		return child.Stat{}, err
+	}
+	return child.ParseStat(text)
+}
+
+// process returns the directory of the process itself, whichever thread is read.
+func (f folder) process() folder { return folder{fd: f.fd} }
+
+func (f folder) status() (uid uint32, otherPIDs bool, err error) {
+	text, err := f.process().text("status", maxStatus)
+	if err == nil {
+		uid, err = parseUID(text)
+	}
+	return uid, parseOtherPIDs(text), err
+}
+
+func (f folder) link(name string) (string, error) {
+	target := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(f.fd, path.Join(f.thread, name), target)
+	return string(target[:max(0, n)]), err
+}
+
+// exe returns the program's path, empty if unreadable. Threat: the process may choose one pages long; its end is kept.
+func (f folder) exe() string {
+	target, err := f.link("exe")
+	if err != nil {
+		return ""
+	}
+	if len(target) > maxExe {
+		return "..." + target[len(target)-maxExe:]
+	}
+	return target
+}
+
+const mountLink = "ns/mnt"
+
+// foreign reports another root or mount namespace than mounts, or unreadable ones: more paths then count as nodes.
+func (f folder) foreign(mounts string) bool {
+	root, err := f.link("root")
+	if err != nil && !gone(err) || err == nil && root != "/" {
+		return true
+	}
+	own, err := f.link(mountLink)
+	return err != nil && !gone(err) || err == nil && own != mounts
+}
+
+// environment returns the job id in the initial environment, or 0 if there is none or if even root may not read it.
+func (f folder) environment() slurm.JobID {
+	text, err := f.text("environ", maxEnviron)
+	if err != nil && !errors.Is(err, errTooLarge) {
+		return 0
+	}
+	return parseEnviron(text, err != nil)
+}
+
+// gone reports whether an error means that the process, thread or descriptor no longer exists.
+func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
+
+// reader reuses its buffers, because a search reads a million links. Only one goroutine may use it at a time.
+type reader struct {
+	target []byte // of one link: at most a page
+	text   []byte // lines of a file
+}
+
+func newReader() *reader { return &reader{make([]byte, unix.PathMax), make([]byte, maxLine)} }
+
+// descriptors calls visit with the target of each descriptor while going reports true. Threads share one table, so one
+// is read. A target is valid only during the call. Unreadable links are skipped and an error is returned at the end;
+// gone reports true for it if they were only closed meanwhile. Threat: opening an entry would open the device, or hang
+// on a pipe or a dead file system, and so would a stat of its target; only the links are read.
+func (r *reader) descriptors(f folder, going func() bool, visit func(target []byte)) error {
+	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var failed error
+	fd := int(dir.Fd())
+	for {
+		batch, err := dir.Readdirnames(1024)
+		for _, name := range batch {
+			n, err := unix.Readlinkat(fd, name, r.target)
+			switch {
+			case err == nil:
+				visit(r.target[:n])
+			case failed == nil || !gone(err): // a link that has only vanished does not replace an error
+				failed = fmt.Errorf("read link %.20q: %w", name, err)
+			}
+			if !going() {
+				return errBound
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return failed
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// maps calls visit with each line of the maps file while going reports true. The line is valid only during the call.
+func (r *reader) maps(f folder, going func() bool, visit func(line []byte)) error {
+	file, err := f.at(path.Join(f.thread, "maps"), 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(r.text, maxLine)
+	for lines.Scan() {
+		if visit(lines.Bytes()); !going() {
+			return errBound
+		}
+	}
+	return lines.Err()
+}

@@ -1,0 +1,266 @@
+package procscan
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// deleted is the suffix that the kernel adds to the path of a file without a name. A device node loses its name when a
+// container's /dev is emptied or the nodes are created again; a process that has it open still has the device.
+const deleted = " (deleted)"
+
+// mayBeNode reports whether a path is worth parsing with parseNode.
+func mayBeNode(target []byte) bool {
+	at := bytes.LastIndexByte(target, '/')
+	return at >= 0 && gpu.MayBeNode(target[at+1:])
+}
+
+// parseNode parses a path in a link or map: the device node of that name, and the directory in place of /dev.
+func parseNode(target string) (n gpu.Node, folder string, ok bool) {
+	// Threat: with memfd_create and DMA buffers a process can choose everything after the colon.
+	if strings.HasPrefix(target, "/memfd:") || strings.HasPrefix(target, dmaBuf) {
+		return gpu.Node{}, "", false
+	}
+	return gpu.ParseNode(strings.TrimSuffix(target, deleted))
+}
+
+// place describes the directories in which a process's device nodes can be.
+type place struct {
+	dev string // /dev
+	// foreign reports whether the process has a root or mount namespace of its own. A container's /dev appears as /dev,
+	// or with the path of its root before it, and is not the host's. In the host's own only dev itself counts.
+	foreign func() bool
+}
+
+// placeOf returns where the device nodes of an open process are. If proc does not name the caller's mount namespace,
+// every process is foreign.
+func placeOf(proc, dev string, f folder) place {
+	return place{dev, sync.OnceValue(func() bool {
+		mounts, _ := os.Readlink(filepath.Join(proc, "self", mountLink))
+		return f.foreign(mounts)
+	})}
+}
+
+// has reports a directory of device nodes. The root counts: a file appears there after umount -l of its mount.
+func (p place) has(folder string) bool {
+	dev := strings.TrimRight(p.dev, "/")
+	return folder == dev || folder == "" || p.foreign() && path.Base(folder) == path.Base(dev)
+}
+
+// held is a holder. over means that it has more GPUs open than are recorded.
+type held struct {
+	finding.Holding
+	over bool
+}
+
+// dmaBuf is the prefix of a DMA buffer's name, which only the kernel can write.
+const dmaBuf = "/dmabuf:"
+
+// maxMinors is more GPUs than any node has.
+const maxMinors = 64
+
+func (h *held) add(target []byte, in place) {
+	if bytes.HasPrefix(target, []byte(dmaBuf)) {
+		h.Buffers = true
+	}
+	if !mayBeNode(target) {
+		return
+	}
+	found, folder, ok := parseNode(string(target))
+	if !ok || !in.has(folder) {
+		return
+	}
+	switch found.Kind {
+	case gpu.CardNode:
+		h.addMinor(found.Minor, found.Vendor)
+	case gpu.ControlNode:
+		h.Control = true
+	case gpu.SharedNode:
+		h.UVM = true
+	case gpu.CapsNode:
+		h.Caps = true
+	}
+}
+
+func (h *held) addMinor(minor int, of *gpu.Vendor) {
+	list := &h.Minors
+	if of == &gpu.AMD {
+		list = &h.Renders
+	}
+	at, have := slices.BinarySearch(*list, minor)
+	switch {
+	case have:
+	case len(*list) == maxMinors:
+		h.over = true
+	default:
+		*list = slices.Insert(*list, at, minor)
+	}
+}
+
+func (h held) any() bool { return h.Of(&gpu.NVIDIA) || h.Of(&gpu.AMD) }
+
+func (h *held) join(o held) {
+	h.Control, h.UVM, h.Caps = h.Control || o.Control, h.UVM || o.UVM, h.Caps || o.Caps
+	h.Buffers = h.Buffers || o.Buffers
+	for _, minor := range o.Minors {
+		h.addMinor(minor, &gpu.NVIDIA)
+	}
+	for _, minor := range o.Renders {
+		h.addMinor(minor, &gpu.AMD)
+	}
+}
+
+// mapFields is the number of fields before the path in a line of maps: addresses, rights, offset, device, inode.
+const mapFields = 5
+
+// parseMap returns the path in a line of /proc/PID/maps. A name in brackets, which a process can choose, is no path.
+func parseMap(line []byte) []byte {
+	for range mapFields {
+		line = bytes.TrimLeft(line, " ")
+		at := bytes.IndexByte(line, ' ')
+		if at < 0 {
+			return nil
+		}
+		line = line[at:]
+	}
+	if line = bytes.TrimLeft(line, " "); !bytes.HasPrefix(line, []byte("/")) {
+		return nil
+	}
+	return line
+}
+
+// exiting is the flag PF_EXITING. An exit was measured to take half a second with 6 GiB of memory.
+const exiting = 0x4
+
+const ending = "X" // the state of a process whose living threads are all exiting
+
+// goesOn reports whether a thread has neither ended nor begun to exit.
+func goesOn(st child.Stat) bool { return st.State != ended && st.Flags&exiting == 0 }
+
+// stateOf returns the state letter of a process's first thread, or X if the thread that is read is exiting.
+func stateOf(first, answer child.Stat) string {
+	if answer.State != ended && !goesOn(answer) {
+		return ending
+	}
+	return string(first.State)
+}
+
+func startOf(st child.Stat) time.Duration { return time.Duration(st.Ticks) * finding.Tick }
+
+// parseUID returns the real uid in the text of /proc/PID/status. Threat: a kernel may not escape the name in the first
+// line, which lets a process write a Uid line of its own; the kernel's is the last.
+func parseUID(text string) (uint32, error) {
+	line := statusLine(text, "Uid")
+	if fields := strings.Fields(line); len(fields) == 4 {
+		if uid, err := strconv.ParseUint(fields[0], 10, 32); err == nil {
+			return uint32(uid), nil
+		}
+	}
+	return 0, fmt.Errorf("parse status: Uid line %.80q", line)
+}
+
+// parseOtherPIDs reports a PID in another namespace too: NSpid has several numbers. Linux before 4.1 has no NSpid.
+func parseOtherPIDs(text string) bool {
+	return len(strings.Fields(statusLine(text, "NSpid"))) > 1
+}
+
+// statusLine returns the value of a key in the text of /proc/PID/status. The last line with the key is the kernel's.
+func statusLine(text, key string) string {
+	at := strings.LastIndex(text, "\n"+key+":")
+	if at < 0 {
+		return ""
+	}
+	line, _, _ := strings.Cut(text[at+len(key)+len("\n:"):], "\n")
+	return line
+}
+
+// parseEnviron returns the job id in an environment, or 0. The first entry counts; a cut text loses its last entry.
+func parseEnviron(text string, cut bool) slurm.JobID {
+	if cut {
+		text = text[:strings.LastIndexByte(text, 0)+1]
+	}
+	for entry := range strings.SplitSeq(text, "\x00") {
+		if value, ok := strings.CutPrefix(entry, "SLURM_JOB_ID="); ok {
+			if id, ok := slurm.ParseJobID(value); ok {
+				return id
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// maxUnit bounds the name of a unit; the kernel bounds the name of a directory at 255.
+const maxUnit = 128
+
+// parseUnit returns the systemd service or the container in a /proc/PID/cgroup without a job. A process in user.slice
+// is never a service, whatever another hierarchy of cgroup v1 contains, and no name below a user's manager counts.
+func parseUnit(text string) (service, container string) {
+	users := false
+	for path := range slurm.CgroupPaths(text) {
+		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+		service, container = cmp.Or(service, serviceOf(parts)), cmp.Or(container, containerOf(parts))
+		users = users || parts[0] == "user.slice"
+	}
+	switch {
+	case container != "":
+		return "", container
+	case users:
+		return "", ""
+	}
+	return service[:min(len(service), maxUnit)], ""
+}
+
+// serviceOf returns the unit that systemd put a process into: the first below system.slice and its sub-slices.
+func serviceOf(parts []string) string {
+	own := func(part string) bool { return !strings.HasSuffix(part, ".slice") }
+	i := slices.IndexFunc(parts, own)
+	if parts[0] != "system.slice" || i < 0 || !strings.HasSuffix(parts[i], ".service") || ofUsers(parts[i]) {
+		return ""
+	}
+	return parts[i]
+}
+
+// ofUsers reports whether a unit runs users' programs: Slurm's own, users' managers, and login and cron services.
+func ofUsers(unit string) bool {
+	name, _, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
+	switch name {
+	case "user", "ssh", "sshd", "cron", "crond", "anacron", "atd":
+		return true
+	}
+	return strings.Contains(unit, "slurmd") || strings.Contains(unit, "slurmstepd")
+}
+
+// containerOf returns the outermost container, found by the 64 hexadecimal digits at the end of its cgroup's name.
+func containerOf(parts []string) string {
+	const idLen, shown = 64, 12 // length of an id, and how much of it container tools show
+	for _, part := range parts {
+		if slurm.UserManager(part) {
+			return ""
+		}
+		name := strings.TrimSuffix(part, ".scope")
+		engine, id := "", name
+		if at := strings.LastIndexAny(name, "-:"); at >= 0 {
+			engine, id = name[:at], name[at+1:]
+		}
+		isID := len(id) == idLen && strings.Trim(id, "0123456789abcdef") == ""
+		if isID && !strings.HasSuffix(engine, "conmon") { // podman's monitor is outside the container
+			return "container:" + id[:shown]
+		}
+	}
+	return ""
+}

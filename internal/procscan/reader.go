@@ -1,0 +1,92 @@
+package procscan
+
+import (
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/finding"
+	"bookend/internal/slurm"
+)
+
+// The names of the operations that read other processes' /proc, in the records of those that are stuck.
+const (
+	ProcessesOp = "processes"
+	HoldersOp   = "holders"
+)
+
+// Reader reads other processes' /proc in a child, which may hang beyond any signal. The memory of the processes in Skip
+// is not read, because earlier readers hang at it.
+type Reader struct {
+	Proc    string
+	Dev     string
+	Skip    []finding.Instance
+	Timeout time.Duration // until the child is killed
+}
+
+// Result is what a reader found, and the processes at which it hangs.
+type Result struct {
+	Processes []finding.Process
+	Scan      finding.Scan
+	Hung      []finding.Instance
+}
+
+type request struct {
+	Proc   string             `json:"proc"`
+	Dev    string             `json:"dev"`
+	PIDs   []int              `json:"pids,omitempty"`
+	Budget time.Duration      `json:"budget_ns"`
+	Skip   []finding.Instance `json:"skip,omitempty"`
+}
+
+var readProcesses = child.NewOperation(ProcessesOp, func(r request) ([]finding.Process, error) {
+	return Processes(r.Proc, r.Dev, r.PIDs, r.Budget, r.Skip...), nil
+})
+
+var readHolders = child.NewOperation(HoldersOp, func(r request) (finding.Scan, error) {
+	return Scan(r.Proc, r.Dev, r.Budget, r.Skip...), nil
+})
+
+// reserve is the time that a reader has to send its results, before its child would be killed.
+const reserve = 200 * time.Millisecond
+
+// Processes reads what /proc shows of processes that a driver lists. As with child.Operation.Ask, the result is valid
+// also if the child has answered but cannot be killed.
+func (r Reader) Processes(pids []int) (Result, error) {
+	const longest = time.Second // each takes less than a millisecond, unless it hangs
+	budget := min(longest, max(r.Timeout/2, r.Timeout-reserve))
+	found, err := readProcesses.Ask(request{r.Proc, r.Dev, pids, budget, r.Skip}, r.Timeout)
+	return Result{Processes: found, Hung: hanging(found)}, err
+}
+
+// Holders searches all of /proc for processes that have a GPU open. Its result is valid as that of Processes.
+func (r Reader) Holders() (Result, error) {
+	scan, err := readHolders.Ask(request{r.Proc, r.Dev, nil, r.Timeout - reserve, r.Skip}, r.Timeout)
+	return Result{Scan: scan, Hung: scan.Hung}, err
+}
+
+// hanging returns those of the processes whose /proc did not answer.
+func hanging(all []finding.Process) (at []finding.Instance) {
+	for _, p := range all {
+		if p.Hangs {
+			at = append(at, finding.Instance{PID: p.PID, Start: p.Start})
+		}
+	}
+	return at
+}
+
+// JobRequest asks for processes of a job on this node.
+type JobRequest struct {
+	Proc  string      `json:"proc"`
+	Dev   string      `json:"dev"`
+	UID   uint32      `json:"uid"`
+	Owner slurm.Owner `json:"owner"`
+}
+
+// OpenDevices finds, as the user, those that have a GPU open. What was found before an error is returned without it.
+var OpenDevices = child.NewOperation("open", func(r JobRequest) ([]OfJob, error) {
+	open, err := Using(r.Proc, r.Dev, r.UID, r.Owner)
+	if len(open) > 0 {
+		err = nil
+	}
+	return open, err
+})

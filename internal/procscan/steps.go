@@ -1,0 +1,222 @@
+package procscan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"bookend/internal/finding"
+	"bookend/internal/slurm"
+)
+
+// stepDaemon runs the steps of jobs on a node, as root and as the parent of each step's tasks.
+const stepDaemon = "slurmstepd"
+
+const maxTitle = 4 << 10 // bytes of a slurmstepd's title
+
+// forSteps: budget/forSteps is reserved for steps, so that no process that hangs while it is read can use it up.
+const forSteps = 4
+
+// steps are the slurmstepd processes of a node, and the users of their children.
+type steps struct {
+	proc string
+	mu   sync.Mutex
+	jobs map[int]slurm.JobID      // of each slurmstepd, by PID
+	uids map[slurm.JobID][]uint32 // of the children of a job's slurmstepds
+	// Each is empty, or the reason why some may be missing.
+	whyJobs, whyUIDs string
+}
+
+// backEnvironments checks the processes whose job is named by their environment and by no cgroup, and records which of
+// those jobs have a step here. Threat: a process can write any job's id into its environment. It can neither run as
+// root nor become the child of another job's step.
+func backEnvironments(proc string, budget time.Duration, all []*finding.Process) {
+	var hints []*finding.Process
+	for _, p := range all {
+		hint := p.EnvJobID != 0 || p.EnvUnknown != ""
+		if hint && p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
+			hints = append(hints, p)
+		}
+	}
+	if len(hints) == 0 {
+		return
+	}
+	c := newCrew(budget)
+	defer c.end()
+	s := c.findSteps(proc, hints)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range hints {
+		switch why := cmp.Or(s.whyJobs, s.whyUIDs); {
+		case p.EnvUnknown == "":
+			p.EnvJobHere = s.backs(*p)
+		case why != "":
+			p.Why = p.EnvUnknown + "; which jobs it may name was not read: " + why
+		default:
+			p.Steps = s.of(*p)
+		}
+	}
+}
+
+// findSteps reads as little as possible of users' processes, so that a crowd of them cannot use up the time: each one's
+// program, and its parent only if that could be the step of a job that a hint names.
+func (c *crew) findSteps(proc string, hints []*finding.Process) *steps {
+	s := &steps{proc: proc, jobs: map[int]slurm.JobID{}, uids: map[slurm.JobID][]uint32{}}
+	pids, err := listPIDs(proc)
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == 1 }) // a sandbox may deny it even to root
+	s.whyJobs = c.each(pids, s.readDaemon)
+	if err != nil {
+		s.whyJobs = err.Error()
+	}
+	if s.needsUIDs(hints) {
+		s.whyUIDs = c.each(pids, s.readChild)
+	}
+	return s
+}
+
+func (s *steps) needsUIDs(hints []*finding.Process) bool {
+	s.mu.Lock() // an abandoned worker may still read
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(hints, s.mayBack)
+}
+
+// each calls read for each process, and returns why some may not have been read.
+func (c *crew) each(pids []int, read func(pid int) error) string {
+	var mu sync.Mutex
+	var why string
+	miss := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		why = err.Error()
+	}
+	unread, _ := c.await(c.send(workers(), pids, func(_ *reader, pid int) {
+		if err := read(pid); err != nil && !gone(err) && !errors.Is(err, errEnded) {
+			miss(fmt.Errorf("process %d: %w", pid, err))
+		}
+	}))
+	if unread > 0 {
+		miss(fmt.Errorf("%d of %d processes were not read", unread, len(pids)))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return why
+}
+
+// readDaemon records the job of a slurmstepd. Of any other process it reads one link.
+func (s *steps) readDaemon(pid int) error {
+	// Threat: PIDs are reused, so the link is read again in the open directory. It is not followed.
+	exe, err := os.Readlink(filepath.Join(s.proc, strconv.Itoa(pid), "exe"))
+	if gone(err) || err == nil && !isStepDaemon(exe) {
+		return nil
+	}
+	f, err := openFolder(s.proc, pid)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	job, err := f.stepOf()
+	if job != 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.jobs[pid] = job
+	}
+	return f.gap(err)
+}
+
+// readChild records the user of a process whose parent is a slurmstepd.
+func (s *steps) readChild(pid int) error {
+	f, err := openFolder(s.proc, pid)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	st, err := f.stat()
+	if err != nil {
+		return f.gap(err)
+	}
+	s.mu.Lock()
+	job := s.jobs[st.Parent]
+	s.mu.Unlock()
+	if job == 0 {
+		return nil
+	}
+	uid, _, err := f.status()
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.uids[job] = append(s.uids[job], uid)
+	}
+	return f.gap(err)
+}
+
+// stepOf returns the job of a slurmstepd, 0 for any other process. Threat: a process chooses its name and title; the
+// path of its program comes from the kernel, and only root's processes count.
+func (f folder) stepOf() (slurm.JobID, error) {
+	exe, errExe := f.link("exe")
+	if errExe == nil && !isStepDaemon(exe) {
+		return 0, nil
+	}
+	if uid, _, err := f.status(); err != nil || uid != 0 {
+		return 0, err
+	}
+	if errExe != nil {
+		return 0, errExe
+	}
+	title, err := f.text("cmdline", maxTitle)
+	return parseTitle(title), err
+}
+
+func isStepDaemon(exe string) bool { return path.Base(strings.TrimSuffix(exe, deleted)) == stepDaemon }
+
+// parseTitle returns the job in a slurmstepd's title, "slurmstepd: [1234.batch]", or 0.
+func parseTitle(title string) slurm.JobID {
+	step, _ := strings.CutPrefix(title, stepDaemon+": [")
+	end := strings.IndexFunc(step, func(r rune) bool { return r < '0' || r > '9' })
+	id, _ := slurm.ParseJobID(step[:max(0, end)])
+	return id
+}
+
+// of returns the jobs with a step on this node that runs a process of p's user, or of any user if p is in a container.
+func (s *steps) of(p finding.Process) (jobs []slurm.JobID) {
+	for job, uids := range s.uids {
+		if p.Apart() || slices.Contains(uids, p.UID) {
+			jobs = append(jobs, job)
+		}
+	}
+	slices.Sort(jobs)
+	return jobs
+}
+
+// mayBack reports whether a job that may be in p's environment has a step on this node, of any user.
+func (s *steps) mayBack(p *finding.Process) bool {
+	for _, job := range s.jobs {
+		if p.EnvUnknown != "" || job == p.EnvJobID {
+			return true
+		}
+	}
+	return false
+}
+
+// backs returns why the job in p's environment may be on this node: a step of it here runs a process of p's user, or of
+// any user if p is in a container (its user may not be the one who started it); or that could not be read.
+func (s *steps) backs(p finding.Process) string {
+	why := s.whyJobs
+	if s.mayBack(&p) {
+		why = cmp.Or(why, s.whyUIDs)
+	}
+	if slices.Contains(s.of(p), p.EnvJobID) {
+		return "a slurmstepd of it runs on this node"
+	}
+	if why != "" {
+		return "whether it has a slurmstepd on this node could not be read: " + why
+	}
+	return ""
+}

@@ -1,0 +1,91 @@
+package publish
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/config"
+	"bookend/internal/report"
+)
+
+// Limits for one line, about 20 KiB at most, so that no job can flood the log.
+const (
+	maxMessage = 512 // bytes of the message
+	maxValue   = 256 // bytes of one value
+)
+
+// Entry is one line of Bookend's own log. A child appends it, because anything on a disk can sleep.
+type Entry struct {
+	At      time.Time // written in its own time zone
+	Level   config.LogLevel
+	Program string // "bookend-prolog"
+	PID     int
+	Message string
+	Fields  map[string]any // the names are constants of this program; values may come from outside
+}
+
+// Line returns the entry as one line of printable ASCII with its newline, or nil if c's level leaves it out.
+func (e Entry) Line(c config.Log) []byte {
+	const timestamp = "2006-01-02T15:04:05.000Z07:00"
+	var line bytes.Buffer
+	least, _ := logrus.ParseLevel(string(c.Level)) // the configuration has no other levels
+	own, _ := logrus.ParseLevel(string(e.Level))
+	logger := &logrus.Logger{
+		Out: &line, Level: least,
+		Formatter: &logrus.TextFormatter{TimestampFormat: timestamp, DisableColors: true, FullTimestamp: true},
+	}
+	if c.Format == config.JSON {
+		logger.Formatter = &logrus.JSONFormatter{TimestampFormat: timestamp, DisableHTMLEscape: true}
+	}
+	fields := logrus.Fields{"program": safe(e.Program), "pid": e.PID}
+	for name, value := range e.Fields {
+		fields[string(report.Clean(name, 32))] = safe(value)
+	}
+	logger.WithTime(e.At).WithFields(fields).Log(own, string(report.Clean(e.Message, maxMessage)))
+	return line.Bytes()
+}
+
+// safe keeps numbers and truth values, so that they are such in JSON; anything else becomes clean text.
+func safe(value any) any {
+	switch v := value.(type) {
+	case bool, int, uint32:
+		return v
+	case time.Duration:
+		return v.Seconds()
+	}
+	return string(report.Clean(fmt.Sprint(value), maxValue))
+}
+
+// Syslog sends a line from Line to the log socket at path (/dev/log). It never waits: if the log daemon does not read,
+// it returns an error at once. A missing socket is no error, as containers and small nodes have none.
+//
+// The standard library's log/syslog waits on a full socket, and package net makes a hook 450 kB larger.
+func (e Entry) Syslog(path string, line []byte) error {
+	if len(line) == 0 {
+		return nil
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("open log socket: %w", err)
+	}
+	defer unix.Close(fd)
+	// Threat: another socket at path would get the log's lines about jobs. The path is from root's configuration.
+	err = unix.Sendto(fd, e.frame(line), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: path})
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("send to log socket %q: %w", path, err)
+	}
+	return nil
+}
+
+// frame adds the header of RFC 3164 as local programs write it: without the host name.
+func (e Entry) frame(line []byte) []byte {
+	const daemon = 3 << 3 // the facility
+	severity := map[config.LogLevel]int{config.Error: 3, config.Warning: 4, config.Info: 6, config.Debug: 7}[e.Level]
+	head := fmt.Sprintf("<%d>%s %s[%d]: ", daemon|severity, e.At.Format(time.Stamp), e.Program, e.PID)
+	return append([]byte(head), bytes.TrimSuffix(line, []byte("\n"))...)
+}

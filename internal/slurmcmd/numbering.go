@@ -1,0 +1,143 @@
+package slurmcmd
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/config"
+	"bookend/internal/slurmconf"
+)
+
+// NumberingRequest asks what Slurm's GPU numbers depend on. Slurm's files may be on a file system that does not answer.
+type NumberingRequest struct {
+	Proc      string        `json:"proc"`
+	Boot      string        `json:"boot"`
+	Hook      int           `json:"hook"` // PID
+	Node      string        `json:"node"`
+	GresConf  string        `json:"gres_conf"`  // configured; empty: where slurmd looks
+	SlurmConf string        `json:"slurm_conf"` // SLURM_CONF of the hook
+	Slurmd    string        `json:"slurmd"`     // configured; empty: the running one
+	Scontrol  string        `json:"scontrol"`
+	Kept      slurmconf.Key `json:"kept,omitzero"` // key of the answer on record
+}
+
+// NumberingReply is what Slurm's GPU numbers depend on.
+type NumberingReply struct {
+	Key     slurmconf.Key `json:"key"`
+	Own     bool          `json:"own,omitempty"`   // slurmd's own copies (configless)
+	Count   int           `json:"count,omitempty"` // GPUs of the node in slurm.conf
+	Unsure  string        `json:"unsure,omitempty"`
+	Unknown string        `json:"unknown,omitempty"`
+	Entries []string      `json:"entries,omitempty"` // of slurm.conf's directory
+}
+
+// Numbering reads what Slurm's GPU numbers depend on.
+var Numbering = child.NewOperation("numbering", readNumbering)
+
+func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
+	reply.Key = slurmconf.Key{Boot: r.Boot, Node: r.Node, Daemon: Running(r.Proc, r.Hook)}
+	kept := r.Kept
+	if r.GresConf == "" && r.SlurmConf == "" { // a health check has neither
+		r.SlurmConf = kept.Conf
+	}
+	at, conf, gres, unread := ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
+	switch {
+	case reply.Key.Daemon.PID != 0:
+	case child.Alive(r.Proc, kept.Daemon.PID, kept.Daemon.Ticks):
+		reply.Key.Daemon = kept.Daemon
+	case at.Slurm != "":
+		reply.Key.Daemon = r.byFile(conf)
+	}
+	// slurmd's own program: that of the running one, else the one that was installed with scontrol.
+	program := cmp.Or(r.Slurmd, reply.Key.Daemon.Exe, kept.Slurmd.Path,
+		filepath.Join(filepath.Dir(filepath.Dir(r.Scontrol)), "sbin/slurmd"))
+	if reply.Key.Slurmd, err = Identify(program); err != nil {
+		return reply, err
+	}
+	if err := reply.judge(at, conf, gres, unread); err != nil {
+		reply.Unknown = err.Error()
+	}
+	return reply, nil
+}
+
+// byFile finds slurmd by slurm.conf's SlurmdPidFile: hooks in a job, or from a timer, do not descend from slurmd.
+func (r NumberingRequest) byFile(conf slurmconf.Conf) slurmconf.Daemon {
+	path, _ := conf.Get("SlurmdPidFile")
+	host, _ := os.Hostname()
+	host, _, _ = strings.Cut(host, ".")
+	name := strings.NewReplacer("%n", r.Node, "%h", host).Replace(cmp.Or(path.Text, config.SlurmdPIDFile))
+	return ByFile(r.Proc, name)
+}
+
+// judge adds what the configuration says about the GPUs, and the files that it is in.
+func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, err error) error {
+	switch {
+	case at.Slurm == "":
+		return errors.New("no slurm.conf was found (slurm.gres_conf)")
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	names := slices.Concat([]string{at.Slurm, at.Gres}, conf.Files, gres.Files)
+	slices.Sort(names)
+	r.Key.Conf = at.Slurm
+	for _, name := range slices.Compact(names) {
+		id, err := Identify(name)
+		if err != nil {
+			return err
+		}
+		r.Key.Files = append(r.Key.Files, id)
+	}
+	if r.Entries, err = Entries(at.Slurm); err != nil {
+		return err
+	}
+	own := conf.Node(r.Key.Node)
+	r.Count = slurmconf.Count(own.Gres)
+	if r.Unsure = own.Unsure; r.Unsure == "" && !own.Found {
+		r.Unsure = "slurm.conf does not name this node"
+	}
+	if real, err := filepath.EvalSymlinks(filepath.Dir(at.Slurm)); err == nil {
+		r.Own = filepath.Base(real) == "conf-cache" // where slurmd keeps a configuration from slurmctld
+	}
+	return nil
+}
+
+// SharingOf returns from Slurm's files, whose file system may hang, whether a node's GPUs are given out in parts.
+var SharingOf = child.NewOperation("sharing", func(r NumberingRequest) (slurmconf.Answer, error) {
+	at, slurm, _, err := ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
+	switch {
+	case at.Slurm == "":
+		return unknown("no slurm.conf was found (slurm.gres_conf, slurm.shards)"), nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return unknown(err.Error()), nil
+	}
+	return slurmconf.SharedGPUs(slurm, r.Node), nil
+})
+
+func unknown(why string) slurmconf.Answer {
+	return slurmconf.Answer{Shared: slurmconf.Unknown, Why: why}
+}
+
+// NodeSharing answers from the configuration, or else from Slurm's files. If the child fails, the answer is unknown.
+func NodeSharing(c config.Slurm, slurmConf, node string, timeout time.Duration) slurmconf.Answer {
+	switch c.Shards {
+	case config.ShardsYes:
+		return slurmconf.Answer{Shared: slurmconf.Yes, Why: "GPUs are given out in shards here (slurm.shards)"}
+	case config.ShardsNo:
+		return slurmconf.Answer{Shared: slurmconf.No}
+	}
+	answer, err := SharingOf.Ask(NumberingRequest{GresConf: c.GresConf, SlurmConf: slurmConf, Node: node}, timeout)
+	if err != nil {
+		return unknown(err.Error())
+	}
+	return answer
+}
+
+// SharingTime is the limit for reading two small files; a slower disk counts as one that does not answer.
+const SharingTime = time.Second

@@ -1,0 +1,126 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/finding"
+	"bookend/internal/procscan"
+	"bookend/internal/state"
+)
+
+// The names of the backend and of slurmd -G in the records of stuck children.
+const (
+	backendOp = "backend"
+	slurmdOp  = "slurmd -G"
+)
+
+// leftBehind returns the child that a failure left behind, or nil.
+func leftBehind(failure error, now time.Duration) *state.Stuck {
+	var failed *child.Error
+	if !errors.As(failure, &failed) || failed.Result.Outcome != child.Abandoned {
+		return nil
+	}
+	return &state.Stuck{PID: failed.Result.PID, StartTicks: failed.Result.StartTicks, Since: now, Op: failed.Op}
+}
+
+// nodes returns the host's nodes; none if that cannot be read, as without root.
+func (d *Driver) nodes() []string {
+	nodes, _ := state.Nodes(d.Config.Paths.Run, "")
+	return nodes
+}
+
+// stuckReaders returns the readers of /proc on this host that cannot be killed, recorded by any of its nodes.
+func (d *Driver) stuckReaders() (all []state.Reader) {
+	for _, node := range d.nodes() {
+		all = append(all, state.PeekReaders(d.Config.Paths.Run, node, d.Alive)...)
+	}
+	return all
+}
+
+// procReader returns a reader of other processes' /proc, or child.ErrStuck if there must be no new one.
+func (d *Driver) procReader(op string, timeout time.Duration) (procscan.Reader, error) {
+	skip, blocked := hungAt(op, d.stuckReaders())
+	if blocked || d.unkept {
+		return procscan.Reader{}, &child.Error{Op: op, Err: child.ErrStuck}
+	}
+	paths := d.Config.Paths
+	return procscan.Reader{Proc: paths.Proc, Dev: paths.Dev, Skip: skip, Timeout: timeout}, nil
+}
+
+// hungAt returns the processes at which stuck readers of /proc hang: a new reader skips them. With too many readers on
+// record, the new one skips every process's memory, which is what hangs. blocked means that there must be no new
+// reader: an earlier one did not report where it hangs.
+func hungAt(op string, readers []state.Reader) (at []finding.Instance, blocked bool) {
+	for _, r := range readers {
+		at, blocked = append(at, r.At...), blocked || len(r.At) == 0 && r.Op == op
+	}
+	if len(readers) >= state.MaxReaders {
+		at = []finding.Instance{{}}
+	}
+	return at, blocked
+}
+
+// readerEnded records a reader that cannot be killed and where it hangs, and reports a failure without a result, which
+// it returns.
+func (d *Driver) readerEnded(op string, failure error, hung []finding.Instance) error {
+	d.abandonedReader(failure, hung)
+	var failed *child.Error
+	if failure == nil || errors.As(failure, &failed) && failed.Answered {
+		return nil
+	}
+	d.childFault(op, failure)
+	return failure
+}
+
+// abandonedReader records a child that could not be killed while it read other processes' /proc, for the host's first
+// node if the caller has none. The driver may be fine: later hooks only skip what it reads. If it cannot be recorded,
+// this hook starts no other.
+func (d *Driver) abandonedReader(failure error, hung []finding.Instance) {
+	left := leftBehind(failure, d.Clock.Boot())
+	if left == nil {
+		return
+	}
+	store, err := d.Store, error(nil)
+	if nodes := d.nodes(); store == nil && len(nodes) > 0 {
+		store, err = state.Open(d.Config.Paths.Run, nodes[0])
+	}
+	if store == nil {
+		err = errors.Join(errors.New("no record of a stuck reader can be kept"), err)
+	} else {
+		err = store.AddReader(state.Reader{At: hung, Stuck: *left}, d.Alive)
+	}
+	d.Try(err)
+	d.unkept = d.unkept || err != nil
+}
+
+// Visit is one child that works on the files of the job's user. A hook that runs alongside it collects Trouble.
+type Visit struct {
+	Store   *state.Store
+	UID     uint32
+	Alive   func(state.Stuck) bool
+	Now     func() time.Duration // CLOCK_BOOTTIME
+	Left    func() time.Duration // for the next step
+	Trouble error
+}
+
+// errStuckVisit means that there was no visit, because an earlier one is stuck.
+var errStuckVisit = errors.New("an earlier job's output lies on a file system that does not answer")
+
+// visit runs an operation on the user's files, unless an earlier child that works on them cannot be killed. A stuck one
+// is recorded apart from those stuck in the driver, so that no user can keep hooks from the driver.
+func visit[Req, Rep any](v *Visit, op child.Operation[Req, Rep], request Req) (reply Rep, err error) {
+	earlier, err := v.Store.Stuck(&v.UID, v.Alive)
+	v.Trouble = errors.Join(v.Trouble, err)
+	if earlier != nil {
+		return reply, fmt.Errorf("%w: PID %d (%s) cannot be killed", errStuckVisit, earlier.PID, earlier.Op)
+	}
+	reply, err = op.Ask(request, v.Left())
+	if left := leftBehind(err, v.Now()); left != nil {
+		left.User = &v.UID
+		v.Trouble = errors.Join(v.Trouble, v.Store.SetStuck(*left, v.Alive))
+	}
+	return reply, err
+}
