@@ -92,7 +92,7 @@ func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 	must(t, n.store.Close(found, over))
 }
 
-// Every command's document decodes into the type that docs/cli.md shows, with nothing beside it, and says which it is.
+// Every command's document decodes into its type, with nothing beside it, and says which it is.
 func TestDocuments(t *testing.T) {
 	type document struct {
 		kind view.Kind

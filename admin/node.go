@@ -177,8 +177,8 @@ func (a *app) look(cfg config.Config, all records, limit time.Duration) stage.Gl
 	return now
 }
 
-func (a *app) scene(cfg config.Config, all records, now stage.Glance) view.Scene {
-	s := view.Scene{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
+func (a *app) scene(cfg config.Config, all records, now stage.Glance) view.Input {
+	s := view.Input{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
 		Epoch: nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: finding.LimitsOf(cfg.Thresholds)}
 	if all.store != nil {
 		s.Baselines, _ = all.store.Baselines() // "bookend baseline" reports unreadable ones

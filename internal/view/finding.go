@@ -4,15 +4,63 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/finding"
+	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 )
 
-// findingText writes one finding of an end: what was found, the owner with the evidence, and why it did not drain.
-func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger.End) {
+// Finding is one finding of an end, with what policy decided.
+type Finding struct {
+	Code       code.Code       `json:"code"`
+	At         string          `json:"at"` // start, end
+	Action     config.Action   `json:"action"`
+	Why        string          `json:"why,omitempty"`     // why the action is weaker than configured
+	GPU        gpu.ID          `json:"gpu,omitempty"`     // empty: the driver, or Bookend itself
+	Index      *int            `json:"index,omitempty"`   // Slurm's index of that GPU
+	Unknown    string          `json:"unknown,omitempty"` // why the answer is neither yes nor no
+	Bytes      gpu.Figure      `json:"bytes,omitzero"`    // memory that it is about
+	Holder     *Process        `json:"holder,omitempty"`  // the process that it is about
+	Owner      *finding.Owner  `json:"owner,omitempty"`   // the job it is blamed on, with the level of evidence
+	Candidates []Process       `json:"candidates,omitempty"`
+	Searched   bool            `json:"searched,omitempty"` // every process of the node was examined for candidates
+	Xid        int             `json:"xid,omitempty"`
+	Ended      finding.Outcome `json:"ended,omitempty"`    // what clean-up did to the holder
+	Repeated   bool            `json:"repeated,omitempty"` // the job before ended with the same finding
+	Observed   string          `json:"observed,omitempty"`
+	Expected   string          `json:"expected,omitempty"`
+	Doubts     []string        `json:"doubts,omitempty"` // why it does not prove that the GPU is unusable
+}
+
+func newFindings(at string, e ledger.End) []Finding {
+	all := []Finding{}
+	for i, f := range e.Findings {
+		judged := e.Verdict.Of(i)
+		one := Finding{Code: f.Code, At: at, Action: judged.Action, Why: judged.Why, GPU: f.GPU, Index: f.Index,
+			Unknown: f.Unknown, Bytes: f.Bytes, Owner: f.Owner, Searched: f.Searched, Xid: f.Xid, Ended: f.Ended,
+			Repeated: f.Repeated, Observed: f.Observed, Expected: f.Expected, Doubts: f.Doubts}
+		if f.Holder != nil {
+			holder := newHolder(*f.Holder, e)
+			one.Holder = &holder
+		}
+		for _, h := range f.Candidates {
+			one.Candidates = append(one.Candidates, newHolder(h, e))
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func newHolder(h finding.Holder, e ledger.End) Process {
+	p := newProcess(h.Process, h.Memory, e.Clock)
+	p.Classes, p.Owner, p.Open = h.Classes, h.Owner, h.Open
+	return p
+}
+
+// text writes what was found, the owner with the evidence, and why it did not drain.
+func (f Finding) text(w io.Writer) {
 	place := ""
 	switch {
 	case f.Index != nil:
@@ -21,7 +69,7 @@ func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger
 		place = " " + string(f.GPU)
 	}
 	entry, _ := code.Lookup(f.Code)
-	fmt.Fprintf(w, "  %s%s: %s [%s]\n", f.Code, place, entry.Title, judged.Action)
+	fmt.Fprintf(w, "  %s%s: %s [%s]\n", f.Code, place, entry.Title, f.Action)
 	line := func(label, text string) {
 		if text != "" {
 			fmt.Fprintf(w, "    %-9s %s\n", label+":", text)
@@ -32,11 +80,10 @@ func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger
 	}
 	candidate := "maybe"
 	if f.Holder != nil {
-		line("process", holderText(*f.Holder, e))
+		line("process", holderText(*f.Holder))
 		candidate = "holder"
 	}
-	text := func(h finding.Holder) string { return holderText(h, e) }
-	for _, holder := range some(f.Candidates, 8, "and %d more", text) {
+	for _, holder := range some(f.Candidates, 8, "and %d more", holderText) {
 		line(candidate, holder)
 	}
 	if f.Searched {
@@ -51,7 +98,7 @@ func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger
 	}
 	line("seen", f.Observed)
 	line("unknown", f.Unknown)
-	line("doubt", judged.Why)
+	line("doubt", f.Why)
 }
 
 // evidence describes each level of attribution; docs/holders.md explains them.
@@ -63,7 +110,7 @@ var evidence = map[finding.Level]string{
 	finding.ByEnvironment: " (its environment names the job: a hint)",
 }
 
-func processText(p finding.Process, began time.Time) string {
+func processText(p Process) string {
 	switch {
 	case p.Reused:
 		return fmt.Sprintf("PID %d, which another process has by now", p.PID)
@@ -72,29 +119,25 @@ func processText(p finding.Process, began time.Time) string {
 	case p.Why != "":
 		return fmt.Sprintf("PID %d, unknown: %s", p.PID, p.Why)
 	}
-	return fmt.Sprintf("PID %d (%s), uid %d, state %s, started %s", p.PID, p.Name, p.UID, p.State, stamp(began))
+	return fmt.Sprintf("PID %d (%s), uid %d, state %s, started %s", p.PID, p.Name, p.UID, p.State, stamp(p.BeganAt))
 }
 
 // holderText describes a process that an end found: its class, where it runs, its open files, and a candidate's job.
-func holderText(h finding.Holder, e ledger.End) string {
-	began := time.Time{}
-	if h.Start > 0 {
-		began = e.Clock(h.Start)
+func holderText(p Process) string {
+	text := processText(p)
+	if len(p.Classes) > 0 {
+		text += ", " + strings.Join(each(p.Classes, func(c finding.Class) string { return string(c) }), " ")
 	}
-	text := processText(h.Process, began)
-	if len(h.Classes) > 0 {
-		text += ", " + strings.Join(each(h.Classes, func(c finding.Class) string { return string(c) }), " ")
-	}
-	for _, place := range []string{h.Service, h.Container} {
+	for _, place := range []string{p.Service, p.Container} {
 		if place != "" {
 			text += ", in " + place
 		}
 	}
-	if len(h.Open) > 0 {
-		text += ", has open " + strings.Join(h.Open, " ")
+	if len(p.Open) > 0 {
+		text += ", has open " + strings.Join(p.Open, " ")
 	}
-	if h.Owner != nil {
-		text += fmt.Sprintf(", job %s by %s", h.Owner.JobName(), h.Owner.Level)
+	if p.Owner != nil {
+		text += fmt.Sprintf(", job %s by %s", p.Owner.JobName(), p.Owner.Level)
 	}
 	return text
 }

@@ -28,7 +28,7 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 			who[p.PID] = p
 		}
 		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
-		scene := Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}
+		scene := Input{Now: e.Snapshot, Who: who, At: at, Runs: runs}
 		NewSnapshot(scene, path).Text(w)
 		s := Status{Node: name, Mode: config.Observe, GPUs: NewGPUs(scene), Damaged: []string{path}, Drain: name,
 			Driver: &Driver{Release: name, Problem: path}, Slurm: &SlurmNode{State: name, Reason: name, By: path},

@@ -13,10 +13,11 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/settle"
+	"bookend/internal/slurm"
 )
 
-// Scene is the input for the current state of the node's GPUs.
-type Scene struct {
+// Input is what the documents about the node's GPUs as they are now are made from.
+type Input struct {
 	Now       gpu.Snapshot // without readings if the driver did not answer
 	Who       map[int]finding.Process
 	At        func(time.Duration) time.Time // converts time since boot to wall time
@@ -43,13 +44,35 @@ type GPUStatus struct {
 	Last        *LastSample `json:"last"`                        // null if no record of a hook has it
 }
 
-// Process is one process on a GPU.
+// Process is a process that the driver lists on a GPU, or that holds or may hold its memory.
 type Process struct {
-	finding.Process
-	Memory   gpu.Figure `json:"memory"`
-	BeganAt  time.Time  `json:"began_at,omitzero"`
-	User     string     `json:"user,omitempty"`        // user name, if a job's record has it
-	JobEnded time.Time  `json:"job_ended_at,omitzero"` // when its job ended
+	PID       int             `json:"pid"`
+	Gone      bool            `json:"gone,omitempty"`   // it is dead, though the driver lists it
+	Reused    bool            `json:"reused,omitempty"` // another process has its PID by now
+	Why       string          `json:"why,omitempty"`    // why the rest is unknown
+	UID       uint32          `json:"uid"`
+	User      string          `json:"user,omitempty"` // if a record has it
+	Name      string          `json:"name,omitempty"`
+	State     string          `json:"state,omitempty"` // as in /proc: R, S, D, T
+	BeganAt   time.Time       `json:"began_at,omitzero"`
+	Job       string          `json:"job,omitempty"` // in whose cgroup it is
+	JobEnded  time.Time       `json:"job_ended_at,omitzero"`
+	EnvJob    slurm.JobID     `json:"env_job,omitempty"` // SLURM_JOB_ID in its environment: a hint
+	Service   string          `json:"service,omitempty"` // the system's unit in which it is
+	Container string          `json:"container,omitempty"`
+	Memory    gpu.Figure      `json:"memory"`
+	Classes   []finding.Class `json:"classes,omitempty"`
+	Owner     *finding.Owner  `json:"owner,omitempty"` // of a candidate; a holder's owner is that of its finding
+	Open      []string        `json:"open,omitempty"`  // device nodes that it has open, if that was read
+}
+
+func newProcess(p finding.Process, memory gpu.Figure, clock func(time.Duration) time.Time) Process {
+	out := Process{PID: p.PID, Gone: p.Gone, Reused: p.Reused, Why: p.Why, UID: p.UID, Name: p.Name, State: p.State,
+		Job: p.Cgroup.Name(), EnvJob: p.EnvJobID, Service: p.Service, Container: p.Container, Memory: memory}
+	if p.Start > 0 {
+		out.BeganAt = clock(p.Start)
+	}
+	return out
 }
 
 // LastSample is what the latest start or end of a job with this GPU found.
@@ -60,12 +83,12 @@ type LastSample struct {
 }
 
 // NewGPUs returns each GPU that the driver reports now, sorted by Slurm's index, then by bus ID.
-func NewGPUs(s Scene) []GPUStatus {
+func NewGPUs(in Input) []GPUStatus {
 	gpus := []GPUStatus{}
-	for _, r := range s.Now.Readings {
-		c := GPUStatus{GPU: GPU{s.index(r.Device.ID), r.Device}, Memory: r.Memory, Processes: s.listed(r),
-			Unlisted: r.ProcessesUnknown, Jobs: s.jobs(r.Device), Last: s.lastSample(r.Device.ID)}
-		bytes, unknown := finding.Unexplained(r, s.Limits, s.Baselines[r.Device.ID])
+	for _, r := range in.Now.Readings {
+		c := GPUStatus{GPU: GPU{in.index(r.Device.ID), r.Device}, Memory: r.Memory, Processes: in.processes(r),
+			Unlisted: r.ProcessesUnknown, Jobs: in.jobs(r.Device), Last: in.lastSample(r.Device.ID)}
+		bytes, unknown := finding.Unexplained(r, in.Limits, in.Baselines[r.Device.ID])
 		c.Unexplained = gpu.Figure{Bytes: bytes, Unknown: cmp.Or(r.ProcessesUnknown, unknown)}
 		gpus = append(gpus, c)
 	}
@@ -82,45 +105,48 @@ func (c GPU) order() int {
 	return *c.Index
 }
 
-// listed returns the processes that the driver lists on a GPU, with what /proc and the records contain about them.
-func (s Scene) listed(r gpu.Reading) []Process {
-	out, boots := []Process{}, ledger.BootsOf(s.Runs)
+// processes returns the processes that the driver lists on a GPU, with what /proc and the records contain about them.
+func (in Input) processes(r gpu.Reading) []Process {
+	out := []Process{}
 	for _, listed := range r.Processes {
-		who, known := s.Who[listed.PID]
-		p := Process{Process: who, Memory: listed.Memory}
-		if p.PID = listed.PID; !known {
-			p.Why = "no one looked"
+		facts, known := in.Who[listed.PID]
+		if facts.PID = listed.PID; !known {
+			facts.Why = "no one looked"
 		}
-		if p.Start > 0 {
-			p.BeganAt = s.At(p.Start)
-		}
-		if p.seen() && p.UID == 0 {
-			p.User = "root"
-		}
-		own := -1
-		for i, r := range s.Runs {
-			if p.seen() && r.Job.UID == p.UID && r.Job.User != "" {
-				p.User = r.Job.User
-			}
-			if r.Owns(p.Cgroup) && (own < 0 ||
-				boots.Time(r, r.Last()).After(boots.Time(s.Runs[own], s.Runs[own].Last()))) {
-				own = i
-			}
-		}
-		if own >= 0 && s.Runs[own].Epilog() != nil {
-			p.JobEnded = s.Runs[own].Epilog().Wall
-		}
+		p := newProcess(facts, listed.Memory, in.At)
+		in.addRecord(&p, facts.Cgroup)
 		out = append(out, p)
 	}
 	return out
 }
 
-func (p Process) seen() bool { return !p.Gone && p.Why == "" }
+// addRecord adds what the records contain about a process: its user's name, and when its job ended.
+func (in Input) addRecord(p *Process, cgroup slurm.Owner) {
+	if p.read() && p.UID == 0 {
+		p.User = "root"
+	}
+	boots := ledger.BootsOf(in.Runs)
+	var own *ledger.Run
+	for i, r := range in.Runs {
+		if p.read() && r.Job.UID == p.UID && r.Job.User != "" {
+			p.User = r.Job.User
+		}
+		if r.Owns(cgroup) && (own == nil || boots.Time(r, r.Last()).After(boots.Time(*own, own.Last()))) {
+			own = &in.Runs[i]
+		}
+	}
+	if own != nil && own.Epilog() != nil {
+		p.JobEnded = own.Epilog().Wall
+	}
+}
 
-func (s Scene) jobs(d gpu.Device) []string {
+// read reports whether /proc was read for the process.
+func (p Process) read() bool { return !p.Gone && p.Why == "" }
+
+func (in Input) jobs(d gpu.Device) []string {
 	jobs := []string{}
-	for _, r := range s.Runs {
-		if !r.Running(s.Runs) || r.Epoch.OtherBoot(s.Epoch) {
+	for _, r := range in.Runs {
+		if !r.Running(in.Runs) || r.Epoch.OtherBoot(in.Epoch) {
 			continue
 		}
 		for _, a := range r.Devices {
@@ -135,10 +161,10 @@ func (s Scene) jobs(d gpu.Device) []string {
 
 // lastSample returns the newest recorded sample that a hook took of a GPU. Its findings are those that policy does not
 // hide; if the GPU was not clean, all of them.
-func (s Scene) lastSample(id gpu.ID) (newest *LastSample) {
+func (in Input) lastSample(id gpu.ID) (newest *LastSample) {
 	var last time.Time
-	boots := ledger.BootsOf(s.Runs)
-	for _, r := range s.Runs {
+	boots := ledger.BootsOf(in.Runs)
+	for _, r := range in.Runs {
 		for _, e := range r.Both() {
 			at := boots.Time(r, *e)
 			if _, ok := e.Snapshot.Reading(id); !ok || newest != nil && !at.After(last) {
@@ -158,8 +184,8 @@ func (s Scene) lastSample(id gpu.ID) (newest *LastSample) {
 	return newest
 }
 
-func (s Scene) index(id gpu.ID) *int {
-	for _, r := range ledger.Newest(s.Runs) {
+func (in Input) index(id gpu.ID) *int {
+	for _, r := range ledger.Newest(in.Runs) {
 		for _, a := range r.Devices {
 			if a.Device.ID == id && id != "" {
 				return &a.Index
@@ -225,7 +251,7 @@ func (c GPUStatus) problem() bool {
 
 func (c GPUStatus) state() string {
 	left := func(p Process) bool { return !p.JobEnded.IsZero() || p.Gone && len(c.Jobs) == 0 }
-	stray := func(p Process) bool { return p.Cgroup.Found() || p.Service == "" && p.seen() && p.UID != 0 }
+	stray := func(p Process) bool { return p.Job != "" || p.Service == "" && p.read() && p.UID != 0 }
 	stay := func(c code.Code) bool { return c.Traits().Memory.Stays() }
 	stays := c.Last != nil && slices.ContainsFunc(c.Last.Codes, stay)
 	strays := len(c.Jobs) == 0 && slices.ContainsFunc(c.Processes, stray)
@@ -253,10 +279,10 @@ func (p Process) short(now time.Time, several bool) string {
 	} else if p.Name != "" {
 		text += " " + p.Name
 	}
-	if p.seen() {
+	if p.read() {
 		facts = append(facts, owner(p.User, p.UID))
 	}
-	for _, of := range [][2]string{{"job ", p.Cgroup.Name()}, {"", p.Service}, {"container ", p.Container}} {
+	for _, of := range [][2]string{{"job ", p.Job}, {"", p.Service}, {"container ", p.Container}} {
 		if of[1] != "" {
 			facts = append(facts, of[0]+of[1])
 		}
@@ -284,11 +310,11 @@ type Snapshot struct {
 }
 
 // NewSnapshot returns the document for one sample.
-func NewSnapshot(s Scene, problem string) Snapshot {
-	d := Snapshot{Head: head(KindSnapshot), Release: s.Now.Driver.Version, GPUs: []GPUStatus{},
-		Faults: append([]gpu.Fault{}, s.Now.Faults...), Problem: problem}
-	if s.Now.At > 0 {
-		d.At, d.GPUs = s.At(s.Now.At), NewGPUs(s)
+func NewSnapshot(in Input, problem string) Snapshot {
+	d := Snapshot{Head: head(KindSnapshot), Release: in.Now.Driver.Version, GPUs: []GPUStatus{},
+		Faults: append([]gpu.Fault{}, in.Now.Faults...), Problem: problem}
+	if in.Now.At > 0 {
+		d.At, d.GPUs = in.At(in.Now.At), NewGPUs(in)
 	}
 	return cleaned(d)
 }
@@ -307,11 +333,11 @@ func (s Snapshot) Text(w io.Writer) {
 			fmt.Fprintf(w, "  processes unknown: %s\n", c.Unlisted)
 		}
 		for _, p := range c.Processes {
-			text := processText(p.Process, p.BeganAt)
-			if p.Cgroup.Found() {
-				text += fmt.Sprintf(", job %s by its cgroup", p.Cgroup.Name())
-			} else if p.EnvJobID != 0 {
-				text += fmt.Sprintf(", job %d by its environment (a hint)", p.EnvJobID)
+			text := processText(p)
+			if p.Job != "" {
+				text += fmt.Sprintf(", job %s by its cgroup", p.Job)
+			} else if p.EnvJob != 0 {
+				text += fmt.Sprintf(", job %d by its environment (a hint)", p.EnvJob)
 			}
 			fmt.Fprintf(w, "  %s  %s\n", Figure(p.Memory), text)
 		}

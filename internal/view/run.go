@@ -30,10 +30,10 @@ type Run struct {
 	Exit      *int      `json:"exit_code"`         // of the job; null while it runs, or if Slurm does not report it
 	Signal    *int      `json:"exit_signal"`       // signal that ended the job; 0 for none
 
-	GPUs     []GPU            `json:"gpus"`
-	Start    *finding.Verdict `json:"start"` // null if no prolog is recorded
-	End      *finding.Verdict `json:"end"`   // of the last epilog; null if none is recorded
-	Findings []Brief          `json:"findings"`
+	GPUs     []GPU     `json:"gpus"`
+	Start    *Verdict  `json:"start"` // null if no prolog is recorded
+	End      *Verdict  `json:"end"`   // of the last epilog; null if none is recorded
+	Findings []Finding `json:"findings"`
 	// StillBytes is memory in use at its start and still in use, if nothing else was found.
 	StillBytes uint64 `json:"still_bytes"`
 
@@ -41,6 +41,16 @@ type Run struct {
 	BusyPercent *int       `json:"busy_percent"` // mean of its GPUs; null if not fully recorded or never reported
 	IdleGPUs    []int      `json:"idle_gpus"`    // GPUs on which no process was recorded
 }
+
+// Verdict is the outcome of a hook.
+type Verdict struct {
+	Action config.Action `json:"action"`         // ignore or empty: clean
+	Exit   int           `json:"exit"`           // of the hook; above 0 it drained the node
+	Code   code.Code     `json:"code,omitempty"` // the finding that decided
+	Held   string        `json:"held,omitempty"` // why a drain was not carried out
+}
+
+func newVerdict(v finding.Verdict) Verdict { return Verdict{v.Action, v.Exit, v.Code, v.Held} }
 
 // State is the state of a run.
 type State string
@@ -52,13 +62,6 @@ const (
 	Lost    State = "lost"
 )
 
-// Brief is a finding, what policy decided, and the end that found it.
-type Brief struct {
-	finding.Finding
-	Action config.Action `json:"action"`
-	At     string        `json:"at"` // start, end
-}
-
 func newRuns(runs, all []ledger.Run) []Run {
 	out := []Run{}
 	for _, r := range runs {
@@ -69,7 +72,7 @@ func newRuns(runs, all []ledger.Run) []Run {
 
 func newRun(r ledger.Run, all []ledger.Run) Run {
 	s := Run{Job: r.JobName(), JobID: uint32(r.Job.ID), SLUID: string(r.Job.SLUID), User: r.Job.User, UID: r.Job.UID,
-		Partition: r.Job.Partition, State: Lost, GPUs: []GPU{}, Findings: []Brief{}, IdleGPUs: []int{}}
+		Partition: r.Job.Partition, State: Lost, GPUs: []GPU{}, Findings: []Finding{}, IdleGPUs: []int{}}
 	for _, d := range r.Devices {
 		s.GPUs = append(s.GPUs, GPU{&d.Index, d.Device})
 	}
@@ -78,8 +81,8 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 		s.Exit, s.Signal = &code, &signal
 	}
 	if r.Start != nil {
-		s.BeganAt, s.Start = r.Start.Wall, &r.Start.Verdict
-		s.find("start", *r.Start)
+		verdict := newVerdict(r.Start.Verdict)
+		s.BeganAt, s.Start, s.Findings = r.Start.Wall, &verdict, newFindings("start", *r.Start)
 	}
 	switch end := r.Epilog(); {
 	case end != nil:
@@ -94,20 +97,14 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 }
 
 func (s *Run) ended(r ledger.Run, first ledger.End) {
-	last := r.Last()
-	s.State, s.EndedAt, s.End, s.StillBytes = Ended, first.Wall, &last.Verdict, stillThere(r, last)
+	verdict := newVerdict(r.Last().Verdict)
+	s.State, s.EndedAt, s.End, s.StillBytes = Ended, first.Wall, &verdict, stillThere(r, r.Last())
 	if r.Start != nil {
 		took := (first.Over() - r.Start.At).Round(time.Millisecond).Seconds()
 		s.Seconds = &took
 	}
 	for _, e := range r.Ends {
-		s.find("end", e)
-	}
-}
-
-func (s *Run) find(at string, e ledger.End) {
-	for i, f := range e.Findings {
-		s.Findings = append(s.Findings, Brief{f, e.Verdict.Of(i).Action, at})
+		s.Findings = append(s.Findings, newFindings("end", e)...)
 	}
 }
 
@@ -208,7 +205,7 @@ func (s Run) found() string {
 	var parts []string
 	for _, at := range []struct {
 		name, before string
-		verdict      *finding.Verdict
+		verdict      *Verdict
 	}{{"end", "", s.End}, {"start", "at start ", s.Start}} {
 		if codes := s.codesAt(at.name); codes != "" {
 			parts = append(parts, at.before+codes)
@@ -259,7 +256,7 @@ func (s Run) codesAt(end string) string {
 }
 
 // outcome describes a hook's verdict. A GPU that was dirty at the start and is unchanged is not called simply clean.
-func outcome(v finding.Verdict, still uint64) string {
+func outcome(v Verdict, still uint64) string {
 	switch {
 	case v.Exit != 0:
 		return fmt.Sprintf("DRAIN for %s (exit %d)", v.Code, v.Exit)

@@ -12,6 +12,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
+	"bookend/internal/slurm"
 )
 
 // Status is printed by "bookend status": an overview of the node.
@@ -71,11 +72,20 @@ type Recorder struct {
 
 // Trouble is a problem of Bookend, the driver or the node's file systems.
 type Trouble struct {
-	Code   code.Code        `json:"code"` // empty if it has no finding code
-	Title  string           `json:"title"`
-	Said   []string         `json:"said"` // what was found
-	Remedy string           `json:"remedy"`
-	Met    *metrics.Trouble `json:"met,omitempty"` // counted by hooks
+	Code   code.Code `json:"code"` // empty if it has no finding code
+	Title  string    `json:"title"`
+	Said   []string  `json:"said"` // what was found
+	Remedy string    `json:"remedy"`
+	Met    *Met      `json:"met,omitempty"` // by hooks
+}
+
+// Met is how often hooks met a trouble.
+type Met struct {
+	Since time.Time    `json:"since"` // since then no day was without it
+	Last  time.Time    `json:"last"`
+	Count uint64       `json:"count"`
+	Hook  metrics.Hook `json:"hook"` // that met it last
+	Job   slurm.JobID  `json:"job"`  // of that hook
 }
 
 // See adds a problem that exists now. An empty text means that the code was checked and does not apply.
@@ -104,7 +114,7 @@ func (s *Status) Meet(counted []metrics.Trouble) {
 			s.See(m.Code, string(m.Detail))
 		}
 		if i := slices.IndexFunc(s.Troubles, is); i >= 0 {
-			s.Troubles[i].Met = &m
+			s.Troubles[i].Met = &Met{m.Since, m.Last, m.Count, m.Hook, m.Job}
 		}
 	}
 }
@@ -191,8 +201,8 @@ func (s Status) next() string {
 	if i := slices.IndexFunc(s.GPUs, GPUStatus.problem); i >= 0 {
 		c := s.GPUs[i]
 		for _, p := range c.Processes {
-			if p.Cgroup.Found() {
-				return "bookend show " + p.Cgroup.Name()
+			if p.Job != "" {
+				return "bookend show " + p.Job
 			}
 		}
 		if c.Last != nil && len(c.Last.Codes) > 0 {
@@ -230,7 +240,7 @@ func (s Status) troublesText(w io.Writer) {
 	}
 }
 
-func lastBy(m metrics.Trouble) string {
+func lastBy(m Met) string {
 	if m.Job == 0 {
 		return fmt.Sprintf("the %s at %s", hookName(m.Hook), stamp(m.Last))
 	}

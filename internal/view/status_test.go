@@ -12,7 +12,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
-	"bookend/internal/slurm"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -41,7 +40,7 @@ func TestStatus(t *testing.T) {
 			s.See(code.Code(seen[0]), seen[1])
 		}
 		s.Meet(node.Met)
-		scene := Scene{Now: node.Now, Who: node.Who, At: clock(8, 0).Add, Runs: node.Runs, Epoch: now,
+		scene := Input{Now: node.Now, Who: node.Who, At: clock(8, 0).Add, Runs: node.Runs, Epoch: now,
 			Baselines: node.Baselines, Limits: finding.Limits{PerClient: 9 << 20}}
 		if s.Driver != nil || node.Now.At > 0 {
 			s.GPUs = NewGPUs(scene)
@@ -75,11 +74,11 @@ func TestStateOfAGPU(t *testing.T) {
 		c.Last = &LastSample{Codes: last}
 		return c
 	}
-	of := func(p finding.Process) Process { p.UID = 7; return Process{Process: p} }
-	over := of(finding.Process{PID: 1, Cgroup: slurm.Owner{ID: 4}})
+	of := func(p Process) Process { p.UID = 7; return p }
+	over := of(Process{PID: 1, Job: "4"})
 	over.JobEnded = clock(9, 0)
-	own, login := of(finding.Process{PID: 2, Cgroup: slurm.Owner{ID: 5}}), of(finding.Process{PID: 3})
-	service, gone := of(finding.Process{PID: 4, Service: "dcgm.service"}), of(finding.Process{PID: 5, Gone: true})
+	own, login := of(Process{PID: 2, Job: "5"}), of(Process{PID: 3})
+	service, gone := of(Process{PID: 4, Service: "dcgm.service"}), of(Process{PID: 5, Gone: true})
 	for name, tt := range map[string]struct {
 		gpu  GPUStatus
 		want string

@@ -227,11 +227,12 @@ func count(n int, one, more string) string {
 	return fmt.Sprintf("%d %s%s", n, one, more)
 }
 
-func each[T any](list []T, word func(T) string) (words []string) {
+func each[T, R any](list []T, of func(T) R) []R {
+	out := []R{}
 	for _, one := range list {
-		words = append(words, word(one))
+		out = append(out, of(one))
 	}
-	return words
+	return out
 }
 
 func some[T any](list []T, most int, more string, word func(T) string) []string {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
 	"bookend/internal/slurmconf"
 	"bookend/internal/view"
 	"bookend/test/cluster"
@@ -75,21 +74,21 @@ func (s *story) hasCards(job cluster.JobID, files []string) {
 		want = append(want, id)
 	}
 	run := s.recordOf(job)
-	for _, d := range run.Devices {
-		have = append(have, d.Device.ID)
+	for _, g := range run.GPUs {
+		have = append(have, g.ID)
 	}
 	slices.Sort(want)
 	slices.Sort(have)
 	if len(want) == 0 || !slices.Equal(have, want) {
 		s.t.Errorf("job %s had %q, its record says %q", job, want, have)
 	}
-	if run.Numbering.Source != slurmconf.BySlurmd {
-		s.t.Errorf("job %s: %+v", job, run.Numbering)
+	if run.Record.Numbering.Source != slurmconf.BySlurmd {
+		s.t.Errorf("job %s: %+v", job, run.Record.Numbering)
 	}
 }
 
 // recordOf is what "bookend show --json" has of a job's only run.
-func (s *story) recordOf(job cluster.JobID) ledger.Run {
+func (s *story) recordOf(job cluster.JobID) view.Shown {
 	out, err := s.on.Bookend("n1", "show", "--node", "n1", "--json", string(job))
 	var show view.Show
 	if err == nil {
@@ -98,5 +97,5 @@ func (s *story) recordOf(job cluster.JobID) ledger.Run {
 	if err != nil || len(show.Runs) != 1 {
 		s.t.Fatalf("bookend show: %v\n%s", err, out)
 	}
-	return show.Runs[0].Record
+	return show.Runs[0]
 }

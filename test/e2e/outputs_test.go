@@ -8,6 +8,7 @@ import (
 
 	"bookend/internal/ledger"
 	"bookend/internal/oom"
+	"bookend/internal/view"
 	"bookend/test/cluster"
 	"bookend/test/site"
 )
@@ -57,7 +58,7 @@ func TestWhereMessagesAre(t *testing.T) {
 func srunsTerminal(s *story) {
 	job, _ := s.attends(s.user, "", "srun", oneGPU, "/bin/sh", "-c", "echo job $SLURM_JOB_ID; "+saysOOM)
 
-	end := s.recordOf(job).Last()
+	end := s.lastEnd(job)
 	if len(end.Messages) != 0 || len(end.Outputs) != 1 || !strings.Contains(end.Outputs[0].Why, "srun's own terminal") {
 		s.t.Errorf("%+v, %+v", end.Messages, end.Outputs)
 	}
@@ -65,14 +66,22 @@ func srunsTerminal(s *story) {
 
 // foundIn checks that the one message of a job was found in this output.
 func (s *story) foundIn(job cluster.JobID, kind ledger.OutputKind, path string) {
-	end := s.recordOf(job).Last()
-	if len(end.Messages) != 1 || end.Messages[0].Kind != oom.Device || end.Messages[0].File >= len(end.Outputs) {
+	end := s.lastEnd(job)
+	if len(end.Messages) != 1 || end.Messages[0].Kind != oom.Device || end.Messages[0].Output >= len(end.Outputs) {
 		s.t.Fatalf("%+v in %+v", end.Messages, end.Outputs)
 	}
-	if o := end.Outputs[end.Messages[0].File]; o.Kind != kind || filepath.Base(o.Path) != filepath.Base(path) ||
+	if o := end.Outputs[end.Messages[0].Output]; o.Kind != kind || filepath.Base(o.Path) != filepath.Base(path) ||
 		o.Read == 0 {
 		s.t.Errorf("found in %+v of %+v", o, end.Outputs)
 	}
+}
+
+func (s *story) lastEnd(job cluster.JobID) view.End {
+	ends := s.recordOf(job).Record.Ends
+	if len(ends) == 0 {
+		s.t.Fatalf("job %s has no end", job)
+	}
+	return ends[len(ends)-1]
 }
 
 func (s *story) at(name string) string { return filepath.Join(s.home(s.user), name) }

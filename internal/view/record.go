@@ -1,0 +1,293 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/diagnosis"
+	"bookend/internal/gpu"
+	"bookend/internal/health"
+	"bookend/internal/ledger"
+	"bookend/internal/oom"
+	"bookend/internal/settle"
+	"bookend/internal/slurmconf"
+)
+
+// Record is what the hooks recorded at the start and the end of a run.
+type Record struct {
+	Numbering slurmconf.Origin `json:"numbering"` // how the GPUs behind Slurm's numbers were found
+	Start     *End             `json:"start"`     // null if no prolog ran, or its record was lost
+	Ends      []End            `json:"ends"`      // one for each epilog; empty while the job runs
+}
+
+// End is what one hook found.
+type End struct {
+	At         time.Time      `json:"at"`
+	Unseen     string         `json:"unseen,omitempty"` // why it is known to have ended although no epilog ran
+	Verdict    Verdict        `json:"verdict"`
+	StillBytes uint64         `json:"still_bytes"` // in use at the start and still, if nothing else was found
+	GPUs       []GPUEnd       `json:"gpus"`        // those that were read
+	Findings   []Finding      `json:"findings"`
+	KernelLog  []string       `json:"kernel_log"` // what it had about GPUs and host memory since the start
+	Outputs    []Output       `json:"outputs"`    // of the job, in which messages about memory were searched
+	Messages   []Message      `json:"messages"`
+	Diagnosis  *Diagnosis     `json:"diagnosis"`          // null if no diagnosis was made
+	LeftOut    map[string]int `json:"left_out,omitempty"` // entries left out of the record, by list: docs/limits.md
+}
+
+// GPUEnd is one GPU at one end.
+type GPUEnd struct {
+	Index     int          `json:"index"`
+	ID        gpu.ID       `json:"id"`
+	Memory    gpu.Memory   `json:"memory"`
+	Processes *int         `json:"processes"`      // how many the driver lists; null if unknown
+	State     settle.State `json:"state"`          // clean, flat, moving, unknown; empty if it was not watched
+	Looks     int          `json:"looks"`          // samples taken until it settled
+	Settled   float64      `json:"settle_seconds"` // to the first of the final equal samples
+	Watched   float64      `json:"watch_seconds"`  // from the first sample to the last
+	Test      *Test        `json:"test"`           // null if none is on record
+	Health    []gpu.Fact   `json:"health"`
+}
+
+// Test is the test allocation of a GPU.
+type Test struct {
+	Result   gpu.ProbeResult `json:"result"` // ok, gap, blocked, broken, skipped
+	Why      string          `json:"why,omitempty"`
+	Free     gpu.Figure      `json:"free"`    // right before the test
+	Largest  gpu.Figure      `json:"largest"` // the largest single block that could be allocated
+	Attempts int             `json:"attempts"`
+	At       time.Time       `json:"at,omitzero"` // a start may have the test of an earlier hook
+	Took     float64         `json:"took_seconds"`
+	Error    *gpu.CallError  `json:"error,omitempty"`
+}
+
+// Output is one of a job's outputs, and how much of its end was searched.
+type Output struct {
+	Kind ledger.OutputKind `json:"kind"` // output, errors, step
+	Path string            `json:"path,omitempty"`
+	Size int64             `json:"size_bytes"`
+	Read int64             `json:"read_bytes"`
+	Why  string            `json:"why,omitempty"` // why no more was searched
+}
+
+// Message stands for all messages of one kind in a job's outputs.
+type Message struct {
+	Kind      oom.Kind      `json:"kind"`
+	Framework oom.Framework `json:"framework,omitempty"`
+	Asked     gpu.Figure    `json:"asked"` // the allocation that failed
+	Line      string        `json:"line"`
+	Count     int           `json:"count"`
+	Output    int           `json:"output"` // which of the outputs has it
+}
+
+// Diagnosis says why a job ran out of memory.
+type Diagnosis struct {
+	Reason   diagnosis.Reason `json:"reason,omitempty"` // empty if the user gets no report
+	Headline string           `json:"headline,omitempty"`
+	Causes   []Cause          `json:"causes"` // all of them, ruled out or not
+	Try      []string         `json:"try"`
+	Peaks    []Peak           `json:"peaks"` // of processes, by the driver's accounting
+}
+
+// Cause is the judgement of one cause.
+type Cause struct {
+	Name     diagnosis.Name   `json:"name"`
+	Answer   diagnosis.Answer `json:"answer"` // yes, no, cannot tell
+	Evidence string           `json:"evidence"`
+	Index    *int             `json:"index,omitempty"` // of the GPU that the evidence is about
+	With     diagnosis.Name   `json:"with,omitempty"`  // the cause that this one accompanies
+}
+
+// Peak is the most memory that one process had.
+type Peak struct {
+	PID     int        `json:"pid"`
+	BeganAt time.Time  `json:"began_at,omitzero"`
+	Memory  gpu.Figure `json:"memory"`
+}
+
+func newRecord(r ledger.Run) Record {
+	out := Record{Numbering: r.Numbering, Ends: []End{}}
+	if r.Start != nil {
+		start := newEnd("start", r, *r.Start)
+		out.Start = &start
+	}
+	for _, e := range r.Ends {
+		end := newEnd("end", r, e)
+		end.StillBytes = stillThere(r, e)
+		out.Ends = append(out.Ends, end)
+	}
+	return out
+}
+
+func newEnd(at string, r ledger.Run, e ledger.End) End {
+	out := End{At: e.Wall, Unseen: e.Unseen, Verdict: newVerdict(e.Verdict), GPUs: []GPUEnd{},
+		Findings: newFindings(at, e), KernelLog: kernelLog(e.Kernel), LeftOut: e.Rest,
+		Outputs: each(e.Outputs, func(o ledger.Output) Output { return Output(o) }),
+		Messages: each(e.Messages, func(m oom.Message) Message {
+			return Message{m.Kind, m.Framework, m.Asked, m.Line, m.Count, m.File}
+		})}
+	for _, d := range r.Devices {
+		if reading, ok := e.Snapshot.Reading(d.Device.ID); ok {
+			out.GPUs = append(out.GPUs, newGPUEnd(d.Index, reading, e))
+		}
+	}
+	if d := e.Diagnosis; d != nil {
+		out.Diagnosis = &Diagnosis{d.Reason, d.Headline,
+			each(d.Causes, func(c diagnosis.Cause) Cause { return Cause(c) }), d.Try,
+			each(d.Peaks, func(p gpu.Accounted) Peak { return Peak{p.PID, p.Began, p.Peak} })}
+	}
+	return out
+}
+
+func newGPUEnd(index int, r gpu.Reading, e ledger.End) GPUEnd {
+	id := r.Device.ID
+	curve := e.Curves[id]
+	out := GPUEnd{Index: index, ID: id, Memory: r.Memory, State: curve.State, Looks: curve.Looks,
+		Settled: curve.Settled.Seconds(), Watched: curve.Span.Seconds(), Health: []gpu.Fact{}}
+	if n := len(r.Processes); r.ProcessesUnknown == "" {
+		out.Processes = &n
+	}
+	if t, ok := e.Probe(id); ok {
+		out.Test = &Test{Result: t.Result, Why: t.Why, Free: t.Free, Largest: t.Largest, Attempts: t.Attempts,
+			Took: (t.Times.Init + t.Times.Search + t.Times.Release).Seconds(), Error: t.Error}
+		if t.At > 0 {
+			out.Test.At = e.Clock(t.At)
+		}
+	}
+	for _, h := range e.Health {
+		if h.Device == id {
+			out.Health = append(out.Health, h.Facts...)
+		}
+	}
+	return out
+}
+
+// kernelLog returns a line for each of the kernel log's entries since the job's start. What they caused is among the
+// findings.
+func kernelLog(k *gpu.KernelLog) []string {
+	lines := []string{}
+	if k == nil {
+		return lines
+	}
+	if k.Unknown != "" {
+		lines = append(lines, "not read: "+k.Unknown)
+	}
+	if k.Lost {
+		lines = append(lines, "part of it was overwritten before it was read")
+	}
+	for _, x := range k.Xids {
+		text := ""
+		if row, known := health.XidRow(x.Code); known {
+			text += ": " + row.Meaning
+		}
+		if x.PID != 0 {
+			text += fmt.Sprintf(", PID %d (%s)", x.PID, x.Name)
+		}
+		if x.More > 0 {
+			text += fmt.Sprintf(", and %d like it before", x.More)
+		}
+		lines = append(lines, fmt.Sprintf("%s on %s%s: %s", gpu.Error(x.Code), x.BusID, text, x.Text))
+	}
+	for _, kill := range k.Kills {
+		lines = append(lines, fmt.Sprintf("host memory ran out: PID %d (%s) was ended", kill.PID, kill.Name))
+	}
+	if k.Mismatch != "" {
+		lines = append(lines, k.Mismatch)
+	}
+	return lines
+}
+
+// Recording is what the recorder sampled while the job ran: every maximum is a lower bound.
+type Recording struct {
+	Every   float64       `json:"every_seconds"`
+	Samples int           `json:"samples"`
+	Gaps    []Period      `json:"gaps"` // without a sample
+	GPUs    []RecordedGPU `json:"gpus"`
+}
+
+// Period is a time without a sample.
+type Period struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// RecordedGPU is what was sampled of one GPU.
+type RecordedGPU struct {
+	Index     int               `json:"index"`
+	ID        gpu.ID            `json:"id"`
+	Peak      Most              `json:"peak"`              // memory in use
+	Own       Most              `json:"own"`               // of the job's own processes together
+	Unlisted  Most              `json:"unlisted"`          // that no process accounts for
+	Together  int               `json:"processes_at_once"` // of the job, at most
+	Busy      *int              `json:"busy_percent"`      // mean; null if never reported
+	Idle      float64           `json:"idle_seconds"`      // in which no kernel ran
+	Unread    int               `json:"unread_samples"`    // in which memory or processes could not be read
+	Unused    bool              `json:"unused"`            // nothing ran on it
+	Processes []RecordedProcess `json:"processes"`         // the largest
+	More      int               `json:"more_processes"`    // which the list does not have
+}
+
+// Most is the most memory that was sampled, in bytes.
+type Most struct {
+	Bytes uint64    `json:"bytes"`
+	At    time.Time `json:"at,omitzero"`
+}
+
+// RecordedProcess is a process that was sampled on a GPU.
+type RecordedProcess struct {
+	PID     int       `json:"pid"`
+	Name    string    `json:"name,omitempty"`
+	UID     uint32    `json:"uid"`
+	Job     string    `json:"job,omitempty"` // in whose cgroup it was
+	Own     bool      `json:"own"`           // that is this job
+	Most    uint64    `json:"most_bytes"`
+	FirstAt time.Time `json:"first_at"`
+	LastAt  time.Time `json:"last_at"`
+}
+
+// newRecording returns what was recorded of a run; nil if nothing was.
+func newRecording(r ledger.Run, soFar *ledger.Recording) *Recording {
+	recording, start := soFar, r.First()
+	if e := r.Epilog(); e != nil {
+		recording = e.Recording
+	}
+	if recording == nil || recording.Samples == 0 {
+		return nil
+	}
+	until := recording.To
+	if e := r.Epilog(); e != nil {
+		until = e.Over()
+	}
+	out := &Recording{Every: recording.Every.Seconds(), Samples: recording.Samples, GPUs: []RecordedGPU{},
+		Gaps: each(recording.Gaps(start.At, until), func(s ledger.Span) Period {
+			return Period{start.Clock(s.From), start.Clock(s.To)}
+		})}
+	for _, d := range r.Devices {
+		i := slices.IndexFunc(recording.GPUs, func(g ledger.Recorded) bool { return g.ID == d.Device.ID })
+		if i >= 0 {
+			out.GPUs = append(out.GPUs, newRecordedGPU(r, d.Index, recording.GPUs[i]))
+		}
+	}
+	return out
+}
+
+func newRecordedGPU(r ledger.Run, index int, g ledger.Recorded) RecordedGPU {
+	clock := r.First().Clock
+	most := func(m ledger.Most) Most {
+		if m.At == 0 {
+			return Most{Bytes: m.Bytes}
+		}
+		return Most{m.Bytes, clock(m.At)}
+	}
+	out := RecordedGPU{Index: index, ID: g.ID, Peak: most(g.Peak), Own: most(g.Own), Unlisted: most(g.Unlisted),
+		Together: g.Together, Idle: g.Busy.Idle.Seconds(), Unread: g.Unread, Unused: g.Unused(), More: g.More,
+		Processes: each(g.Processes, func(p ledger.RecordedProcess) RecordedProcess {
+			return RecordedProcess{p.PID, p.Name, p.UID, p.Owner.Name(), r.Owns(p.Owner), p.Most, clock(p.First),
+				clock(p.Last)}
+		})}
+	if percent, known := g.Busy.Mean(); known {
+		out.Busy = &percent
+	}
+	return out
+}
