@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/test/faultinject"
 	"bookend/test/must"
-	"bookend/test/refuse"
 )
 
 const (
@@ -131,24 +131,24 @@ func becomeHoldingAFile(string) error {
 }
 
 // opening is an open of a file, or of a directory, as package os does it.
-func opening(errno unix.Errno, flags uint32) refuse.Call {
-	return call(unix.SYS_OPENAT, errno, refuse.Arg{Index: 2, Is: unix.O_CLOEXEC | flags})
+func opening(errno unix.Errno, flags uint32) faultinject.Filter {
+	return call(unix.SYS_OPENAT, errno, faultinject.Arg{Index: 2, Is: unix.O_CLOEXEC | flags})
 }
 
-func call(number uintptr, errno unix.Errno, when ...refuse.Arg) refuse.Call {
-	return refuse.Call{Number: number, Errno: errno, When: when}
+func call(number uintptr, errno unix.Errno, when ...faultinject.Arg) faultinject.Filter {
+	return faultinject.Filter{Number: number, Errno: errno, When: when}
 }
 
-func prctl(errno unix.Errno, option uint32) refuse.Call {
-	return call(unix.SYS_PRCTL, errno, refuse.Arg{Index: 0, Is: option})
+func prctl(errno unix.Errno, option uint32) faultinject.Filter {
+	return call(unix.SYS_PRCTL, errno, faultinject.Arg{Index: 0, Is: option})
 }
 
-func limiting(what uint32) refuse.Call {
-	return call(unix.SYS_PRLIMIT64, unix.EPERM, refuse.Arg{Index: 1, Is: what})
+func limiting(what uint32) faultinject.Filter {
+	return call(unix.SYS_PRLIMIT64, unix.EPERM, faultinject.Arg{Index: 1, Is: what})
 }
 
 // steps are what the kernel, or a sandbox around the process, can refuse on the way to the user.
-var steps = map[string]refuse.Call{
+var steps = map[string]faultinject.Filter{
 	"descriptors":       opening(unix.ENFILE, unix.O_DIRECTORY),
 	"process limit":     limiting(unix.RLIMIT_NPROC),
 	"core files":        limiting(unix.RLIMIT_CORE),
@@ -166,7 +166,7 @@ var steps = map[string]refuse.Call{
 
 // becomeWithout is refused a step: a half user is never taken for one.
 func becomeWithout(step string) error {
-	if err := refuse.All(steps[step]); err != nil {
+	if err := faultinject.RefuseAll(steps[step]); err != nil {
 		return err
 	}
 	if err := become(); err == nil || !strings.Contains(err.Error(), steps[step].Errno.Error()) {
@@ -246,12 +246,12 @@ func TestProof(t *testing.T) {
 	}
 	for errno, want := range map[unix.Errno]string{0: "thread", unix.EIO: "input/output error",
 		unix.ENOENT: "dumpable"} { // each thread has ended
-		calls := []refuse.Call{opening(errno, 0)}
+		calls := []faultinject.Filter{opening(errno, 0)}
 		if errno == 0 {
 			calls = nil
 		}
 		var err error
-		must.Do(t, refuse.Run(calls, func() { err = prove(uid, gid, []uint32{gid}) }))
+		must.Do(t, faultinject.Refuse(calls, func() { err = prove(uid, gid, []uint32{gid}) }))
 		must.Not(t, err == nil || !strings.Contains(err.Error(), want), "got %v, want %q", err, want)
 	}
 }

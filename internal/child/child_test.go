@@ -16,9 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/test/frozen"
+	"bookend/test/faultinject"
 	"bookend/test/must"
-	"bookend/test/refuse"
 	"bookend/test/rig"
 )
 
@@ -151,7 +150,7 @@ func TestNotStarted(t *testing.T) {
 		must.Not(t, res.Outcome != NotStarted || res.Err == nil || res.PID != 0, "%s: got %+v", name, res)
 	}
 	var res Result
-	refused(t, func() { res = Run(self("echo")) }, refuse.Call{Number: unix.SYS_PIPE2, Errno: unix.EMFILE})
+	refused(t, func() { res = Run(self("echo")) }, faultinject.Filter{Number: unix.SYS_PIPE2, Errno: unix.EMFILE})
 	expect(t, res, NotStarted)
 	must.Fail(t, "without descriptors", res.Err, unix.EMFILE)
 }
@@ -312,7 +311,7 @@ func TestAnsweredAndNaps(t *testing.T) {
 	long := maxNap
 	t.Cleanup(func() { maxNap = long })
 	maxNap = longTimeout
-	disk := frozen.New(t, filepath.Join(t.TempDir(), "disk"))
+	disk := faultinject.NewFS(t, filepath.Join(t.TempDir(), "disk"))
 	disk.Freeze()
 	res := Run(Spec{
 		Path: "/bin/sh", Args: []string{"-c", "echo answer; echo more > " + disk.Dir + "/file"}, MaxOutput: 100,
@@ -434,11 +433,11 @@ func TestGroups(t *testing.T) {
 }
 
 // noFile refuses an open by package os, of no directory.
-var noFile = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE, When: []refuse.Arg{{Index: 2, Is: unix.O_CLOEXEC}}}
+var noFile = faultinject.Filter{Number: unix.SYS_OPENAT, Errno: unix.ENFILE, When: []faultinject.Arg{{Index: 2, Is: unix.O_CLOEXEC}}}
 
-func refused(t *testing.T, f func(), calls ...refuse.Call) {
+func refused(t *testing.T, f func(), calls ...faultinject.Filter) {
 	t.Helper()
-	must.Do(t, refuse.Run(calls, f))
+	must.Do(t, faultinject.Refuse(calls, f))
 }
 
 // A child whose start time cannot be read runs all the same, and is unknown later: it is never taken for another.

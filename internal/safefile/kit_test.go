@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/test/faultinject"
 	"bookend/test/must"
-	"bookend/test/refuse"
 )
 
 const user = 65534 // stands for any unprivileged user
@@ -225,22 +225,22 @@ func TestFolderOfOthersIsRefused(t *testing.T) {
 const guarded = unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK
 
 // opening is an open in a folder with these flags.
-func opening(flags int) refuse.Call {
-	return refuse.Call{
-		Number: unix.SYS_OPENAT, Errno: unix.EMFILE, When: append(refuse.Below(0),
-			refuse.Arg{Index: 2, Is: uint32(flags | guarded)}),
+func opening(flags int) faultinject.Filter {
+	return faultinject.Filter{
+		Number: unix.SYS_OPENAT, Errno: unix.EMFILE, When: append(faultinject.Below(0),
+			faultinject.Arg{Index: 2, Is: uint32(flags | guarded)}),
 	}
 }
 
-func call(number uintptr, errno unix.Errno, when ...refuse.Arg) refuse.Call {
-	return refuse.Call{Number: number, Errno: errno, When: when}
+func call(number uintptr, errno unix.Errno, when ...faultinject.Arg) faultinject.Filter {
+	return faultinject.Filter{Number: number, Errno: errno, When: when}
 }
 
 // byPath is an open by path as package os does it.
-func byPath() refuse.Call {
+func byPath() faultinject.Filter {
 	cwd := unix.AT_FDCWD
-	return call(unix.SYS_OPENAT, unix.ENFILE, refuse.Arg{Index: 0, Is: uint32(int32(cwd))},
-		refuse.Arg{Index: 2, Is: unix.O_CLOEXEC})
+	return call(unix.SYS_OPENAT, unix.ENFILE, faultinject.Arg{Index: 0, Is: uint32(int32(cwd))},
+		faultinject.Arg{Index: 2, Is: unix.O_CLOEXEC})
 }
 
 // Whatever the kernel refuses is told, with the kernel's reason; the old file stays as it was, nothing half written
@@ -258,7 +258,7 @@ func TestRefusedCalls(t *testing.T) {
 	shared := func(dir string) error { return Share(dir, "none", user, 4096) }
 	writing := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
 	for name, test := range map[string]struct {
-		call refuse.Call
+		call faultinject.Filter
 		do   func(dir string) error
 		want error // nil: the call's own
 	}{
@@ -266,8 +266,8 @@ func TestRefusedCalls(t *testing.T) {
 		"write":               {call: call(unix.SYS_WRITE, unix.EIO), do: replace},
 		"let a user read":     {call: call(unix.SYS_FSETXATTR, unix.EOPNOTSUPP), do: readable},
 		"sync":                {call: call(unix.SYS_FSYNC, unix.EIO), do: durable},
-		"rename":              {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: replace},
-		"rotate a log":        {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: rotated},
+		"rename":              {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, faultinject.Below(0)...), do: replace},
+		"rotate a log":        {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, faultinject.Below(0)...), do: rotated},
 		"read":                {call: call(unix.SYS_READ, unix.EIO), do: read},
 		"find a user's mount": {call: byPath(), do: foreign},
 		"let a user write":    {call: call(unix.SYS_FSETXATTR, unix.EOPNOTSUPP), do: shared},
@@ -291,7 +291,7 @@ func TestRefusedCalls(t *testing.T) {
 				test.want = test.call.Errno
 			}
 			var err error
-			must.Do(t, refuse.Run([]refuse.Call{test.call}, func() { err = test.do(dir) }))
+			must.Do(t, faultinject.Refuse([]faultinject.Filter{test.call}, func() { err = test.do(dir) }))
 			must.Fail(t, "error", err, test.want)
 			must.Be(t, "open descriptors", descriptors(t), before)
 			if now := entries(t, dir); now != files || content(t, at("f")) != "old" {
@@ -314,6 +314,6 @@ func TestUnknownMount(t *testing.T) {
 	must.Have(ReadShared(dir, "f", 10))(t)
 	var err error
 	nothing := call(unix.SYS_READ, 0) // what it says of a descriptor is empty
-	must.Do(t, refuse.Run([]refuse.Call{nothing}, func() { _, err = ReadShared(dir, "f", 10) }))
+	must.Do(t, faultinject.Refuse([]faultinject.Filter{nothing}, func() { _, err = ReadShared(dir, "f", 10) }))
 	must.Not(t, err == nil, "it was read")
 }

@@ -14,8 +14,8 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
+	"bookend/test/faultinject"
 	"bookend/test/must"
-	"bookend/test/refuse"
 )
 
 // spoiled is a job's record that has been damaged and set aside.
@@ -106,7 +106,7 @@ func TestManyDamagedRecords(t *testing.T) {
 
 // What cannot be read now is said to be unread, and is no damage: it stays. So it is where a damaged record stays.
 func TestUnreadRecords(t *testing.T) {
-	for name, c := range map[string]refuse.Call{"a record": reading(unix.EIO), "a directory": listing(unix.EIO)} {
+	for name, c := range map[string]faultinject.Filter{"a record": reading(unix.EIO), "a directory": listing(unix.EIO)} {
 		s := open(t, folder(t))
 		begin(t, s, job(1), 10)
 		var runs []ledger.Run

@@ -12,38 +12,38 @@ import (
 
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
+	"bookend/test/faultinject"
 	"bookend/test/must"
-	"bookend/test/refuse"
 )
 
 // reading is an open for reading of a file below an open folder, as safefile does it.
-func reading(errno unix.Errno) refuse.Call {
+func reading(errno unix.Errno) faultinject.Filter {
 	flags := uint32(unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK)
-	when := append(refuse.Below(0), refuse.Arg{Index: 2, Is: flags})
-	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno, When: when}
+	when := append(faultinject.Below(0), faultinject.Arg{Index: 2, Is: flags})
+	return faultinject.Filter{Number: unix.SYS_OPENAT, Errno: errno, When: when}
 }
 
-func listing(errno unix.Errno) refuse.Call {
-	when := []refuse.Arg{{Index: 2, Is: unix.O_DIRECTORY | unix.O_CLOEXEC}}
-	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno, When: when}
+func listing(errno unix.Errno) faultinject.Filter {
+	when := []faultinject.Arg{{Index: 2, Is: unix.O_DIRECTORY | unix.O_CLOEXEC}}
+	return faultinject.Filter{Number: unix.SYS_OPENAT, Errno: errno, When: when}
 }
 
 // removing is the removal of a file, or of a folder.
-func removing(errno unix.Errno, folder bool) refuse.Call {
+func removing(errno unix.Errno, folder bool) faultinject.Filter {
 	flags := uint32(0)
 	if folder {
 		flags = unix.AT_REMOVEDIR
 	}
-	return refuse.Call{Number: unix.SYS_UNLINKAT, Errno: errno, When: []refuse.Arg{{Index: 2, Is: flags}}}
+	return faultinject.Filter{Number: unix.SYS_UNLINKAT, Errno: errno, When: []faultinject.Arg{{Index: 2, Is: flags}}}
 }
 
-func refused(t *testing.T, c refuse.Call, f func() error) (err error) {
+func refused(t *testing.T, c faultinject.Filter, f func() error) (err error) {
 	t.Helper()
-	calls := []refuse.Call{c}
+	calls := []faultinject.Filter{c}
 	if c.Errno == 0 {
 		calls = nil
 	}
-	must.Do(t, refuse.Run(calls, func() { err = f() }))
+	must.Do(t, faultinject.Refuse(calls, func() { err = f() }))
 	return err
 }
 
@@ -71,7 +71,7 @@ func TestManyRecords(t *testing.T) {
 
 // Whatever keeps Archive from its work is told, and no record is gone that the history has not.
 func TestArchiveHindered(t *testing.T) {
-	for name, c := range map[string]refuse.Call{
+	for name, c := range map[string]faultinject.Filter{
 		"a record that stays": removing(unix.EIO, false), "a directory that stays": removing(unix.EBUSY, true),
 		"a record that is not read": reading(unix.EIO), "a directory that is not read": listing(unix.EIO),
 		"a disk that does not write": {Number: unix.SYS_FSYNC, Errno: unix.EIO},

@@ -19,8 +19,8 @@ import (
 	"bookend/internal/safefile"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/test/faultinject"
 	"bookend/test/must"
-	"bookend/test/refuse"
 )
 
 const (
@@ -205,7 +205,7 @@ func TestUnwritable(t *testing.T) {
 	}
 	writers(unix.ENOSPC)
 	must.Do(t, os.Remove(filler))
-	noRoom := refuse.Call{Number: unix.SYS_MKDIRAT, Errno: unix.ENOSPC, When: refuse.Below(0)}
+	noRoom := faultinject.Filter{Number: unix.SYS_MKDIRAT, Errno: unix.ENOSPC, When: faultinject.Below(0)}
 	err := refused(t, noRoom, func() error { return s.Begin(ledger.Run{Job: job(3), Start: at(10)}) })
 	must.Fail(t, "without room for a directory", err, unix.ENOSPC)
 	must.Be(t, "runs and damage", sizes(s.Runs()), [2]int{1, 0})

@@ -20,8 +20,8 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
+	"bookend/test/faultinject"
 	"bookend/test/must"
-	"bookend/test/refuse"
 )
 
 // Every child that lives is on record, in the driver and among each user's files: hooks at once may each leave one.
@@ -307,7 +307,7 @@ func TestOpenings(t *testing.T) {
 	begin(1)
 	expect("the second", 1)
 	must.Do(t, unix.Utimes(s.dir, nil))
-	for name, c := range map[string]refuse.Call{"a directory": listing(unix.EIO), "a record": reading(unix.EIO)} {
+	for name, c := range map[string]faultinject.Filter{"a directory": listing(unix.EIO), "a record": reading(unix.EIO)} {
 		_ = refused(t, c, func() error { expect(name+" that cannot be read now", 1); return nil })
 	}
 	expect("read again", 1)

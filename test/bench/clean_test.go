@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/cluster"
-	"bookend/test/intercept"
+	"bookend/test/faultinject"
 	"bookend/test/must"
 )
 
 func TestMain(m *testing.M) {
-	intercept.Serve()
+	faultinject.Serve()
 	os.Exit(m.Run())
 }
 
@@ -89,17 +89,17 @@ func count(t *testing.T, program string, env []string) map[string][]spent {
 	var output bytes.Buffer
 	cmd := exec.Command(program)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, "/", &output, &output
-	kinds := []intercept.Kind{{Number: unix.SYS_OPENAT}, {Number: unix.SYS_EXIT_GROUP}}
-	late, err := intercept.Run(cmd, 5*time.Minute, kinds, func(c intercept.Call) intercept.Answer {
+	kinds := []faultinject.Filter{{Number: unix.SYS_OPENAT}, {Number: unix.SYS_EXIT_GROUP}}
+	late, err := faultinject.Run(cmd, 5*time.Minute, kinds, func(c faultinject.Call) faultinject.Answer {
 		pid := c.PID()
 		if c.Number != unix.SYS_EXIT_GROUP {
 			opens[pid]++
-			return intercept.Pass()
+			return faultinject.Answer{}
 		}
 		all[named(c.Command())] = append(all[named(c.Command())], spent{
 			opens[pid], figure(t, pid, "io", "rchar:"), figure(t, pid, "status", "VmHWM:"),
 		})
-		return intercept.Pass()
+		return faultinject.Answer{}
 	})
 	if err != nil || late || cmd.ProcessState.ExitCode() != 0 || output.Len() > 0 {
 		t.Fatalf("%s: late %v, %v, %v\n%s", program, late, err, cmd.ProcessState, output.String())

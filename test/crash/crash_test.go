@@ -3,20 +3,19 @@ package main
 import (
 	"testing"
 
-	"bookend/test/intercept"
-	"bookend/test/mutant"
+	"bookend/test/faultinject"
 	"bookend/test/rig"
 )
 
 func TestMain(m *testing.M) {
-	intercept.Serve()
+	faultinject.Serve()
 	rig.Main(m, nil)
 }
 
 // The whole in small: one call of one hook, two ends at once.
 func TestCrash(t *testing.T) {
 	b := testBench(t)
-	programs, got := b.programs(mutant.Mutant{}), newTally()
+	programs, got := b.programs(faultinject.Mutant{}), newTally()
 	b.faults(writing, 2, programs, got)
 	b.twoEnds(programs, got)
 	if got.tried < 5 || got.classes["new state without a word"] == 0 || got.classes["old state, trouble said"] == 0 ||
@@ -40,7 +39,7 @@ func TestPlantings(t *testing.T) {
 	for _, m := range plantings {
 		m.Fits(t, "../..")
 	}
-	if _, err := (mutant.Mutant{Name: "none", Old: "x"}).Apply("y"); err == nil {
+	if _, err := (faultinject.Mutant{Name: "none", Old: "x"}).Apply("y"); err == nil {
 		t.Error("a mutant was planted nowhere")
 	}
 }

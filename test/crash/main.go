@@ -16,20 +16,19 @@ import (
 	"runtime"
 	"time"
 
-	"bookend/test/intercept"
-	"bookend/test/mutant"
+	"bookend/test/faultinject"
 	"bookend/test/rig"
 )
 
 func main() {
-	intercept.Serve()
+	faultinject.Serve()
 	rig.Program("crash", work)
 }
 
 type bench struct{ *rig.Bench }
 
 // programs builds the hooks and the backend, with a mistake where one is named.
-func (b bench) programs(m mutant.Mutant) (folder string) {
+func (b bench) programs(m faultinject.Mutant) (folder string) {
 	return rig.Have(b.Build(m, "bookend-prolog", "bookend-epilog", rig.Backend))
 }
 
@@ -43,14 +42,14 @@ func work(on *rig.Bench, args []string) error {
 		return fmt.Errorf("read arguments: %w", err)
 	}
 	b, began := bench{on}, time.Now()
-	programs, t := b.programs(mutant.Mutant{}), newTally()
+	programs, t := b.programs(faultinject.Mutant{}), newTally()
 	b.faults(*only, workers, programs, t)
 	if *only == "" {
 		b.twoEnds(programs, t)
 	}
 	t.print(os.Stdout)
 	fmt.Printf("%.0f s\n", time.Since(began).Seconds())
-	if len(t.failed) > 0 || !mutant.Each(plantings, *only, b.notice) {
+	if len(t.failed) > 0 || !faultinject.EachMutant(plantings, *only, b.notice) {
 		return rig.ErrWrong
 	}
 	return nil

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"errors"
 
-	"bookend/test/mutant"
+	"bookend/test/faultinject"
 	"bookend/test/rig"
 )
 
@@ -12,7 +12,7 @@ import (
 var table []byte
 
 // plantings are the mistakes that must be noticed.
-var plantings = mutant.Table(table)
+var plantings = faultinject.Mutants(table)
 
 // writing are the faults in the writing of a run's record.
 const writing = "start: hook write run/state"
@@ -21,7 +21,7 @@ const writing = "start: hook write run/state"
 const together = "two ends at once"
 
 // notice says what notices a planted mistake, "" for nothing.
-func (b bench) notice(m mutant.Mutant) (by string) {
+func (b bench) notice(m faultinject.Mutant) (by string) {
 	programs, t := b.programs(m), newTally()
 	err := rig.Attempt(func() {
 		if m.Part == together {

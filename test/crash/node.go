@@ -14,7 +14,7 @@ import (
 
 	"bookend/internal/finding"
 	"bookend/internal/slurm"
-	"bookend/test/intercept"
+	"bookend/test/faultinject"
 	"bookend/test/rig"
 )
 
@@ -123,15 +123,15 @@ const tooLong = 5 * time.Minute
 
 // call runs a step's hook to its end, and with decide to that of all it started, as slurmd does: in a process group of
 // its own, with one pipe for all output. decide is asked before calls of these kinds.
-func (n *node) call(s step, kinds []intercept.Kind, decide func(hook int, c intercept.Call) intercept.Answer) outcome {
+func (n *node) call(s step, kinds []faultinject.Filter, decide func(hook int, c faultinject.Call) faultinject.Answer) outcome {
 	cmd := exec.Command(filepath.Join(n.programs, "bookend-"+string(s.hook)))
 	var output bytes.Buffer
 	context := map[hookName]slurm.Context{prolog: slurm.Prolog, epilog: slurm.Epilog}[s.hook]
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = s.run.job().Environ(n.in("bookend.yaml"), context), "/", &output, &output
 	if decide == nil {
-		kinds, decide = nil, func(int, intercept.Call) intercept.Answer { return intercept.Pass() }
+		kinds, decide = nil, func(int, faultinject.Call) faultinject.Answer { return faultinject.Answer{} }
 	}
-	late, err := intercept.Run(cmd, tooLong, kinds, func(c intercept.Call) intercept.Answer {
+	late, err := faultinject.Run(cmd, tooLong, kinds, func(c faultinject.Call) faultinject.Answer {
 		return decide(cmd.Process.Pid, c)
 	})
 	if err != nil || late {

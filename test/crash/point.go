@@ -11,18 +11,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/test/intercept"
+	"bookend/test/faultinject"
 )
 
 type fault struct {
 	name   string
-	answer intercept.Answer
+	answer faultinject.Answer
 	kills  bool
 	group  bool // SIGKILL for the hook's process group, as slurmd does, instead of for the calling process
 }
 
 var (
-	kill      = fault{name: "SIGKILL", answer: intercept.Kill(), kills: true}
+	kill      = fault{name: "SIGKILL", answer: faultinject.Answer{Kill: true}, kills: true}
 	killGroup = fault{name: "SIGKILL of the group", kills: true, group: true}
 )
 
@@ -66,10 +66,10 @@ var changing = strings.Fields("write mkdirat unlinkat renameat fchmod fchown fch
 	"fallocate fsetxattr")
 
 // kinds are the watched calls of a name, all for "".
-func kinds(name string) (all []intercept.Kind) {
+func kinds(name string) (all []faultinject.Filter) {
 	for _, w := range watched {
 		if name == "" || w.name == name {
-			all = append(all, intercept.Kind{Number: w.number, FromFD: w.fromFD})
+			all = append(all, faultinject.Filter{Number: w.number, When: []faultinject.Arg{faultinject.AtLeast(0, w.fromFD)}})
 		}
 	}
 	return all
@@ -97,10 +97,10 @@ func (p point) faults() (all []fault) {
 		names = "EIO EINTR"
 	}
 	for name := range strings.FieldsSeq(names) {
-		answer := intercept.Short(1)
+		answer := faultinject.Answer{Short: 1}
 		for e := unix.Errno(1); name != "SHORT" && e < 200; e++ {
 			if unix.ErrnoName(e) == name {
-				answer = intercept.Fail(e)
+				answer = faultinject.Answer{Errno: e}
 			}
 		}
 		all = append(all, fault{name: name, answer: answer})
@@ -122,7 +122,7 @@ func newTracer(dir string) *tracer {
 }
 
 // point names a call; ok is false for one that touches nothing that the hooks keep.
-func (t *tracer) point(c intercept.Call) (p point, ok bool) {
+func (t *tracer) point(c faultinject.Call) (p point, ok bool) {
 	w := watched[slices.IndexFunc(watched, func(w watching) bool { return w.number == c.Number })]
 	path := c.File(0)
 	if w.fromFD == 0 {
@@ -140,7 +140,7 @@ func (t *tracer) point(c intercept.Call) (p point, ok bool) {
 }
 
 // writable reports whether the file of a descriptor is open for writing, and no lock.
-func writable(c intercept.Call) bool {
+func writable(c faultinject.Call) bool {
 	info, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", c.TID, int32(c.Args[0])))
 	_, text, _ := strings.Cut(string(info), "flags:")
 	flags, err := strconv.ParseInt(strings.TrimSpace(strings.SplitN(text, "\n", 2)[0]), 8, 64)
@@ -149,7 +149,7 @@ func writable(c intercept.Call) bool {
 }
 
 // named is the path of a call that names a file below a folder.
-func named(c intercept.Call) string {
+func named(c faultinject.Call) string {
 	name := c.Text(1)
 	if self, cut := strings.CutPrefix(name, "/proc/self/fd"); cut {
 		fd, err := strconv.Atoi(filepath.Base(self)) // of fd/ or fdinfo/
@@ -194,7 +194,7 @@ func (t *tracer) class(path string) (string, bool) {
 }
 
 // role says which process of the hook a call comes from.
-func (t *tracer) role(c intercept.Call) string {
+func (t *tracer) role(c faultinject.Call) string {
 	if role, known := t.roles[c.TID]; known {
 		return role
 	}

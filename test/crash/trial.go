@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/test/intercept"
+	"bookend/test/faultinject"
 	"bookend/test/rig"
 )
 
@@ -42,11 +42,11 @@ func newStand(dir, programs string) *stand {
 func (s *stand) play(st step) reference {
 	s.begin(st)
 	r, t := reference{step: st, leaked: s.leaked, was: s.look()}, newTracer(s.dir)
-	out := s.call(st, kinds(""), func(_ int, c intercept.Call) intercept.Answer {
+	out := s.call(st, kinds(""), func(_ int, c faultinject.Call) faultinject.Answer {
 		if p, ok := t.point(c); ok {
 			r.points = append(r.points, p)
 		}
-		return intercept.Pass()
+		return faultinject.Answer{}
 	})
 	r.is = s.look()
 	found := r.is.runs[st.key()].last(st.hook).found
@@ -118,14 +118,14 @@ func (s *stand) try(t trial) (a attempt) {
 	s.begin(r.step)
 	tr := newTracer(s.dir)
 	// Those calls alone that matter: each one that is asked about costs time.
-	a.out = s.call(r.step, kinds(t.call), func(hook int, c intercept.Call) intercept.Answer {
+	a.out = s.call(r.step, kinds(t.call), func(hook int, c faultinject.Call) faultinject.Answer {
 		if p, ok := tr.point(c); !ok || a.met || t.point != p {
-			return intercept.Pass()
+			return faultinject.Answer{}
 		}
 		a.met, a.killed = true, t.kills
 		if t.group {
 			_ = unix.Kill(-hook, unix.SIGKILL)
-			return intercept.Pass()
+			return faultinject.Answer{}
 		}
 		return t.answer
 	})
@@ -179,13 +179,13 @@ func (b bench) twoEnds(programs string, t *tally) {
 	n.whole(step{name: end.name, hook: prolog, run: first, world: quiet})
 	tr, met := newTracer(n.dir), false
 	var inner error
-	n.call(end, kinds("renameat"), func(_ int, c intercept.Call) intercept.Answer {
+	n.call(end, kinds("renameat"), func(_ int, c faultinject.Call) faultinject.Answer {
 		p, ok := tr.point(c)
 		if ok && !met && p.role == "hook" && strings.HasPrefix(p.class, "run/state/"+nodeName+"/100/") {
 			met = true
 			inner = rig.Attempt(func() { n.call(end, nil, nil) })
 		}
-		return intercept.Pass()
+		return faultinject.Answer{}
 	})
 	rig.Try(inner)
 	is := n.look()

@@ -15,7 +15,7 @@ import (
 
 	"bookend/test/build"
 	"bookend/test/cluster"
-	"bookend/test/mountns"
+	"bookend/test/rig"
 )
 
 // programs is the folder of the programs under test.
@@ -26,7 +26,7 @@ var track = cluster.LinuxProc
 
 func TestMain(m *testing.M) {
 	// A hook that falls back to its default paths meets none of this machine's files.
-	if err := mountns.Enter(); err != nil {
+	if err := rig.OwnMounts(); err != nil {
 		os.Exit(complain(err))
 	}
 	os.Exit(run(m))
@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 	}
 	if err == nil {
 		defer cluster.Remove(programs)
-		err = errors.Join(mountns.Shadow(programs), build.Programs(programs, "", build.Shipped...))
+		err = errors.Join(rig.HideDefaults(programs), build.Programs(programs, "", build.Shipped...))
 	}
 	if err != nil {
 		return complain(err)

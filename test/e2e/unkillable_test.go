@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"bookend/test/cluster"
-	"bookend/test/frozen"
+	"bookend/test/faultinject"
 	"bookend/test/must"
 	"bookend/test/rig"
 	"bookend/test/site"
@@ -19,7 +19,7 @@ import (
 func TestUnkillableProcess(t *testing.T) {
 	t.Parallel()
 	dir := cluster.TempDir(t)
-	full := frozen.New(t, filepath.Join(dir, "full"))
+	full := faultinject.NewFS(t, filepath.Join(dir, "full"))
 	must.Do(t, os.Chmod(full.Dir, 0o777))
 	s := given(t, site.Options{Mode: "enforce", Dir: dir, Track: inCgroups(),
 		Conf: []string{"UnkillableStepTimeout=5"}})

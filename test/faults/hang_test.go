@@ -20,8 +20,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/safefile"
 	"bookend/internal/state"
-	"bookend/test/frozen"
-	"bookend/test/intercept"
+	"bookend/test/faultinject"
 	"bookend/test/must"
 	"bookend/test/rig"
 )
@@ -33,7 +32,7 @@ func (n *node) deaf(path string, folder bool) (mend func()) {
 	if folder {
 		mode = unix.S_IFDIR | 0o755
 	}
-	mend = must.Have(frozen.Deaf(path, mode))(n)
+	mend = must.Have(faultinject.MountDeaf(path, mode))(n)
 	n.Cleanup(mend)
 	return mend
 }
@@ -113,7 +112,7 @@ func TestDiskHangs(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
 			n.ownPrograms()
-			f := frozen.New(n, n.in("disk"))
+			f := faultinject.NewFS(n, n.in("disk"))
 			n.configure(func(c *conf) { c.log, c.varDir = n.in(tt.log), n.in(tt.records) })
 			n.clean(n.own(prolog), bystanding())
 			n.clean(n.own(prolog), newJob())
@@ -257,11 +256,11 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 
 // stopping makes each process of this node's hooks stop at its next call of a kind that is the one meant, and lets all
 // others go. It returns who was stopped.
-func (n *node) stopping(kind intercept.Kind, is func(intercept.Call) bool) (stopped func() []int) {
+func (n *node) stopping(kind faultinject.Filter, is func(faultinject.Call) bool) (stopped func() []int) {
 	var mu sync.Mutex
 	var found []int
 	n.watch = func(cmd *exec.Cmd) (wait func() error, err error) {
-		w, err := intercept.Start(cmd, []intercept.Kind{kind}, func(c intercept.Call) intercept.Answer {
+		w, err := faultinject.Start(cmd, []faultinject.Filter{kind}, func(c faultinject.Call) faultinject.Answer {
 			mu.Lock()
 			defer mu.Unlock()
 			if pid := c.PID(); is(c) && !slices.Contains(found, pid) {
@@ -271,7 +270,7 @@ func (n *node) stopping(kind intercept.Kind, is func(intercept.Call) bool) (stop
 					time.Sleep(time.Millisecond)
 				}
 			}
-			return intercept.Pass()
+			return faultinject.Answer{}
 		})
 		if err != nil {
 			return nil, err
@@ -308,7 +307,7 @@ func TestLockOfAStoppedHook(t *testing.T) {
 	n.ownPrograms()
 	n.clean(n.own(prolog), bystanding())
 	n.clean(n.own(prolog), newJob())
-	who := n.stopping(intercept.Kind{Number: unix.SYS_OPENAT}, func(c intercept.Call) bool {
+	who := n.stopping(faultinject.Filter{Number: unix.SYS_OPENAT}, func(c faultinject.Call) bool {
 		return doing(c.PID()) == "" && strings.Contains(c.File(0)+"/"+c.Text(1), n.inState("100")+"/"+safefile.TempPrefix)
 	})
 	stopped := n.start(n.own(epilog), newJob())
@@ -418,8 +417,8 @@ func stopChild(t *testing.T, op string, h hook) {
 	if tt.harm != nil {
 		undo = tt.harm(n)
 	}
-	stopped := n.stopping(intercept.Kind{Number: unix.SYS_SCHED_GETAFFINITY},
-		func(c intercept.Call) bool { return doing(c.PID()) == op })
+	stopped := n.stopping(faultinject.Filter{Number: unix.SYS_SCHED_GETAFFINITY},
+		func(c faultinject.Call) bool { return doing(c.PID()) == op })
 	o := n.hook(n.own(h), j)
 	if o.exit != tt.exit {
 		t.Errorf("%v\n%s", o, n.log())

@@ -12,8 +12,7 @@ import (
 
 	"bookend/test/build"
 	"bookend/test/cluster"
-	"bookend/test/intercept"
-	"bookend/test/mountns"
+	"bookend/test/faultinject"
 	"bookend/test/rig"
 )
 
@@ -24,7 +23,7 @@ var programs string
 const atOnce = 5
 
 func TestMain(m *testing.M) {
-	intercept.Serve()
+	faultinject.Serve()
 	if flag.Parse(); runtime.GOMAXPROCS(0) < atOnce { // what the stories do most is wait
 		_ = flag.Set("test.parallel", strconv.Itoa(atOnce))
 	}
@@ -40,7 +39,7 @@ func prepare() (dir string, err error) {
 	if dir, err = cluster.Scratch(); err != nil {
 		return "", err
 	}
-	if err := mountns.Shadow(dir); err != nil {
+	if err := rig.HideDefaults(dir); err != nil {
 		return "", err
 	}
 	programs = filepath.Join(dir, "libexec")

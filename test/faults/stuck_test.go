@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/code"
-	"bookend/test/frozen"
+	"bookend/test/faultinject"
 	"bookend/test/must"
 )
 
@@ -57,7 +57,7 @@ func TestChildEndsWithItsHook(t *testing.T) {
 			n := newNode(t, "enforce")
 			j := newJob().With("SLURM_JOB_STDOUT", n.home())
 			n.clean(prolog, j)
-			undo := must.Have(frozen.Silent(n.in("home"), unix.S_IFDIR|0o755, ",allow_other"))(t)
+			undo := must.Have(faultinject.MountSilent(n.in("home"), unix.S_IFDIR|0o755, ",allow_other"))(t)
 			defer func() { _ = undo() }()
 			n.set("on."+memoryCall, "hang")
 			p := n.start(epilog, j)
@@ -142,11 +142,11 @@ func TestClosedPipe(t *testing.T) {
 
 // wedged is a node whose backend sleeps in the kernel, in state D, as soon as the file system is frozen that it writes
 // to before it asks its driver.
-func wedged(t *testing.T, mode string) (*node, *frozen.FS) {
+func wedged(t *testing.T, mode string) (*node, *faultinject.FS) {
 	t.Helper()
 	n := newNode(t, mode)
 	n.ownPrograms()
-	f := frozen.New(n, n.in("driver"))
+	f := faultinject.NewFS(n, n.in("driver"))
 	path := n.script("backend", ": > "+f.Dir+"/mark\nexec "+n.in("bin/bookend-gpu"))
 	n.configure(func(c *conf) { c.backend = path })
 	n.clean(n.own(prolog), bystanding())
@@ -228,7 +228,7 @@ func TestBackendStuckAfterItsAnswer(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
 	n.ownPrograms()
-	f := frozen.New(n, n.in("driver"))
+	f := faultinject.NewFS(n, n.in("driver"))
 	path := n.script("backend", n.in("bin/bookend-gpu")+"\n: > "+f.Dir+"/mark")
 	n.clean(n.own(prolog), bystanding())
 	n.configure(func(c *conf) { c.backend, c.tight = path, true })

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/cluster"
-	"bookend/test/mountns"
+	"bookend/test/rig"
 )
 
 const parts = `made,debian12,debian13,debian11,rpm`
@@ -64,7 +64,7 @@ func perform(packages, older string, keep bool, only []string) error {
 		}
 	}
 	// A killed run's remains go first.
-	if err := errors.Join(mountns.Enter(), cluster.SweepDead()); err != nil {
+	if err := errors.Join(rig.OwnMounts(), cluster.SweepDead()); err != nil {
 		return err
 	}
 	dir, err := cluster.Scratch()

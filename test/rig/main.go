@@ -8,8 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-
-	"bookend/test/mountns"
 )
 
 // Backend is the package of the one that knows no vendor; package build makes it as "backend".
@@ -31,7 +29,7 @@ func Main(m *testing.M, prepare func() (dir string, err error)) {
 		fmt.Println("skipped: these tests need root")
 		os.Exit(0)
 	}
-	dir, err := "", mountns.Enter()
+	dir, err := "", OwnMounts()
 	if err == nil && prepare != nil {
 		dir, err = prepare()
 	}

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/build"
-	"bookend/test/mountns"
-	"bookend/test/mutant"
+	"bookend/test/faultinject"
 )
 
 // Bench is a file system of its own in memory: root's all the way up, as root's hooks demand.
@@ -56,7 +55,7 @@ func (b *Bench) Folder(name string) (path string, err error) {
 }
 
 // Build makes programs as the Makefile does, with a mistake where one is named.
-func (b *Bench) Build(m mutant.Mutant, programs ...string) (folder string, err error) {
+func (b *Bench) Build(m faultinject.Mutant, programs ...string) (folder string, err error) {
 	if folder, err = b.Folder("programs"); err != nil {
 		return "", err
 	}
@@ -103,7 +102,7 @@ var ErrWrong = errors.New("not all is as it must be")
 // Program is the main of one that tries the hooks, as root in a mount namespace of its own. Exit codes: 0 all was as it
 // must be, 1 something was not, 64 usage, or something that keeps it from being tried.
 func Program(name string, work func(b *Bench, args []string) error) {
-	err := mountns.Enter()
+	err := OwnMounts()
 	if err == nil {
 		var b *Bench
 		if b, err = NewBench(); err == nil {

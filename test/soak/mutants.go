@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"bookend/test/mutant"
+	"bookend/test/faultinject"
 	"bookend/test/rig"
 )
 
@@ -20,17 +20,17 @@ var table []byte
 func mutants(o options) (right bool) {
 	folder := rig.Have(os.MkdirTemp("", "bookend-mutants-"))
 	defer os.RemoveAll(folder)
-	notices := func(m mutant.Mutant) string { return firstBreach(folder, m, o) }
-	if by := notices(mutant.Mutant{}); by != "" {
+	notices := func(m faultinject.Mutant) string { return firstBreach(folder, m, o) }
+	if by := notices(faultinject.Mutant{}); by != "" {
 		fmt.Println("without any mutant:", by)
 		return false
 	}
-	return mutant.Each(mutant.Table(table), o.only, notices)
+	return faultinject.EachMutant(faultinject.Mutants(table), o.only, notices)
 }
 
 // firstBreach builds the soak with a mutant, none where it names no file, and returns what it finds first, "" for
 // nothing.
-func firstBreach(folder string, m mutant.Mutant, o options) string {
+func firstBreach(folder string, m faultinject.Mutant, o options) string {
 	program := filepath.Join(folder, "soak")
 	build := []string{"build", "-o", program}
 	if m.File != "" {

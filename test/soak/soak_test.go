@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/test/mutant"
+	"bookend/test/faultinject"
 )
 
 // testPairs is how many pairs of each seed an ordinary test run plays; make soak plays many more.
@@ -39,7 +39,7 @@ func TestReplay(t *testing.T) {
 
 // A judgement that was rewritten takes its mutants along, or they would test nothing.
 func TestMutantsCanBePlanted(t *testing.T) {
-	for _, m := range mutant.Table(table) {
+	for _, m := range faultinject.Mutants(table) {
 		m.Fits(t, "../..")
 	}
 }

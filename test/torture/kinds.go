@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/test/frozen"
+	"bookend/test/faultinject"
 	"bookend/test/rig"
 )
 
@@ -177,11 +177,11 @@ func bind(kept string) func(*world, string) (func() error, error) {
 // hang mounts a file system that never answers, for all users, over a file or folder.
 func hang(format uint32) func(*world, string) (func() error, error) {
 	return func(_ *world, over string) (func() error, error) {
-		return frozen.Silent(over, format|0o755, ",allow_other")
+		return faultinject.MountSilent(over, format|0o755, ",allow_other")
 	}
 }
 
 // private mounts a file system of root's that refuses everybody else, without asking its server.
 func private(_ *world, over string) (func() error, error) {
-	return frozen.Silent(over, unix.S_IFDIR|0o755, "")
+	return faultinject.MountSilent(over, unix.S_IFDIR|0o755, "")
 }

@@ -25,13 +25,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/test/intercept"
-	"bookend/test/mutant"
+	"bookend/test/faultinject"
 	"bookend/test/rig"
 )
 
 func main() {
-	intercept.Serve()
+	faultinject.Serve()
 	serveAsUser()
 	spare()
 	rig.Program("torture", run)
@@ -39,7 +38,7 @@ func main() {
 
 // spare keeps this process, and all that it starts, to every second processor. Who reaps a process waits busily, on
 // Linux, for whoever was reading of it in /proc and was interrupted: with nobody else's processor left, hooks and
-// whoever looks at all processes of the machine got ten times slower. To be called before mountns.Enter.
+// whoever looks at all processes of the machine got ten times slower. To be called before rig.OwnMounts.
 func spare() {
 	runtime.LockOSThread() // the choice is this thread's, and its program's after exec
 	var all, second unix.CPUSet
@@ -58,7 +57,7 @@ func spare() {
 var table []byte
 
 // guards are taken away one at a time: the torture must see the harm that each of them prevents.
-var guards = mutant.Table(table)
+var guards = faultinject.Mutants(table)
 
 type rack struct {
 	*rig.Bench
@@ -82,19 +81,19 @@ func run(on *rig.Bench, args []string) error {
 	if *replay >= 0 {
 		return r.replay(uint64(*replay), *without)
 	}
-	sum := r.torture(mutant.Mutant{}, 0, func(sum *outcome) bool {
+	sum := r.torture(faultinject.Mutant{}, 0, func(sum *outcome) bool {
 		return sum.wrote >= *writes && sum.read >= *reads && sum.swaps >= *swaps || len(sum.breaches) > 0
 	})
 	fmt.Printf("seed %d\n", *seed)
 	sum.print(os.Stdout)
-	if !mutant.Each(guards, *only, r.missed) || len(sum.breaches) > 0 {
+	if !faultinject.EachMutant(guards, *only, r.missed) || len(sum.breaches) > 0 {
 		return rig.ErrWrong
 	}
 	return nil
 }
 
 // missed plays runs without a guard until one does harm, and says which.
-func (r rack) missed(g mutant.Mutant) (harm string) {
+func (r rack) missed(g faultinject.Mutant) (harm string) {
 	const patience = 3000
 	sum := r.torture(g, 0, func(sum *outcome) bool { return sum.harm() != "" || sum.counts["runs"] >= patience })
 	if sum.harm() == "" {
@@ -104,8 +103,8 @@ func (r rack) missed(g mutant.Mutant) (harm string) {
 }
 
 func (r rack) replay(number uint64, without string) error {
-	all := append(guards, mutant.Mutant{}) // the last one is for a replay with all of them
-	i := slices.IndexFunc(all, func(g mutant.Mutant) bool { return g.Name == without })
+	all := append(guards, faultinject.Mutant{}) // the last one is for a replay with all of them
+	i := slices.IndexFunc(all, func(g faultinject.Mutant) bool { return g.Name == without })
 	if i < 0 {
 		return fmt.Errorf("no guard %q", without)
 	}
@@ -118,7 +117,7 @@ func (r rack) replay(number uint64, without string) error {
 }
 
 // torture plays runs from a number on, as many at a time as there are processors, until they sum up to what done wants.
-func (r rack) torture(without mutant.Mutant, next uint64, done func(*outcome) bool) *outcome {
+func (r rack) torture(without faultinject.Mutant, next uint64, done func(*outcome) bool) *outcome {
 	sum, folder := newOutcome(), rig.Have(r.Build(without, "bookend-epilog"))
 	var worlds []*world
 	for range runtime.NumCPU() {

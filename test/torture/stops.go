@@ -8,12 +8,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/test/intercept"
+	"bookend/test/faultinject"
 )
 
 // decide is asked while a thread of the watched program stands still before a system call. It swaps what is planned for
 // this point, and lets the call go on.
-func (t *trial) decide(c intercept.Call) intercept.Answer {
+func (t *trial) decide(c faultinject.Call) faultinject.Answer {
 	switch c.Number {
 	case unix.SYS_OPENAT:
 		t.opens(c, c.Text(1))
@@ -39,10 +39,10 @@ func (t *trial) decide(c intercept.Call) intercept.Answer {
 			t.childAt(write)
 		}
 	}
-	return intercept.Pass()
+	return faultinject.Answer{}
 }
 
-func (t *trial) opens(c intercept.Call, path string) {
+func (t *trial) opens(c faultinject.Call, path string) {
 	switch {
 	case path == t.jobs: // begins a reading
 		t.undoDrop()
@@ -65,7 +65,7 @@ func (t *trial) asksAbout() bool {
 }
 
 // stats is before an fstat of a file, or a stat of a path.
-func (t *trial) stats(c intercept.Call, path string) {
+func (t *trial) stats(c faultinject.Call, path string) {
 	switch {
 	case t.child != 0 && t.stage == check && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "/proc/") &&
 		c.PID() == t.child:
@@ -136,7 +136,7 @@ func (t *trial) reverse(undo *func() error) {
 }
 
 // opensUsers is before anybody opens a path of the user's: that must be a child that has become the user.
-func (t *trial) opensUsers(c intercept.Call, path string) {
+func (t *trial) opensUsers(c faultinject.Call, path string) {
 	pid := c.PID()
 	if pid != t.child {
 		t.undoChild()

@@ -10,14 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/test/intercept"
+	"bookend/test/faultinject"
 	"bookend/test/must"
-	"bookend/test/mutant"
 	"bookend/test/rig"
 )
 
 func TestMain(m *testing.M) {
-	intercept.Serve()
+	faultinject.Serve()
 	serveAsUser()
 	spare()
 	rig.Main(m, nil)
@@ -30,7 +29,7 @@ func newTestRack(t *testing.T) rack {
 
 // A small torture: make torture is the large one.
 func TestTorture(t *testing.T) {
-	sum := newTestRack(t).torture(mutant.Mutant{}, 0, func(sum *outcome) bool {
+	sum := newTestRack(t).torture(faultinject.Mutant{}, 0, func(sum *outcome) bool {
 		return sum.wrote >= 100 && sum.read >= 80 || len(sum.breaches) > 0
 	})
 	for _, b := range sum.breaches {

@@ -19,7 +19,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
-	"bookend/test/intercept"
+	"bookend/test/faultinject"
 	"bookend/test/rig"
 )
 
@@ -105,16 +105,17 @@ func (t *trial) play(program string) {
 	defer stdin.Close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &out
 	rig.Have(feed.Write(t.appendRequest(t.known)))
-	const some = 16 // bytes: what is less, Go's runtime writes and reads to wake itself
-	kinds := []intercept.Kind{
-		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_UNLINKAT}, {Number: unix.SYS_FSTAT, FromFD: 3},
-		{Number: unix.SYS_NEWFSTATAT}, {Number: unix.SYS_WRITE, FromFD: 3, FromBytes: some},
+	file := faultinject.AtLeast(0, 3)
+	some := faultinject.AtLeast(2, 16) // bytes: what is less, Go's runtime writes and reads to wake itself
+	kinds := []faultinject.Filter{
+		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_UNLINKAT}, {Number: unix.SYS_FSTAT, When: []faultinject.Arg{file}},
+		{Number: unix.SYS_NEWFSTATAT}, {Number: unix.SYS_WRITE, When: []faultinject.Arg{file, some}},
 	}
 	if t.whole {
-		kinds = append(kinds, intercept.Kind{Number: unix.SYS_READ, FromFD: 3, FromBytes: some})
+		kinds = append(kinds, faultinject.Filter{Number: unix.SYS_READ, When: []faultinject.Arg{file, some}})
 	}
 	began := time.Now()
-	_, err = intercept.Run(cmd, epilogTotal+margin, kinds, t.decide)
+	_, err = faultinject.Run(cmd, epilogTotal+margin, kinds, t.decide)
 	if cmd.ProcessState != nil {
 		t.judge(cmd, out.String(), time.Since(began))
 	}

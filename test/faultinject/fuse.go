@@ -1,4 +1,4 @@
-package frozen
+package faultinject
 
 import (
 	"encoding/binary"
@@ -8,17 +8,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Silent mounts a file system over a file or folder, with the mode of that, whose server never answers: whoever touches
-// it sleeps until undo, or until a signal ends him. Options may be ",allow_other"; without, it refuses all but root.
-func Silent(over string, mode uint32, options string) (undo func() error, err error) {
+// MountSilent mounts a file system over a file or directory, with the same mode, whose server never answers: a process
+// that touches it sleeps until undo or a signal. Options may be ",allow_other"; without it all users but root are
+// refused.
+func MountSilent(over string, mode uint32, options string) (undo func() error, err error) {
 	fd, err := mountFUSE(over, mode, options)
 	if err != nil {
 		return nil, err
 	}
 	return sync.OnceValue(func() error {
 		err := unix.Unmount(over, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		_ = unix.Close(fd) // whoever waits for it is told that nobody is there
+		_ = unix.Close(fd) // ends the connection: waiting processes get an error
 		return err
+	}), nil
+}
+
+// MountDeaf is MountSilent with a server that takes requests and answers none: not even SIGKILL ends a process that has
+// sent one. A file can be opened, and reading it sleeps.
+func MountDeaf(over string, mode uint32) (undo func(), err error) {
+	fd, err := mountFUSE(over, mode, ",allow_other")
+	if err != nil {
+		return nil, err
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		serve(fd, mode)
+	}()
+	return sync.OnceFunc(func() {
+		_ = unix.Unmount(over, unix.MNT_FORCE) // aborts the connection: waiting processes and the server get an error
+		_ = unix.Unmount(over, unix.MNT_DETACH)
+		<-served
 	}), nil
 }
 
@@ -34,25 +54,6 @@ func mountFUSE(over string, mode uint32, options string) (fd int, err error) {
 	return fd, nil
 }
 
-// Deaf is Silent with a server that takes requests and answers none: not even SIGKILL ends who has asked. A file can be
-// opened, and it is the reading of it that sleeps.
-func Deaf(over string, mode uint32) (undo func(), err error) {
-	fd, err := mountFUSE(over, mode, ",allow_other")
-	if err != nil {
-		return nil, err
-	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		serve(fd, mode)
-	}()
-	return sync.OnceFunc(func() {
-		_ = unix.Unmount(over, unix.MNT_FORCE) // aborts the connection: who waits gets an error, the server too
-		_ = unix.Unmount(over, unix.MNT_DETACH)
-		<-served
-	}), nil
-}
-
 // Operations of the FUSE protocol (linux/fuse.h) that opening one file takes, and the lengths of its headers.
 const (
 	opGetattr = 3
@@ -64,7 +65,8 @@ const (
 	directIO  = 1  // FOPEN_DIRECT_IO: a read waits for the server, not for a page
 )
 
-// serve answers what leads to an open file, and takes all else.
+// serve answers what leads to an open file, refuses other operations, and leaves a read without an answer; of a
+// directory it answers only the first request.
 func serve(fd int, mode uint32) {
 	defer unix.Close(fd)
 	for request := make([]byte, 1<<20); ; {
@@ -79,17 +81,17 @@ func serve(fd int, mode uint32) {
 		if op == opRead || mode&unix.S_IFMT == unix.S_IFDIR && op != opInit {
 			continue
 		}
-		body, failed := answer(op, mode), int32(0)
+		body, failed := reply(op, mode), int32(0)
 		if body == nil {
 			failed = -int32(unix.ENOSYS)
 		}
-		reply := binary.NativeEndian.AppendUint32(nil, uint32(headOut+len(body)))
-		reply = append(binary.NativeEndian.AppendUint32(reply, uint32(failed)), request[8:16]...)
-		_, _ = unix.Write(fd, append(reply, body...))
+		head := binary.NativeEndian.AppendUint32(nil, uint32(headOut+len(body)))
+		head = append(binary.NativeEndian.AppendUint32(head, uint32(failed)), request[8:16]...)
+		_, _ = unix.Write(fd, append(head, body...))
 	}
 }
 
-func answer(op, mode uint32) (body []byte) {
+func reply(op, mode uint32) (body []byte) {
 	order := binary.NativeEndian
 	switch op {
 	case opInit:

@@ -1,4 +1,4 @@
-package intercept
+package faultinject
 
 import (
 	"bytes"
@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Call is a system call that a watched thread is about to make. What is asked of it holds until it is answered.
+// Call is a system call that a watched thread is about to make. What its methods return is true until it is answered.
 type Call struct {
 	TID    int // the calling thread
 	Number uintptr
 	Args   [6]uint64
 }
 
-// PID is the process of the calling thread, 0 where it has gone.
+// PID returns the process of the calling thread, 0 if it has ended.
 func (c Call) PID() (pid int) {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.TID))
 	if _, id, ok := strings.Cut(string(status), "\nTgid:"); ok {
@@ -25,17 +25,17 @@ func (c Call) PID() (pid int) {
 	return pid
 }
 
-// Command is the command line of the calling process, as words.
+// Command returns the command line of the calling process, as words.
 func (c Call) Command() []string {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.TID))
 	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 }
 
-// Text is the string, a path, that argument n points to; empty where it cannot be read.
+// Text returns the string, a path, that argument n points to; empty if it cannot be read.
 func (c Call) Text(n int) string {
 	var text []byte
 	for addr := uintptr(c.Args[n]); len(text) < unix.PathMax; {
-		buf := make([]byte, 64-addr%64) // never across a page that need not be there
+		buf := make([]byte, 64-addr%64) // never across the end of a page: the next one may not exist
 		got, err := unix.ProcessVMReadv(c.TID, []unix.Iovec{{Base: &buf[0], Len: uint64(len(buf))}},
 			[]unix.RemoteIovec{{Base: addr, Len: len(buf)}}, 0)
 		if err != nil || got == 0 {
@@ -49,13 +49,13 @@ func (c Call) Text(n int) string {
 	return ""
 }
 
-// File is what the descriptor in argument n is open on, as /proc names it; empty where it is not open.
+// File returns the path of the descriptor in argument n, as /proc has it; empty if it is not open.
 func (c Call) File(n int) string {
 	name, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.TID, int32(c.Args[n])))
 	return name
 }
 
-// shorten does the first n bytes of the caller's write, pwrite64 or read on its own open file.
+// shorten does the first n bytes of the caller's write or read on the caller's own open file.
 func (c Call) shorten(n int) (int, error) {
 	data := make([]byte, min(uint64(n), c.Args[2]))
 	if len(data) == 0 {
@@ -84,9 +84,6 @@ func (c Call) shorten(n int) (int, error) {
 	}
 	if _, err := unix.ProcessVMReadv(c.TID, ours, theirs, 0); err != nil {
 		return 0, err
-	}
-	if c.Number == unix.SYS_PWRITE64 {
-		return unix.Pwrite(fd, data, int64(c.Args[3]))
 	}
 	return unix.Write(fd, data)
 }
