@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
+	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -190,7 +191,7 @@ func (q asked) filter(now time.Time) (f view.Filter, err error) {
 		return f, fmt.Errorf("--limit: want 0 or more, not %d", q.limit)
 	}
 	if q.code != "" {
-		c, ok := view.CodeOf(q.code)
+		c, ok := code.Parse(q.code)
 		if !ok {
 			return f, fmt.Errorf("--code: no such finding: %q", q.code)
 		}

@@ -241,26 +241,3 @@ func site(env child.Env) doctor.Site {
 	}
 	return s
 }
-
-func (a *app) explainCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "explain CODE|EXITCODE|XID|REASON", Short: "explain a finding, an exit code, an Xid or a drain reason",
-		Long: `Explains a finding by its code (BKD-ORPHAN, or orphan): what it means, what to do, what
-the policy does with it, and its exit code. It also explains an exit code of the hooks
-(10), an Xid, which is an error of the NVIDIA driver (xid79), and a drain reason as
-sinfo -R shows it.`,
-		Example: "  bookend explain orphan\n  bookend explain 10\n  bookend explain xid79\n  bookend explain " +
-			"\"Epilog error\"",
-		Args: operands(1, -1, "a finding, an exit code, an Xid or a drain reason"),
-		RunE: func(_ *cobra.Command, args []string) error { return a.explain(strings.Join(args, " ")) },
-	}
-}
-
-func (a *app) explain(what string) error {
-	here, _ := stage.LoadConfig(a.env) // config check reports its problems
-	if view.Explain(a.env.Stdout, what, here) {
-		return nil
-	}
-	return notFound("no such finding, exit status, Xid (xid79) or drain reason: %q; docs/findings.md has all "+
-		"findings, and NVIDIA lists all Xids", what)
-}

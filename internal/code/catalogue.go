@@ -1,6 +1,9 @@
 package code
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // All returns every entry, in the order of the documentation.
 func All() []Entry { return slices.Clone(entries) }
@@ -11,6 +14,17 @@ func Lookup(c Code) (Entry, bool) {
 		return entries[i], true
 	}
 	return Entry{}, false
+}
+
+// Parse returns the code for user input, with or without "BKD-", in any case; false if there is no such code.
+func Parse(written string) (Code, bool) {
+	name := Code(strings.ToUpper(strings.TrimSpace(written)))
+	for _, c := range []Code{name, "BKD-" + name} {
+		if _, ok := Lookup(c); ok {
+			return c, true
+		}
+	}
+	return "", false
 }
 
 // entries is a slice, not a map: hooks start for every job, and a literal of strings costs them nothing.

@@ -1,4 +1,4 @@
-package view
+package main
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 // explained is what is said of something by default.
 func explained(what string) string {
 	var b strings.Builder
-	Explain(&b, what, config.Default())
+	writeExplanation(&b, what, config.Default())
 	return b.String()
 }
 
@@ -43,7 +43,7 @@ func TestExplanations(t *testing.T) {
 func TestCodeNames(t *testing.T) {
 	for written, want := range map[string]code.Code{"BKD-ORPHAN": code.Orphan, "orphan": code.Orphan,
 		" Bkd-Orphan ": code.Orphan, "st-write": code.StateWrite, "orfan": "", "": "", "BKD-": ""} {
-		if got, ok := CodeOf(written); got != want || ok != (want != "") {
+		if got, ok := code.Parse(written); got != want || ok != (want != "") {
 			t.Errorf("%q: %q", written, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package view
+package main
 
 import (
 	"fmt"
@@ -6,21 +6,47 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/health"
 	"bookend/internal/slurm"
+	"bookend/internal/stage"
 )
 
-// Explain writes the meaning and remedy of a code, exit code, Xid or drain reason. It returns false if none matches.
-func Explain(w io.Writer, what string, here config.Config) bool {
+func (a *app) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain CODE|EXITCODE|XID|REASON", Short: "explain a finding, an exit code, an Xid or a drain reason",
+		Long: `Explains a finding by its code (BKD-ORPHAN, or orphan): what it means, what to do, what
+the policy does with it, and its exit code. It also explains an exit code of the hooks
+(10), an Xid, which is an error of the NVIDIA driver (xid79), and a drain reason as
+sinfo -R shows it.`,
+		Example: "  bookend explain orphan\n  bookend explain 10\n  bookend explain xid79\n  bookend explain " +
+			"\"Epilog error\"",
+		Args: operands(1, -1, "a finding, an exit code, an Xid or a drain reason"),
+		RunE: func(_ *cobra.Command, args []string) error { return a.explain(strings.Join(args, " ")) },
+	}
+}
+
+func (a *app) explain(what string) error {
+	here, _ := stage.LoadConfig(a.env) // config check reports its problems
+	if writeExplanation(a.env.Stdout, what, here) {
+		return nil
+	}
+	return notFound("no such finding, exit status, Xid (xid79) or drain reason: %q; docs/findings.md has all "+
+		"findings, and NVIDIA lists all Xids", what)
+}
+
+// writeExplanation writes the meaning and remedy of a code, exit code, Xid or drain reason. It returns false if none matches.
+func writeExplanation(w io.Writer, what string, here config.Config) bool {
 	e := explainer{here: here}
 	what = strings.TrimSpace(what)
 	n, err := strconv.Atoi(what)
 	digits, isXid := strings.CutPrefix(strings.ToLower(what), "xid")
 	xid, errXid := strconv.Atoi(strings.TrimSpace(digits))
-	switch c, ok := CodeOf(what); {
+	switch c, ok := code.Parse(what); {
 	case ok:
 		e.code(c)
 	case isXid && errXid == nil:
@@ -136,17 +162,6 @@ func (e *explainer) code(c code.Code) {
 func policyOf(of code.Code, c config.Config) string {
 	return fmt.Sprintf("prolog %s, epilog %s, health check %s", c.Action(slurm.Prolog, "", of),
 		c.Action(slurm.Epilog, "", of), c.Action(slurm.HealthCheck, "", of))
-}
-
-// CodeOf returns the code for user input, with or without "BKD-", in any case; false if there is no such code.
-func CodeOf(written string) (code.Code, bool) {
-	name := code.Code(strings.ToUpper(strings.TrimSpace(written)))
-	for _, c := range []code.Code{name, "BKD-" + name} {
-		if _, ok := code.Lookup(c); ok {
-			return c, true
-		}
-	}
-	return "", false
 }
 
 func codesIn(words string) (found []code.Code) {
