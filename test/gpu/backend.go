@@ -2,10 +2,8 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,29 +52,9 @@ func (l *lane) requestOf(op wire.Op, cards []card) wire.Request {
 	return r
 }
 
-type asked struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out bytes.Buffer
-}
-
-// askBackend starts the backend with a request; the pipe stays open until it has answered, as a hook's does.
-func (l *lane) askBackend(line []byte, env ...string) *asked {
-	a := &asked{cmd: exec.Command(l.site.Program("bookend-gpu"))}
-	a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = append([]string{}, env...), &a.out, os.Stderr
-	a.in = must(a.cmd.StdinPipe())
-	try(a.cmd.Start())
-	must(a.in.Write(line))
-	return a
-}
-
-func (a *asked) end() []gpu.Probe {
-	late := time.AfterFunc(oneRun, func() { _ = a.cmd.Process.Kill() })
-	defer late.Stop()
-	if err := a.cmd.Wait(); err != nil {
-		panic(fmt.Errorf("bookend-gpu: %w: %s", err, tail(a.out.String())))
-	}
-	return probesIn(a.out.Bytes())
+// askBackend starts the backend with a request.
+func (l *lane) askBackend(request []byte, env ...string) *process {
+	return start([]string{l.site.Program("bookend-gpu")}, env, request)
 }
 
 func probesIn(out []byte) (all []gpu.Probe) {
@@ -104,8 +82,9 @@ func (r *run) test(what string, cards []card, known ...int) []gpu.Probe {
 }
 
 // tests waits for a backend's answer and writes it down.
-func (r *run) tests(what string, a *asked) []gpu.Probe {
-	all := a.end()
+func (r *run) tests(what string, backend *process) []gpu.Probe {
+	out, _ := backend.end()
+	all := probesIn(out)
 	for _, p := range all {
 		r.rec.Tests = append(r.rec.Tests, record.Test{What: what, Probe: raw(p)})
 	}

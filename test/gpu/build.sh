@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the lane's own programs into a folder: gpu-lane, static, cudajob, barelook, bareprobe and idle, which hooks are
-# measured against, and libslowcuda.so in front of the driver's library; those need glibc 2.34 or later.
+# Builds the lane's own programs into a folder: gpu-lane, cudajob, bare and idle, which hooks are measured
+# against, and libslowcuda.so in front of the driver's library; those need glibc 2.34 or later.
 # usage: build.sh FOLDER
 set -eu
 out=${1:?usage: build.sh FOLDER}
@@ -9,8 +9,7 @@ mkdir -p "$out"
 CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$out/gpu-lane" ./test/gpu
 "${CC:-gcc}" -O1 -Wall -Wextra -Werror -pthread -o "$out/cudajob" test/gpu/scenarios/c/*.c -ldl
 CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$out/idle" ./test/gpu/scenarios/idle
-"${CC:-gcc}" -O1 -Wall -Wextra -Werror -pthread -o "$out/barelook" test/gpu/scenarios/barelook/barelook.c -ldl
-"${CC:-gcc}" -O1 -Wall -Wextra -Werror -o "$out/bareprobe" test/gpu/scenarios/bareprobe/bareprobe.c -ldl
+"${CC:-gcc}" -O1 -Wall -Wextra -Werror -pthread -o "$out/bare" test/gpu/scenarios/bare/bare.c -ldl
 # To link against the driver's library nothing of it is needed but its name.
 stub=$(mktemp -d)
 trap 'rm -rf "$stub"' EXIT

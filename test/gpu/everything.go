@@ -45,10 +45,9 @@ func (l *lane) everything() {
 	for number := 1; number <= l.runs; number++ {
 		l.work(l.plan(number))
 		if number == 1 {
-			l.measure(timingsName, l.timings)
-			l.measure(hookCostName, l.hookCost)
-			l.measure(rowName, l.rowCost)
-			l.measure(recordCostName, l.recordCost)
+			for _, g := range benchmarks {
+				l.benchmark(g)
+			}
 		}
 	}
 }
@@ -71,42 +70,10 @@ func (l *lane) work(plan []work) {
 	done.Wait()
 }
 
-// measure does what is measured rather than judged, unless nobody asked for it or the time is over, and writes all
-// timings so far to disk.
-func (l *lane) measure(name string, do func(*record.Timings)) {
-	switch {
-	case !l.timed(name):
-		return
-	case !l.inTime():
-		l.tell("%s: left out, the time is over\n", name)
-		return
-	case l.perf == nil:
-		l.perf = &record.Timings{GPUs: len(l.cards), Rounds: rounds, Idle: true}
-	}
-	if err := attempt(func() { do(l.perf) }); err != nil {
-		l.tell("%s: broken: %v\n", name, err)
-		return
-	}
-	l.perf.Idle = l.perf.Idle && attempt(l.idle) == nil
-	l.came = append(l.came, name)
-	f := l.file()
-	f.Timings = l.perf
-	if err := f.Write(l.path("performance")); err != nil {
-		fmt.Fprintln(l.say, "gpu-lane: write record:", err)
-	}
-}
-
 // named: whoever asks for nothing in particular gets everything.
 func (l *lane) named(c chain, name string) bool {
 	return len(l.only) == 0 || slices.Contains(l.only, name) || slices.Contains(l.only, c.group) || c.gpus > 1 &&
 		slices.Contains(l.only, several)
-}
-
-// timed reports whether timings were asked for, by name or with a group of theirs.
-func (l *lane) timed(name string) bool {
-	groups := map[string][]string{timingsName: {groupBase, groupProbe, groupCheck}, hookCostName: {groupProbe}, rowName: {groupProbe},
-		recordCostName: {groupRecorded}}[name]
-	return slices.ContainsFunc(groups, func(g string) bool { return l.named(chain{group: g}, name) })
 }
 
 func (l *lane) inTime() bool { return time.Since(l.began) < l.budget }
@@ -236,18 +203,6 @@ func (l *lane) summary() bool {
 		fmt.Fprintln(l.say, "gpu-lane: no PyTorch here: its scenarios were left out")
 	}
 	return well && l.measured()
-}
-
-// measured reports whether the timings that had to come about did, and were as they should be. What was not asked for
-// by name may be left out for want of time.
-func (l *lane) measured() bool {
-	for _, name := range []string{timingsName, hookCostName} { // what a training step costs no rehearsal can tell
-		if must := slices.Contains(l.only, name) || l.fake > 0; must && l.timed(name) && !slices.Contains(l.came, name) {
-			return false
-		}
-	}
-	return l.perf == nil || l.fake > 0 || !slices.ContainsFunc(l.perf.Pairs,
-		func(p record.Pair) bool { return !p.Held() })
 }
 
 // keepLogs packs what the daemons, hooks and jobs of a failed run wrote.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -64,9 +65,10 @@ type lane struct {
 }
 
 type book struct {
-	mu   sync.Mutex
-	done []record.Run
-	down sync.Once
+	mu      sync.Mutex
+	done    []record.Run
+	down    sync.Once
+	ownJobs atomic.Int64 // ids of jobs that were given to hooks without Slurm
 }
 
 // nodes are the names of the cluster's nodes. Real cards are all on one.
@@ -169,7 +171,7 @@ func (l *lane) settleIn() {
 // install puts the jobs' programs where every user can run them.
 func (l *lane) install() {
 	put := func(name string, data []byte) { try(os.WriteFile(l.site.Program(name), data, 0o755)) }
-	for _, name := range []string{"cudajob", "barelook", "bareprobe", "idle", slowCUDA} {
+	for _, name := range []string{"cudajob", "bare", "idle", slowCUDA} {
 		put(name, must(os.ReadFile(filepath.Join(l.programs, name))))
 	}
 	for _, e := range must(scripts.ReadDir("scenarios")) {

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"syscall"
 
 	"bookend/internal/gpu"
@@ -16,9 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The job ids that hooks started by the lane itself are told, above any of Slurm's here and apart from the timings'.
-const ownJob = 300000
-
 func (r *run) probeKilled() {
 	c := r.cards[0]
 	w := r.watch(c.uuid)
@@ -27,12 +21,13 @@ func (r *run) probeKilled() {
 	r.holds("memory in use at the moment of the kill", "more than half of the GPU", used+" bytes",
 		number(used) > r.total()*mib/2)
 	r.check("its lock", "free", r.lockOf(c.uuid))
-	r.check("a prolog started at once says", "clean", r.hook(slurm.Prolog, ownJob+r.rec.Number).Message)
+	job := r.ownJobs(1)
+	r.check("a prolog started at once says", "clean", r.hook(slurm.Prolog, job, nothing).Message)
 	empty := must(w.await("empty"))
 	soon := r.fake > 0 || len(empty["after_ms"]) <= len("1999.9") // fake GPUs have no time of their own to show
 	r.holds("memory in use after it", "0 bytes within 2 s",
 		fmt.Sprintf("%s bytes after %s ms", empty["used"], empty["after_ms"]), empty["used"] == "0" && soon)
-	r.check("its epilog says", "clean", r.hook(slurm.Epilog, ownJob+r.rec.Number).Message)
+	r.check("its epilog says", "clean", r.hook(slurm.Epilog, job, nothing).Message)
 }
 
 // killProbe kills a backend while it holds memory and returns how much was in use.
@@ -50,7 +45,7 @@ func (r *run) killProbe(w *watcher, c card) (used string) {
 
 // slowProbe starts a test of a card that is empty, which holds the memory for a while; in a rehearsal until the gate is
 // open, however slow the machine is.
-func (r *run) slowProbe(w *watcher, c card, gate string) *asked {
+func (r *run) slowProbe(w *watcher, c card, gate string) *process {
 	line := r.probeRequest([]card{c}, true)
 	try(w.settle())
 	if world := r.site.World(r.node); world != nil {
@@ -69,37 +64,15 @@ func (r *run) lockOf(uuid string) string {
 	return "free"
 }
 
-// hook runs a hook on every card as slurmd would and returns what Bookend's log says of it.
-func (r *run) hook(context slurm.Context, job int) record.Hook { return r.startHook(context, job)() }
-
-// startHook starts a hook as slurmd would; end waits for its end and returns what Bookend's log says of it.
-func (r *run) startHook(context slurm.Context, job int) (end func() record.Hook) {
-	before := r.hooks(job)
-	name := "bookend-" + strings.TrimSuffix(string(context), "_slurmd")
-	cmd, out := exec.Command(r.site.Program(name)), bytes.Buffer{}
-	cmd.Env = r.hookEnv(context, job, r.every(), r.site.ConfigFile(r.node))
-	cmd.Stdout, cmd.Stderr = &out, &out
-	try(cmd.Start())
-	return func() record.Hook {
-		if err := cmd.Wait(); err != nil {
-			panic(fmt.Errorf("%s: %w: %s", name, err, tail(out.String())))
-		}
-		all := r.hooks(job)
-		if len(all) != len(before)+1 {
-			panic(fmt.Errorf("%s wrote %d lines to the log, want one: %s", name, len(all)-len(before), tail(out.String())))
-		}
-		return all[len(all)-1]
-	}
-}
-
 func (r *run) probeHooks() {
 	c := r.cards[0]
 	w := r.watch(c.uuid)
 	defer w.end()
 	met := 0
-	for i := range 3 {
+	for range 3 {
+		job := r.ownJobs(1)
 		for _, context := range []slurm.Context{slurm.Prolog, slurm.Epilog} {
-			h := r.duringProbe(w, c, context, ownJob+100+10*r.rec.Number+i)
+			h := r.duringProbe(w, c, context, job)
 			if r.check(fmt.Sprintf("hook %s during a probe", context), "clean", h.Message); h.Looks > 1 {
 				met++
 			}
@@ -113,17 +86,19 @@ func (r *run) duringProbe(w *watcher, c card, context slurm.Context, job int) re
 	gate := r.gate()
 	a := r.slowProbe(w, c, gate)
 	must(w.await("taken"))
-	wait := func() {}
+	wait := nothing
 	if r.fake > 0 {
 		wait = opening(r.store().ProbeLock(gpu.ID(c.uuid)))
 	}
-	end := r.startHook(context, job)
-	wait()
-	try(open(gate))
-	said := end()
+	said := r.hook(context, job, func() {
+		wait()
+		try(open(gate))
+	})
 	r.tests("while a hook ran beside it", a)
 	return said
 }
+
+func nothing() {}
 
 // opening watches a file; wait returns once another process has opened it since. The lock of a probe is opened by a hook
 // that has seen the memory settled, and judges it only when no probe is at work.

@@ -9,62 +9,54 @@ import (
 	"time"
 
 	"bookend/internal/child"
+	"bookend/test/cluster"
 	"bookend/test/gpu/record"
 	"bookend/test/rig"
 )
 
 const (
-	recordCostName = "record-cost"
 	// stepLimit is what a training step may take beside the recorder, by its time without: the noise of the pairs.
-	stepLimit = 1.01
-	// recorderCPU and recorderMemory are what the recorder and its backend may cost: the project's own goals.
-	recorderCPU    = 0.001 // of one core, for each GPU
-	recorderMemory = 45 << 20
-	pairSpan       = 2 * time.Second
-	undisturbed    = 30 * time.Second
+	stepLimit   = 1.01
+	pairSpan    = 2 * time.Second
+	undisturbed = 30 * time.Second
 )
 
-// recordCost trains a small model beside the recorder, which is stopped for every other while, and measures what the
-// recorder and its backend take meanwhile.
-func (l *lane) recordCost(t *record.Timings) {
+// recordCost is a small model's training beside the recorder, which is stopped for every other while. What the recorder
+// and its backend take is measured before: the goals are 0.1 % of one core for each GPU, and 45 MiB.
+func (l *lane) recordCost() (rows []benchmark, done func()) {
 	if l.fake > 0 || l.python == "" {
-		return
+		return nil, nothing
 	}
-	l.awaitIdle()
 	r := &run{lane: l, rec: &record.Run{}, scene: &scene{}}
 	l.configure("observe", nil)
-	span := (2*rounds+8)*pairSpan + undisturbed
-	id := r.submit(0, r.script(fmt.Sprintf("exec %s %s %.0f", l.python, l.site.Program("train.py"), span.Seconds())),
-		"--gres=gpu:1")
+	id := r.submit(0, r.script("exec "+l.python+" "+l.site.Program("train.py")+" 600"), "--gres=gpu:1")
 	r.awaitOutput(id, "training")
 	time.Sleep(2 * pairSpan) // for the recorder to know the process
 	pids := recorderAndBackend(l.site.Program(""))
-	boot, before, recorder := child.SystemClock().Boot, cpuTime(pids), cpuTime(pids[:1])
+	before, recorder := cpuTime(pids), cpuTime(pids[:1])
 	time.Sleep(undisturbed)
 	share := func(d time.Duration) float64 { return 100 * d.Seconds() / undisturbed.Seconds() }
-	cpu, recorders, memory := share(cpuTime(pids)-before), share(cpuTime(pids[:1])-recorder), resident(pids)
-	var with, without [][2]time.Duration
-	for range rounds {
-		from := boot()
-		time.Sleep(pairSpan)
-		with = append(with, [2]time.Duration{from, boot()})
-		signalAll(pids, syscall.SIGSTOP)
-		from = boot()
-		time.Sleep(pairSpan)
-		without = append(without, [2]time.Duration{from, boot()})
-		signalAll(pids, syscall.SIGCONT)
+	recorders := share(cpuTime(pids[:1]) - recorder)
+	what := fmt.Sprintf("PyTorch, beside the recorder at record.every: 1s, and while it was stopped, %v each in turn; "+
+		"the recorder took %.3f %% of one core for one GPU, its backend %.3f %%, and both had %.1f MiB", pairSpan, recorders,
+		share(cpuTime(pids)-before)-recorders, float64(resident(pids))/mib)
+	l.tell("%s\n", what)
+	step := func(name string, during func() (after func())) contender {
+		return contender{record.Timing{Name: "training step", What: name}, func() time.Duration {
+			after := during()
+			from := child.SystemClock().Boot()
+			time.Sleep(pairSpan)
+			to := child.SystemClock().Boot()
+			after()
+			return l.meanStep(id, from, to)
+		}}
 	}
-	r.awaitOutput(id, "trained")
-	text := must(l.site.Output(id))
-	p := record.Pair{Name: "training step", Limit: stepLimit, What: fmt.Sprintf(
-		"PyTorch, beside the recorder at record.every: 1s, and while it was stopped, %v each in turn; the recorder took "+
-			"%.3f %% of one core for one GPU, its backend %.3f %%, and both had %.1f MiB",
-		pairSpan, recorders, cpu-recorders, float64(memory)/(1<<20))}
-	p.Ours, p.Bare = stepsIn(text, with, "beside it"), stepsIn(text, without, "without")
-	t.Pairs = append(t.Pairs, p)
-	l.tell("%-34s %8.3f ms, without %.3f ms: %.4f times; recorder %.4f and backend %.4f %% CPU (goal %.2f), "+
-		"%.1f MiB (goal %d)\n", p.Name,
-		p.Ours.Median(), p.Bare.Median(), p.Ratio(), recorders, cpu-recorders, 100*recorderCPU, float64(memory)/(1<<20), recorderMemory>>20)
+	return []benchmark{{"training step", what, stepLimit, rounds, []contender{
+		step("beside it", func() func() { return nothing }),
+		step("without", func() func() {
+			signalAll(pids, syscall.SIGSTOP)
+			return func() { signalAll(pids, syscall.SIGCONT) }
+		})}}}, func() { try(l.site.Cancel(id)); r.finish(id) }
 }
 
 // recorderAndBackend are the processes of the one recorder of this lane.
@@ -86,9 +78,9 @@ func cpuTime(pids []int) (sum time.Duration) {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 		for _, file := range files {
 			text, _ := os.ReadFile(file)
-			var ran int64
-			if _, err := fmt.Sscan(string(text), &ran); err == nil {
-				sum += time.Duration(ran)
+			var ran time.Duration
+			if _, err := fmt.Sscan(string(text), (*int64)(&ran)); err == nil {
+				sum += ran
 			}
 		}
 	}
@@ -99,12 +91,7 @@ func cpuTime(pids []int) (sum time.Duration) {
 func resident(pids []int) (sum uint64) {
 	for _, pid := range pids {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-		for line := range strings.Lines(string(text)) {
-			var kib uint64
-			if _, err := fmt.Sscanf(line, "Pss: %d kB", &kib); err == nil {
-				sum += kib << 10
-			}
-		}
+		sum += number(strings.TrimSuffix(field(text, "Pss"), " kB")) << 10
 	}
 	return sum
 }
@@ -115,25 +102,17 @@ func signalAll(pids []int, s syscall.Signal) {
 	}
 }
 
-// stepsIn are the mean times of the steps that ended in each span.
-func stepsIn(text string, spans [][2]time.Duration, what string) record.Timing {
-	t := timing("training step", what)
-	sums, counts := make([]float64, len(spans)), make([]float64, len(spans))
-	for line := range strings.Lines(text) {
+// meanStep is the mean time of the steps between two times since boot, to the microsecond.
+func (l *lane) meanStep(id cluster.JobID, from, to time.Duration) time.Duration {
+	sum, count := 0.0, 0.0
+	for line := range strings.Lines(must(l.site.Output(id))) {
 		var at, took float64
-		if _, err := fmt.Sscanf(line, "step %f %f", &at, &took); err != nil {
-			continue
-		}
-		for i, s := range spans {
-			if at-took > s[0].Seconds() && at < s[1].Seconds() {
-				sums[i], counts[i] = sums[i]+1000*took, counts[i]+1
-			}
+		if _, err := fmt.Sscanf(line, "step %f %f", &at, &took); err == nil && at-took > from.Seconds() && at < to.Seconds() {
+			sum, count = sum+took, count+1
 		}
 	}
-	for i := range spans {
-		if counts[i] > 0 {
-			t.Millis = append(t.Millis, sums[i]/counts[i])
-		}
+	if count == 0 {
+		panic(fmt.Errorf("no step of job %s ended between %v and %v", id, from, to))
 	}
-	return t
+	return time.Duration(sum / count * float64(time.Second))
 }

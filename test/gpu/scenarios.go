@@ -242,8 +242,10 @@ func chains() (all []chain) {
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{timingsName, hookCostName, rowName, recordCostName, groupBase, groupWhy, groupProbe, groupCheck, groupHidden, groupRecorded,
-		groupPrograms, several}
+	known := []string{groupBase, groupWhy, groupProbe, groupCheck, groupHidden, groupRecorded, groupPrograms, several}
+	for _, g := range benchmarks {
+		known = append(known, g.name)
+	}
 	for _, c := range chains() {
 		for _, s := range c.steps {
 			known = append(known, s.name)

@@ -169,7 +169,7 @@ func (r *run) pastFlat() (meanwhile func(lock string) (atEnd func()), flag, valu
 	}
 }
 
-func nothingMeanwhile(string) (atEnd func()) { return func() {} }
+func nothingMeanwhile(string) (atEnd func()) { return nothing }
 
 // probeLock is the file that a probe of this card holds locked.
 func (r *run) probeLock(uuid string) string {
