@@ -57,10 +57,8 @@ func (s *story) checksUntil(want string) {
 // comesBack waits until a node that was resumed is up. Slurm 24.11, without accounting, shows the old reason until a
 // job begins.
 func (s *story) comesBack(node string) {
-	s.untilNode(node, "is back", isBack)
+	s.untilNode(node, "is back", func(n cluster.NodeState) bool { return n.Has("IDLE") && !n.Has("DRAIN") })
 }
-
-func isBack(n cluster.NodeState) bool { return n.Has("IDLE") && !n.Has("DRAIN") }
 
 func (s *story) untilNode(node, what string, is func(cluster.NodeState) bool) {
 	s.until("node "+node+" "+what, func() bool {
@@ -73,10 +71,6 @@ func (s *story) untilNode(node, what string, is func(cluster.NodeState) bool) {
 func (s *story) adminResumesAtWork(node string) {
 	s.adminUpdates(node, "State=RESUME")
 	s.untilNode(node, "is not drained", func(n cluster.NodeState) bool { return !n.Has("DRAIN") })
-}
-
-func (s *story) adminSays(node, reason string) {
-	s.adminUpdates(node, "State=DRAIN", "Reason="+reason)
 }
 
 func (s *story) adminUpdates(node string, settings ...string) {
@@ -101,37 +95,31 @@ func TestSlurmRunsTheHealthCheck(t *testing.T) {
 	s.nodeIsUp("n1")
 }
 
-// An admin's reason stands, whenever it came, and with it the drain, however clean the node is. Whose else it may be
-// package drain has, and package slurmcmd what beside a reason looks like one.
+// An admin's reason stands, and with it the drain, however clean the node is. Which reasons are Bookend's own packages
+// drain and slurmcmd test.
 func TestWhoseReasonStands(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Mode: "enforce", Config: resuming})
-	for _, tt := range []struct {
-		title, says string // {ours} is Bookend's own
-		early       bool   // while the job runs
-		checked     bool   // after Bookend gave its reason
-	}{
-		{title: "from before", says: "disk swap", early: true},
-		{title: "put over Slurm's", says: "Epilog error: I look at it. jd"},
-		{title: "put over ours", says: "GPU to be swapped", checked: true},
-		{title: "words behind ours", says: "{ours} jd: do not touch", checked: true},
+	for title, says := range map[string]string{
+		"put over Slurm's": "Epilog error: I look at it. jd", "behind ours": "{ours} jd",
 	} {
-		s.tell("an admin's, "+tt.title, func(s *story) {
-			job := s.starts(s.user, leavesOrphan+"\n"+awaits, oneGPU)
-			if tt.early {
-				s.adminSays("n1", tt.says)
-			}
-			s.touches(s.user, "done")
-			s.ends(job)
-			if tt.checked {
+		s.tell("an admin's, "+title, func(s *story) {
+			job := s.runs(s.user, leavesOrphan, oneGPU)
+			s.nodeIsDrained("n1", "Epilog error")
+			ours := s.ofOrphan(job)
+			if strings.Contains(says, "{ours}") {
 				s.checks("n1")
-				s.nodeIsDrained("n1", s.ofOrphan(job))
+				s.nodeIsDrained("n1", ours)
 			}
-			says := strings.ReplaceAll(tt.says, "{ours}", s.ofOrphan(job))
-			if !tt.early {
-				s.adminSays("n1", says)
+			says := strings.ReplaceAll(says, "{ours}", ours)
+			s.adminUpdates("n1", "State=DRAIN", "Reason="+says)
+			s.checks("n1")
+			s.nodeIsDrained("n1", says)
+			s.adminKills(s.pid(job), "n1")
+			for range 3 {
+				s.checks("n1")
 			}
-			s.isLeftAlone(says, s.pid(job))
+			s.nodeIsDrained("n1", says)
 		})
 	}
 	s.tell("no one's: an admin resumed", func(s *story) {
@@ -144,17 +132,6 @@ func TestWhoseReasonStands(t *testing.T) {
 		s.checks("n1")
 		s.comesBack("n1")
 	})
-}
-
-// isLeftAlone checks that a drain that is not ours stays, however clean the node is.
-func (s *story) isLeftAlone(reason string, pid int) {
-	s.checks("n1")
-	s.nodeIsDrained("n1", reason)
-	s.adminKills(pid, "n1")
-	for range 3 {
-		s.checks("n1")
-	}
-	s.nodeIsDrained("n1", reason)
 }
 
 // While a job goes on the node is drained, resumed, and drained for that job's own end: Slurm 24.11, without
@@ -211,51 +188,7 @@ func (s *story) drainedTwice(unsaid, kept bool, resumes func()) {
 	s.nodeIsDrained("n1", s.ofOrphan(long))
 }
 
-// A controller that is down costs a health check a few seconds, and nothing is lost. One that hangs is TestNoAnswer's of
-// internal/slurmcmd.
-func TestControllerDoesNotAnswer(t *testing.T) {
-	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Config: resuming})
-	gone := false
-	turn := func(now bool) {
-		if gone != now {
-			must.Do(s.t, map[bool]func() error{true: s.on.StopController, false: s.on.StartController}[now]())
-			gone = now
-		}
-	}
-	t.Cleanup(func() { turn(false) })
-	back := func() {
-		turn(false)
-		s.untilNode("n1", "is known to the controller", func(n cluster.NodeState) bool { return n.Has("IDLE") })
-	}
-	job := s.runs(s.user, leavesOrphan, oneGPU)
-	s.nodeIsDrained("n1", "Epilog error")
-	turn(true)
-	s.checks("n1")
-	s.checks("n1")
-	back()
-	s.checkSays("findings: ", "BKD-REASON")
-	s.nodeIsDrained("n1", "Epilog error")
-	answered := func(is func(cluster.NodeState) bool) { // it may yet be at work on what it met with meanwhile
-		s.untilNode("n1", "is as a check says", func(n cluster.NodeState) bool {
-			if !is(n) {
-				s.checks("n1")
-			}
-			return is(n)
-		})
-	}
-	answered(func(n cluster.NodeState) bool { return n.Reason == s.ofOrphan(job) })
-
-	s.adminKills(s.pid(job), "n1")
-	s.checksUntil("clean 1 of 2 times")
-	turn(true)
-	s.checks("n1") // clean, but nobody could be told
-	back()
-	s.nodeIsDrained("n1", s.ofOrphan(job))
-	answered(isBack)
-}
-
-// A hook that is to give the reason itself does, but not over an admin's; where it cannot, the health check does.
+// A hook that is to give the reason itself does, but not over an admin's.
 func TestReasonByTheHook(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Mode: "enforce", Config: "drain: {resume: {enabled: true, after: 1}}\n"})
@@ -271,18 +204,10 @@ func TestReasonByTheHook(t *testing.T) {
 	})
 	s.tell("an admin's reason stands", func(s *story) {
 		job := s.starts(s.user, leavesOrphan+"\n"+awaits, oneGPU)
-		s.adminSays("n1", "disk swap")
+		s.adminUpdates("n1", "State=DRAIN", "Reason=disk swap")
 		s.touches(s.user, "done")
 		s.ends(job)
 		s.nodeIsDrained("n1", "disk swap")
 		s.hooksRan("n1", "prolog 0", "epilog 10")
-	})
-	s.tell("the health check writes what a hook could not", func(s *story) {
-		s.adminConfigures("n1", "enforce", "slurm: {scontrol: /nonexistent/scontrol}\n")
-		job := s.runs(s.user, leavesOrphan, oneGPU)
-		s.nodeIsDrained("n1", "Epilog error")
-		s.adminConfigures("n1", "enforce", "")
-		s.checks("n1")
-		s.nodeIsDrained("n1", s.ofOrphan(job))
 	})
 }

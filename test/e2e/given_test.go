@@ -13,27 +13,18 @@ import (
 // patience bounds every wait; nothing here takes a thirtieth of it on an idle machine.
 const patience = 3 * time.Minute
 
-// briskly watches cards that are not clean for less time than shipped, for stories in which nothing moves.
-const briskly = `
-settle:
-  prolog: {max: 1500ms, stable: 500ms}
-  epilog: {max: 3s, stable: 500ms}
-`
-
-// roomily are deadlines that a busy machine does not reach, for stories that are not about them. For stories in which
-// something hangs, withinTotals keeps the shipped totals and gives a slow disk seconds; asShipped keeps all.
+// patiently are times that a busy machine does not reach, for stories that are not about them. There samples are far
+// apart, and what is at rest must be seen to be; what is seen so ends the watch. asShipped keeps all that ship.
 const (
-	roomily = `
+	patiently = `
+settle:
+  prolog: {max: 8s, stable: 500ms}
+  epilog: {max: 12s, stable: 500ms}
 deadlines:
   prolog: {total: 45s, driver: 25s, processes: 10s, probe: 8s, records: 15s}
   epilog: {total: 55s, driver: 20s, processes: 10s, probe: 8s, job_log: 5s, records: 10s}
   health_check: {total: 55s, driver: 15s, processes: 5s, slurm: 15s, records: 15s}
   task: 10s
-`
-	withinTotals = `
-deadlines:
-  prolog: {driver: 3s, records: 2s}
-  epilog: {driver: 4s, processes: 1s, probe: 2s, job_log: 4s, records: 4s}
 `
 	asShipped = "deadlines: {}\n"
 )
@@ -47,7 +38,6 @@ type story struct {
 	user, stranger string         // the two people of every story
 	hooks          map[string]int // hooks in each node's log when the story began
 	logged         int            // lines in Bookend's log then
-	terminals      *terminals
 }
 
 // given stands up a site for one story, or for several by tell.
@@ -62,13 +52,9 @@ func given(t *testing.T, o site.Options) *story {
 	}
 	o.Config = timed(o.Config)
 	on := must.Have(site.Up(o))(t)
-	s := &story{t: must.Steps{T: t}, on: on, nodes: o.Nodes, track: o.Track, user: on.Users[0], stranger: on.Users[1],
-		terminals: &terminals{texts: map[string]string{}}}
+	s := &story{t: must.Steps{T: t}, on: on, nodes: o.Nodes, track: o.Track, user: on.Users[0], stranger: on.Users[1]}
 	t.Cleanup(func() {
 		s.nothingIsLeft()
-		if leaks := s.leaks(); len(leaks) > 0 && !strings.Contains(o.Config, "privacy: jobs") {
-			t.Errorf("told of others:\n%s", indented(leaks))
-		}
 		if t.Failed() {
 			log, _ := on.Log()
 			t.Logf("Bookend's log:\n%s\n%s", log, on.Logs(12))
@@ -82,22 +68,12 @@ func given(t *testing.T, o site.Options) *story {
 	return s
 }
 
-// patiently is briskly where deadlines are roomy: on a busy machine samples are far apart, and what is at rest must be
-// seen to be. What is seen so ends the watch.
-var patiently = strings.NewReplacer("max: 1500ms", "max: 8s", "max: 3s", "max: 12s").Replace(briskly)
-
-// timed adds to sections of a configuration the times that they leave open.
+// timed adds patient times to sections of a configuration that have none.
 func timed(sections string) string {
-	if !strings.Contains(sections, "settle:") && !strings.Contains(sections, "deadlines:") {
-		sections = patiently + sections
+	if strings.Contains(sections, "deadlines:") {
+		return sections
 	}
-	if !strings.Contains(sections, "settle:") {
-		sections = briskly + sections
-	}
-	if !strings.Contains(sections, "deadlines:") {
-		sections = roomily + sections
-	}
-	return sections
+	return patiently + sections
 }
 
 // soonAgain shortens the time until a job may start a second time: its first credential must be worth nothing by then.

@@ -7,6 +7,7 @@ import (
 
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/test/cluster"
 	"bookend/test/must"
 	"bookend/test/site"
@@ -153,7 +154,9 @@ func (s *story) runsApart(id cluster.JobID) {
 func (s *story) runsOf(node string, id cluster.JobID) (found []ledger.Run) {
 	want, _ := slurm.ParseJobID(string(id))
 	seen := map[string]bool{}
-	for _, r := range s.allRuns(node) {
+	runs, _ := must.Have(state.Open(s.on.Run(), node))(s.t).Runs()
+	history, _ := state.History(s.on.Var(node), node)
+	for _, r := range append(history, runs...) {
 		if r.Job.ID == want && !seen[r.Key] {
 			seen[r.Key] = true
 			found = append(found, r)

@@ -84,10 +84,7 @@ func TestRunInJob(t *testing.T) {
 	if !version(t).Since(24, 5) {
 		t.Skip("no such flag: before 24.05")
 	}
-	s := given(t, site.Options{Mode: "enforce", Flags: "RunInJob", Track: inCgroups()})
-	s.tell("jobs are told that nothing was looked at, and none drains", runInJob)
-	s.adminConfigures("n1", "enforce", "slurm: {run_in_job_backend: true}\n"+cleaning)
-	s.tell("where the admin wants it, the hooks measure from within, and end nothing", runInJobMeasures)
+	runInJob(given(t, site.Options{Mode: "enforce", Flags: "RunInJob", Track: inCgroups()}))
 }
 
 const notLooked = "| bookend: GPUs of n1 not checked"
@@ -105,20 +102,4 @@ func runInJob(s *story) {
 		s.logSays("n1", job, "bookend-prolog", "BKD-RUNINJOB", "exit=0")
 		s.logSays("n1", job, "bookend-epilog", "BKD-RUNINJOB", "exit=0")
 	}
-}
-
-func runInJobMeasures(s *story) {
-	clean := s.runs(s.user, "echo working", oneGPU)
-	s.inOrder("the output", s.outputOf(clean), "working", "| bookend: n1 GPU 0 ")
-	s.showSays("n1", clean, "GPU 0", "start:", "BKD-RUNINJOB", "end:", "not made: the hook runs inside the job",
-		"BKD-RUNINJOB")
-	job := s.starts(s.user, escapes, oneGPU)
-	orphan := s.pid(job)
-	s.escapes(orphan)
-	s.touches(s.user, "done")
-	s.ends(job)
-
-	s.holds(0, 0, orphan)
-	s.nodeIsUp("n1")
-	s.showSays("n1", job, "end:", "BKD-ORPHAN", "evidence: exclusive")
 }

@@ -97,7 +97,6 @@ func (s *story) attends(user, typed, program string, args ...string) (cluster.Jo
 	if err != nil || m == nil {
 		s.t.Fatalf("%s: %v; which job was it?\n%s", program, err, out)
 	}
-	s.terminals.showed(user, string(out))
 	id := cluster.JobID(m[1])
 	s.ends(id)
 	return id, string(out)

@@ -34,6 +34,8 @@ func TestWhatDrains(t *testing.T) {
 	tell(t, map[string]story{
 		"orphan beside the service": {during: func(n *node) { n.holder(0, nil, "--mib", "2048"); n.leftover() },
 			finds: "BKD-ORPHAN BKD-STRAY?", exit: 10},
+		"asleep in the kernel": {finds: "BKD-ORPHAN", exit: 10,
+			during: func(n *node) { n.inCgroup(n.leftover("--vfork"), "100") }},
 		"another user's, with an invented job": {finds: "BKD-STRAY", exit: 13,
 			during: func(n *node) { n.holder(60000, []string{"SLURM_JOB_ID=" + elsewhere}, "--mib", "2048") },
 			reads:  []string{"Held by a process that is not yours"}},

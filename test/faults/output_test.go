@@ -197,6 +197,45 @@ func TestTaskHooksNeverFail(t *testing.T) {
 	}
 }
 
+// A user may put anything in the place of the job's output and of what the task hook left of it: the hook ends well and
+// says what became of its report, and nothing of root's or of another user's is touched.
+func TestHostileUser(t *testing.T) {
+	const valuable = "valuable\n"
+	for name, tt := range map[string]struct {
+		attack func(n *node, output string)
+		fate   string
+	}{
+		"a link to root's file": {func(n *node, output string) {
+			must.Do(n, os.Remove(output))
+			must.Do(n, os.Symlink(n.in("secret"), output))
+		}, "not-regular"},
+		"removed":                         {func(n *node, output string) { must.Do(n, os.Remove(output)) }, "missing"},
+		"closed to its owner":             {func(n *node, output string) { must.Do(n, os.Chmod(output, 0)) }, "permission"},
+		"a record that names root's file": {func(n *node, _ string) { n.drop(n.in("secret"), false) }, "permission"},
+		"a record that names another's":   {func(n *node, _ string) { n.drop(n.in("theirs"), false) }, "not-owner"},
+		"a record that is noise":          {func(n *node, _ string) { n.put(n.dropped(), "\x00{", 0o600) }, "appended"},
+		"a record that cannot be taken away": {func(n *node, _ string) {
+			must.Do(n, os.Link(n.dropped(), n.dropped()+"2"))
+		}, "appended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			n.put("secret", valuable, 0o600)
+			must.Do(t, os.Chmod(n.give(n.put("theirs", valuable, 0o666), bystander), 0o666))
+			j := n.begin(newJob())
+			tt.attack(n, j["SLURM_JOB_STDOUT"])
+			n.clean(epilog, j)
+			n.says("program=bookend-epilog", "msg=clean", "job_log="+tt.fate)
+			for _, file := range []string{"secret", "theirs"} {
+				if got := n.get(n.in(file)); got != valuable {
+					t.Errorf("%s is %q", file, got)
+				}
+			}
+		})
+	}
+}
+
 // A user who fills the file system of the drops costs no other job its end report: neither one that runs already nor one
 // that begins now.
 func TestFullDropIsNoOthersLoss(t *testing.T) {

@@ -133,7 +133,8 @@ func TestVerdictBeforeTheProbe(t *testing.T) {
 }
 
 // A hook that slurmd ends after its verdict has drained the node: the health check finds that on record, gives Slurm's
-// text its reason, and knows which GPU to look at before a resume. slurmd leaves a hook milliseconds for the record.
+// text its reason, now or once slurmctld answers, and knows which GPU to look at before a resume. slurmd
+// leaves a hook milliseconds for the record.
 func TestStoppedAfterTheVerdict(t *testing.T) {
 	for h, reason := range map[*hook]string{&prolog: "BKD-LOST gpu=0 job=100 prolog", &epilog: "BKD-ORPHAN gpu=0 "} {
 		t.Run(h.program, func(t *testing.T) {
@@ -153,6 +154,10 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 			end := run.Last()
 			if exits := drain.Exits([]ledger.Run{run}, run.EpochOf(end).Boot); len(exits) != 1 || exits[0].Causes[0].GPU == "" {
 				t.Errorf("exits %+v, want this hook's, for a GPU", exits)
+			}
+			n.scontrol("exit 1")
+			if c := n.check(); !has(c.Findings, code.ReasonFailed) {
+				t.Errorf("slurmctld did not answer, found %+v", c.Findings)
 			}
 			n.drained(map[slurm.Context]string{slurm.Prolog: drain.PrologError, slurm.Epilog: drain.EpilogError}[h.context], end.Wall)
 			n.check()
@@ -187,11 +192,16 @@ func stoppedAfterTheVerdict(t *testing.T, h hook) *node {
 
 // drained makes scontrol show the node drained for a reason, set at a time, and keep what it is told to change.
 func (n *node) drained(reason string, at time.Time) {
-	scontrol := n.script("slurm.d/scontrol", fmt.Sprintf(`[ "$1" = show ] || { echo "$*" >>%s; exit; }
+	n.scontrol(fmt.Sprintf(`[ "$1" = show ] || { echo "$*" >>%s; exit; }
 cat <<-END
 NodeName=%s Arch=x86_64
    State=IDLE+DRAIN ThreadsPerCore=1
    Reason=%s [root@%s]
 END`, n.in("told"), nodeName, reason, at.UTC().Format("2006-01-02T15:04:05")))
-	n.put("bookend.yaml", strings.Replace(n.text(), "/usr/bin/scontrol", scontrol, 1), 0o644)
+}
+
+// scontrol puts a script in the place of Slurm's.
+func (n *node) scontrol(text string) {
+	path := n.script("slurm.d/scontrol", text)
+	n.put("bookend.yaml", strings.Replace(n.text(), "/usr/bin/scontrol", path, 1), 0o644)
 }

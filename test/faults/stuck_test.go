@@ -72,6 +72,31 @@ func TestChildEndsWithItsHook(t *testing.T) {
 	}
 }
 
+// What a cgroup proves to be the ended job's is ended, and its user is told; what only exclusive use of the GPU makes
+// the job's, and what is another's, stays and is reported.
+func TestCleanUp(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.configure(func(c *conf) { c.extra = "clean_up: {enabled: true, grace: 300ms}\n" })
+	j := n.begin(newJob())
+	n.clean(prolog, bystanding())
+	proven, unproven := n.leftover("--name", "train"), n.leftover()
+	n.inCgroup(proven, "100")
+	login, guest := n.holder(60000, nil, "--mib", "600"), n.holder(bystander, nil, "--mib", "2048")
+	n.inCgroup(guest, fmt.Sprint(bystanderID))
+	told, exit := n.end(j, "0", "")
+	if found := codes(n.endOf(100).Findings); exit != 10 || found != "BKD-ENDED BKD-FOREIGN? BKD-ORPHAN BKD-STRAY" {
+		t.Errorf("exit %d, found %s: %+v", exit, found, n.endOf(100).Findings)
+	}
+	said := fmt.Sprintf("process %d (train) of your job was still on GPU 0 and was ended", proven.PID)
+	if !strings.Contains(told, said) {
+		t.Errorf("the user reads %q", told)
+	}
+	if !gone(proven.PID) || gone(unproven.PID) || gone(login.PID) || gone(guest.PID) {
+		t.Error("another process than the proven one was ended, or none")
+	}
+}
+
 // A hook that dies while it ends a leftover has asked it to end already: one that does not is killed all the same.
 func TestCleanUpOutlivesItsHook(t *testing.T) {
 	t.Parallel()
@@ -175,6 +200,7 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 				t.Errorf("%+v", n.findings(epilog))
 			}
 			left := n.unkillable(1)
+			n.shows("driver not answering since ", "status")
 			for i, h := range hooks {
 				n.exits(tt.stuck, n.own(h), numbered(101+i))
 			}

@@ -32,10 +32,8 @@ type Options struct {
 	Devices   []string // real GPUs' device nodes: no fake world is made
 	Mode      string   // default: observe
 	Track     cluster.Track
-	Config    string // further sections of each node's configuration
-	World     []fakegpu.Option
+	Config    string         // further sections of each node's configuration
 	AMD       []fakeamd.Card // of each node, beside the others
-	AMDAlone  bool           // there are no others: nothing of NVIDIA's driver is there
 	Conf      []string       // further lines of slurm.conf
 	Cgroup    []string       // and of cgroup.conf
 	Flags     string         // PrologFlags, default Alloc
@@ -59,7 +57,6 @@ type Site struct {
 	Users  []string
 	worlds map[string]*fakegpu.World
 	amd    map[string]*fakeamd.World
-	alone  bool // AMD's driver is
 	made   bool // Dir is ours to remove
 }
 
@@ -69,7 +66,7 @@ func Up(o Options) (*Site, error) {
 		o.Nodes = []string{"n1"}
 	}
 	o.GPUs, o.Mode, o.Flags = cmp.Or(o.GPUs, 2), cmp.Or(o.Mode, "observe"), cmp.Or(o.Flags, "Alloc")
-	s := &Site{Dir: o.Dir, worlds: map[string]*fakegpu.World{}, amd: map[string]*fakeamd.World{}, alone: o.AMDAlone}
+	s := &Site{Dir: o.Dir, worlds: map[string]*fakegpu.World{}, amd: map[string]*fakeamd.World{}}
 	if err := rig.Attempt(func() { s.install(o); s.start(o) }); err != nil {
 		return nil, errors.Join(err, s.Down())
 	}
@@ -96,7 +93,7 @@ func (s *Site) install(o Options) {
 
 func (s *Site) equip(o Options, number int, node string) {
 	if len(o.Devices) == 0 {
-		w := rig.Have(fakegpu.New(s.in("world-"+node), slices.Concat(gpus(o.GPUs, number), o.World)...))
+		w := rig.Have(fakegpu.New(s.in("world-"+node), gpus(o.GPUs, number)...))
 		s.worlds[node] = w
 		rig.Try(w.StartKeeper())
 	}
@@ -122,9 +119,8 @@ func gpus(n, node int) []fakegpu.Option {
 func (s *Site) equipAMD(o Options, node string) {
 	w := fakeamd.New(s.in("amd-"+node), o.AMD...)
 	s.amd[node] = w
-	if module := "module/nvidia"; !o.AMDAlone {
-		rig.Try(os.CopyFS(filepath.Join(w.Sys, module), os.DirFS(filepath.Join(s.worlds[node].Sys(), module))))
-	}
+	const module = "module/nvidia"
+	rig.Try(os.CopyFS(filepath.Join(w.Sys, module), os.DirFS(filepath.Join(s.worlds[node].Sys(), module))))
 	rig.Try(os.MkdirAll(filepath.Join(s.Dev(node), "dri"), 0o755))
 	for _, c := range o.AMD {
 		for _, minor := range append([]int{c.Minor}, c.Partitions...) {
@@ -147,15 +143,11 @@ func (s *Site) WriteConfig(node, mode, sections string) error {
 	fmt.Fprintf(&b, "paths:\n  run: %s\n  var: %s\n  log: %s\n", s.in("run"), s.Var(node), s.in("log-bookend"))
 	if w := s.worlds[node]; w != nil {
 		sys := w.Sys()
-		driverProc := w.DriverProc()
 		if amd := s.amd[node]; amd != nil {
 			sys = amd.Sys
 		}
-		if s.alone {
-			driverProc = s.in("none")
-		}
 		fmt.Fprintf(&b, "  sys: %s\n  dev: %s\nnvidia:\n  nvml_library: %s\n  cuda_library: %s\n  driver_proc: %s\n",
-			sys, w.Dev(), w.NVML(), w.CUDA(), driverProc)
+			sys, w.Dev(), w.NVML(), w.CUDA(), w.DriverProc())
 	}
 	fmt.Fprintf(&b, "metrics: {textfile: %s}\namd: {backend: %s}\n", s.Metrics(node), s.Program("bookend-amd"))
 	b.WriteString(sections)
