@@ -14,6 +14,7 @@ import (
 	"bookend/internal/ledger"
 )
 
+// Request is what a chart is to show.
 type Request struct {
 	// Since and Until limit the time shown. If zero, it begins at the first record and ends at Now.
 	Since, Until time.Time
@@ -23,6 +24,7 @@ type Request struct {
 	Check *ledger.Check
 }
 
+// Chart is a node's records as the page draws them.
 type Chart struct {
 	Since, Until time.Time
 	// First and Last are the times of the first and the last recorded sample, shown or not; zero if there is none.
@@ -36,6 +38,7 @@ type Chart struct {
 	Jobs, Running, Drains int
 }
 
+// Lane is one GPU over time.
 type Lane struct {
 	GPU    GPU
 	Blocks []Block
@@ -50,6 +53,7 @@ type GPU struct {
 	Total  gpu.Figure
 }
 
+// Count is how often a code was found.
 type Count struct {
 	Kind  code.Entry
 	Found int
@@ -58,10 +62,11 @@ type Count struct {
 // layout holds the records, sorted by GPU, and the chart made from them.
 type layout struct {
 	Chart
-	ask   Request
-	runs  []ledger.Run       // by last sample, oldest first
-	jobs  map[gpu.ID][]Block // sorted by start
-	looks map[gpu.ID][]look
+	ask     Request
+	runs    []ledger.Run // by last sample, oldest first
+	samples []sample
+	jobs    map[gpu.ID][]Block // sorted by start
+	looks   map[gpu.ID][]look
 }
 
 // Lay makes a Chart of the records: each GPU is a lane, jobs are Blocks, leftover memory between two samples is Held,
@@ -69,6 +74,7 @@ type layout struct {
 func Lay(runs []ledger.Run, r Request) Chart {
 	h := layout{runs: ledger.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
 	slices.Reverse(h.runs)
+	h.readSamples()
 	h.period()
 	h.ticks()
 	h.readJobs()
@@ -82,15 +88,21 @@ func Lay(runs []ledger.Run, r Request) Chart {
 	return h.Chart
 }
 
-// each visits the recorded samples: their time, the GPUs with Slurm's indexes, and the snapshot.
-func (h *layout) each(visit func(at time.Time, given []ledger.Assigned, seen gpu.Snapshot)) {
+// sample is what a hook or the health check recorded at one time, and the GPUs with Slurm's indexes.
+type sample struct {
+	at    time.Time
+	given []ledger.Assigned
+	seen  gpu.Snapshot
+}
+
+func (h *layout) readSamples() {
 	for _, r := range h.runs {
 		for _, e := range r.Both() {
-			visit(e.Wall, r.Devices, e.Snapshot)
+			h.samples = append(h.samples, sample{e.Wall, r.Devices, e.Snapshot})
 		}
 	}
 	if c := h.ask.Check; c != nil {
-		visit(c.Wall, c.Cards, c.Snapshot)
+		h.samples = append(h.samples, sample{c.Wall, c.Cards, c.Snapshot})
 	}
 }
 
@@ -98,15 +110,12 @@ func (h *layout) each(visit func(at time.Time, given []ledger.Assigned, seen gpu
 const shortest = time.Minute
 
 func (h *layout) period() {
-	h.each(func(at time.Time, _ []ledger.Assigned, _ gpu.Snapshot) {
-		if at.IsZero() {
-			return
+	for _, s := range h.samples {
+		if !s.at.IsZero() && (h.First.IsZero() || s.at.Before(h.First)) {
+			h.First = s.at
 		}
-		if h.First.IsZero() || at.Before(h.First) {
-			h.First = at
-		}
-		h.Last = later(h.Last, at)
-	})
+		h.Last = later(h.Last, s.at)
+	}
 	h.ask.Now = cmp.Or(h.ask.Now, h.Last)
 	until := cmp.Or(h.ask.Until, h.ask.Now)
 	h.Since = cmp.Or(h.ask.Since, h.First, until.Add(-shortest))
@@ -167,27 +176,30 @@ func (h *layout) ticks() {
 // gpus returns the recorded GPUs by Slurm's index, followed by those that were given to no job.
 func (h *layout) gpus() []GPU {
 	known := map[gpu.ID]GPU{}
-	h.each(func(_ time.Time, given []ledger.Assigned, seen gpu.Snapshot) {
-		for _, r := range seen.Readings {
-			c, met := known[r.Device.ID]
-			if !met || r.Memory.Total.Known() {
-				c.Total = r.Memory.Total
-			}
-			r.Device.Name = cmp.Or(r.Device.Name, c.Device.Name)
-			c.Device = r.Device
-			known[r.Device.ID] = c
+	of := func(d gpu.Device) GPU {
+		if g, met := known[d.ID]; met {
+			return g
 		}
-		for _, d := range given {
-			c, met := known[d.Device.ID]
-			if !met {
-				c = GPU{Device: d.Device, Total: gpu.Unknown("never read")}
+		return GPU{Device: d, Total: gpu.Unknown("never read")}
+	}
+	for _, s := range h.samples {
+		for _, r := range s.seen.Readings {
+			g := of(r.Device)
+			if r.Memory.Total.Known() {
+				g.Total = r.Memory.Total
 			}
+			r.Device.Name = cmp.Or(r.Device.Name, g.Device.Name)
+			g.Device = r.Device
+			known[r.Device.ID] = g
+		}
+		for _, d := range s.given {
+			g := of(d.Device)
 			if d.Index >= 0 {
-				c.Index = &d.Index
+				g.Index = &d.Index
 			}
-			known[d.Device.ID] = c
+			known[d.Device.ID] = g
 		}
-	})
+	}
 	delete(known, "") // without an ID no lane can be drawn
 	return slices.SortedFunc(maps.Values(known), func(a, b GPU) int {
 		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.Device.ID, b.Device.ID))
@@ -202,21 +214,6 @@ func (g GPU) order() int {
 }
 
 func (h *layout) count() {
-	for i := range h.runs {
-		r := &h.runs[i]
-		k, ok := h.block(r)
-		if !ok || !h.shows(k.Start, k.End) {
-			continue
-		}
-		if h.Jobs++; k.Running {
-			h.Running++
-		}
-		for _, e := range r.Both() {
-			if e.Verdict.Action == config.Drain && e.Verdict.Exit != 0 && h.shows(e.Wall, e.Wall) {
-				h.Drains++
-			}
-		}
-	}
 	codes := map[code.Code]Count{}
 	for _, e := range h.Entries {
 		codes[e.Finding.Code] = Count{e.Kind, codes[e.Finding.Code].Found + 1}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -34,7 +35,6 @@ type Block struct {
 	Course []string
 	Wide   int
 	run    *ledger.Run
-	until  time.Time // latest End of this block and of those that began earlier
 }
 
 const (
@@ -46,20 +46,33 @@ const (
 	rowTall, least = 0.96, 0.05
 )
 
+// readJobs collects each GPU's jobs, and counts the jobs and drains in the time shown.
 func (h *layout) readJobs() {
 	for i := range h.runs {
-		k, ok := h.block(&h.runs[i])
-		for _, d := range h.runs[i].Devices {
-			if ok && d.Device.ID != "" {
+		r := &h.runs[i]
+		k, ok := h.block(r)
+		if !ok {
+			continue
+		}
+		for _, d := range r.Devices {
+			if d.Device.ID != "" {
 				h.jobs[d.Device.ID] = append(h.jobs[d.Device.ID], h.used(k, d.Device.ID))
+			}
+		}
+		if !h.shows(k.Start, k.End) {
+			continue
+		}
+		if h.Jobs++; k.Running {
+			h.Running++
+		}
+		for _, e := range r.Both() {
+			if e.Verdict.Action == config.Drain && e.Verdict.Exit != 0 && h.shows(e.Wall, e.Wall) {
+				h.Drains++
 			}
 		}
 	}
 	for _, list := range h.jobs {
 		slices.SortStableFunc(list, func(a, b Block) int { return a.Start.Compare(b.Start) })
-		for i := range list {
-			list[i].until = later(list[i].End, list[max(0, i-1)].until)
-		}
 	}
 }
 
@@ -203,41 +216,62 @@ func (k *Block) join(o Block) {
 	k.use(o.Most)
 }
 
+// look is a sample that shows whether a GPU had memory or a process that belongs to no running job.
 type look struct {
 	at    time.Time
 	epoch gpu.Epoch
 	by    string // which hook took the sample
-	// left: memory (bytes) or a process was there that belongs to no running job. tells: whether that is known.
-	tells, left bool
-	bytes       gpu.Figure
+	left  bool
+	bytes gpu.Figure
 }
 
 func (h *layout) readLooks() {
 	for _, r := range h.runs {
 		for _, d := range r.Devices {
-			var start *look
-			for i, e := range r.Both() {
-				if e.Unseen != "" {
-					continue
-				}
-				l := h.judge(*e, d.Device.ID, start)
-				l.epoch, l.by = r.EpochOf(*e), "a hook of job "+r.JobName()
-				if i == 0 && r.Start != nil {
-					start = &l
-				}
-				h.looks[d.Device.ID] = append(h.looks[d.Device.ID], l)
-			}
+			h.addLooks(r, d.Device.ID)
 		}
 	}
-	h.readCheck()
+	h.addCheck()
 	for _, list := range h.looks {
 		slices.SortStableFunc(list, func(a, b look) int { return a.at.Compare(b.at) })
 	}
 }
 
+// addLooks adds a job's samples of a GPU, except while another job has it. Memory that was left before the job and is
+// still there is not a finding of its end; after a start that shows nothing, an end that finds nothing shows nothing.
+func (h *layout) addLooks(r ledger.Run, id gpu.ID) {
+	leftBefore, knownBefore := false, true
+	for i, e := range r.Both() {
+		if e.Unseen != "" {
+			continue
+		}
+		reading, _ := e.Snapshot.Reading(id)
+		l := look{at: e.Wall, epoch: r.EpochOf(*e), by: "a hook of job " + r.JobName(), bytes: usedOf(reading)}
+		busy := h.busy(id, e.Wall)
+		stays := leftBefore && l.bytes.Known() && l.bytes.Bytes >= finding.WorthTelling
+		l.left = !busy && (stays || leaves(*e, id))
+		known := !busy && (l.left || knownBefore && e.Curves[id].State == settle.Clean)
+		if known {
+			h.looks[id] = append(h.looks[id], l)
+		}
+		if i == 0 && r.Start != nil {
+			leftBefore, knownBefore = l.left, known
+		}
+	}
+}
+
+// leaves reports whether an end found memory on a GPU that stays there.
+func leaves(e ledger.End, id gpu.ID) bool {
+	return slices.ContainsFunc(e.Findings, func(f finding.Finding) bool {
+		kind, _ := code.Lookup(f.Code)
+		of := kind.Traits.Memory
+		return f.GPU == id && f.Unknown == "" && (of.Stays() || of == code.Inherited)
+	})
+}
+
+// busy reports whether a job has a GPU at a time, other than one that begins or ends then.
 func (h *layout) busy(id gpu.ID, t time.Time) bool {
-	begun, _ := slices.BinarySearchFunc(h.jobs[id], t, func(k Block, t time.Time) int { return k.Start.Compare(t) })
-	return begun > 0 && h.jobs[id][begun-1].until.After(t)
+	return slices.ContainsFunc(h.jobs[id], func(k Block) bool { return k.Start.Before(t) && k.End.After(t) })
 }
 
 func usedOf(r gpu.Reading) gpu.Figure {
@@ -247,36 +281,18 @@ func usedOf(r gpu.Reading) gpu.Figure {
 	return r.Memory.Used
 }
 
-// judge evaluates a job's sample; start is the one at its start. The result is unknown while another job has the GPU.
-func (h *layout) judge(e ledger.End, id gpu.ID, start *look) look {
-	reading, _ := e.Snapshot.Reading(id)
-	l := look{at: e.Wall, bytes: usedOf(reading)}
-	if h.busy(id, e.Wall) {
-		return l
-	}
-	// Memory that was left before the job and is still there is not a finding of its end.
-	l.left = start != nil && start.left && l.bytes.Known() && l.bytes.Bytes >= finding.WorthTelling
-	for _, f := range e.Findings {
-		kind, _ := code.Lookup(f.Code)
-		of := kind.Traits.Memory
-		l.left = l.left || f.GPU == id && f.Unknown == "" && (of.Stays() || of == code.Inherited)
-	}
-	l.tells = l.left || (start == nil || start.tells) && e.Curves[id].State == settle.Clean
-	return l
-}
-
-// readCheck adds the last health check's sample, which lists leaked memory. Other memory may belong to an unknown job.
-func (h *layout) readCheck() {
+// addCheck adds the last health check's sample, which lists leaked memory. Other memory may belong to an unknown job.
+func (h *layout) addCheck() {
 	c := h.ask.Check
 	if c == nil || c.Stopped {
 		return
 	}
 	for _, reading := range c.Snapshot.Readings {
 		id, used := reading.Device.ID, usedOf(reading)
-		l := look{at: c.Wall, epoch: c.Epoch, by: "the health check", bytes: gpu.Bytes(c.Leaked[id]),
-			left: c.Leaked[id] > 0}
-		l.tells = l.left || !h.busy(id, l.at) && used.Known() && used.Bytes <= finding.MaxBaseline
-		h.looks[id] = append(h.looks[id], l)
+		leaked := c.Leaked[id]
+		if leaked > 0 || !h.busy(id, c.Wall) && used.Known() && used.Bytes <= finding.MaxBaseline {
+			h.looks[id] = append(h.looks[id], look{c.Wall, c.Epoch, "the health check", leaked > 0, gpu.Bytes(leaked)})
+		}
 	}
 }
 
@@ -292,7 +308,7 @@ type Held struct {
 }
 
 func (h *layout) held(c GPU) (all []Held) {
-	list := slices.DeleteFunc(slices.Clone(h.looks[c.Device.ID]), func(l look) bool { return !l.tells })
+	list := h.looks[c.Device.ID]
 	for i, l := range list {
 		if !l.left {
 			continue
