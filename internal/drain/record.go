@@ -50,7 +50,7 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 			x.Causes = append(x.Causes, Cause{f.Code, f.GPU, f.Index})
 		}
 	}
-	i := ledger.Decisive(e.Findings, e.Verdict)
+	i := e.Verdict.Decisive(e.Findings)
 	if i < 0 {
 		return &x
 	}

@@ -142,6 +142,20 @@ func (v Verdict) Of(i int) Judged {
 // Drains reports whether the finding with this index was judged to drain.
 func (v Verdict) Drains(i int) bool { return v.Of(i).Action == config.Drain }
 
+// Decisive returns the index of the finding that decided, -1 if none did: one that drains, with the most memory.
+func (v Verdict) Decisive(found []Finding) int {
+	best := -1
+	for i, f := range found {
+		switch {
+		case f.Code != v.Code:
+		case best < 0, v.Drains(i) && !v.Drains(best),
+			v.Drains(i) == v.Drains(best) && f.Bytes.Bytes > found[best].Bytes.Bytes:
+			best = i
+		}
+	}
+	return best
+}
+
 // Tells reports whether policy reports the finding with this index: it neither ignores nor only notes it.
 func (v Verdict) Tells(i int) bool {
 	a := v.Of(i).Action

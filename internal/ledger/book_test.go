@@ -482,7 +482,7 @@ func TestPartlyKnownGPUs(t *testing.T) {
 	partly, other := run(100, []gpu.ID{card0}, at(1)), run(101, []gpu.ID{card1}, at(1))
 	partly.Job.GPUIndexes = []int{0, 1}
 	record := Open([]Run{partly, other}, Run{}, looking()).Others[0]
-	if !partly.Bounded(Bare).Given(card1) {
+	if !partly.Bare().Given(card1) {
 		t.Error("the shortest record of a job that has one more GPU than is known does not say so")
 	}
 	if !record.MayHold(card1) || !record.Alone || !partly.Given(card1) {

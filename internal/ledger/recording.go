@@ -323,22 +323,22 @@ func (g *Recorded) account(r gpu.Reading, limits finding.Limits, at time.Duratio
 	}
 }
 
-// Bounded leaves out curves, then all but the largest processes.
-func (r *Recording) Bounded(level int) *Recording {
-	if r == nil || level == 0 {
-		return r
-	}
-	less := *r
-	less.GPUs = slices.Clone(r.GPUs)
-	less.Elsewhere = slices.Clone(r.Elsewhere[:min(len(r.Elsewhere), MaxRecorded>>(2*level))])
-	for i := range less.GPUs {
-		g := &less.GPUs[i]
-		g.Curve, g.Processes = Curve{}, slices.Clone(g.Processes[:min(len(g.Processes), MaxRecorded>>(2*level))])
-		for j := range g.Processes {
-			g.Processes[j].Curve = nil
+// Bare returns the recordings without curves and with the largest processes only, for a file that would be too large.
+func (r Recordings) Bare() Recordings {
+	const most = 2 // processes
+	bare := Recordings{}
+	for name, run := range r {
+		run.GPUs, run.Elsewhere = slices.Clone(run.GPUs), slices.Clone(run.Elsewhere[:min(len(run.Elsewhere), most)])
+		for i := range run.GPUs {
+			g := &run.GPUs[i]
+			g.Curve, g.Processes = Curve{}, slices.Clone(g.Processes[:min(len(g.Processes), most)])
+			for j := range g.Processes {
+				g.Processes[j].Curve = nil
+			}
 		}
+		bare[name] = run
 	}
-	return &less
+	return bare
 }
 
 // Mean returns the mean percentage; known is false if the driver never reported it.

@@ -287,7 +287,7 @@ func TestRecordingIsBounded(t *testing.T) {
 			if text := must.Have(json.Marshal(r))(t); len(text) > 24<<10 {
 				t.Errorf("%d bytes", len(text))
 			}
-			if text := must.Have(json.Marshal(r.Bounded(2)))(t); len(text) > 2<<10 {
+			if text := must.Have(json.Marshal(Recordings{"": r}.Bare()))(t); len(text) > 2<<10 {
 				t.Errorf("%d bytes", len(text))
 			}
 		})
@@ -371,7 +371,7 @@ func TestLastHealth(t *testing.T) {
 		"an end that read some alone": {[]Run{before, run(End{At: 9, Health: []gpu.Health{{Device: "A",
 			Facts: []gpu.Fact{{Code: gpu.RecoveryAction, Value: "none"}}}}})}, map[gpu.ID]string{"A": "2, and later unknown"}},
 		"another life": {[]Run{before, reloaded}, map[gpu.ID]string{"A": "2"}},
-		"bare":         {[]Run{before, run(look(2, "A", "5")).Bounded(Bare)}, map[gpu.ID]string{"A": "5"}},
+		"bare":         {[]Run{before, run(look(2, "A", "5")).Bare()}, map[gpu.ID]string{"A": "5"}},
 		"bare, of an earlier release": {[]Run{before, run(End{At: 2, Rest: map[string]int{everything: 1}})},
 			map[gpu.ID]string{}},
 	} {
@@ -392,7 +392,7 @@ func TestLastHealth(t *testing.T) {
 	if none := LastHealth([]Run{before}, Run{}, Now{At: 100}); len(none) != 0 {
 		t.Errorf("an epoch that is not known has %v", none)
 	}
-	check := Check{Health: before.Ends[0].Health}.Bounded(Bare)
+	check := Check{Health: before.Ends[0].Health}.Bare()
 	if len(check.Health) != 1 || len(check.Health[0].Facts) != 1 {
 		t.Errorf("of a health check: %+v", check.Health)
 	}

@@ -36,6 +36,21 @@ type Run struct {
 	Archived  bool             `json:"archived,omitempty"`
 }
 
+// Bare is End.Bare for a run, for a record that would be too large.
+func (r Run) Bare() Run {
+	if r.Start != nil {
+		start := r.Start.Bare()
+		r.Start = &start
+	}
+	r.Ends = slices.Clone(r.Ends)
+	for i, e := range r.Ends {
+		r.Ends[i] = e.Bare()
+	}
+	given := r.Job.GPUIndexes // one index more than known devices shows that some are unknown
+	r.Job.Visible, r.Job.GPUIndexes = nil, given[:min(len(given), len(r.Devices)+1)]
+	return r
+}
+
 // Damaged is a record that could not be used and was set aside: its job may still run, on any GPU.
 type Damaged struct {
 	File  string // its present name
@@ -285,6 +300,18 @@ type Check struct {
 	Boot   string          `json:"boot,omitempty"`
 	// Rest counts, by list, the entries that were left out to keep the record small; nil if it is complete.
 	Rest map[string]int `json:"rest,omitempty"`
+}
+
+// Bounded is End.Bounded for a health check.
+func (c Check) Bounded() Check { return c.with(End.Bounded) }
+
+// Bare is End.Bare for a health check.
+func (c Check) Bare() Check { return c.with(End.Bare) }
+
+func (c Check) with(bound func(End) End) Check {
+	e := bound(End{Snapshot: c.Snapshot, Findings: c.Findings, Verdict: c.Verdict, Health: c.Health, Rest: c.Rest})
+	c.Snapshot, c.Findings, c.Verdict, c.Health, c.Rest = e.Snapshot, e.Findings, e.Verdict, e.Health, e.Rest
+	return c
 }
 
 // OutputKind is which part of a job's output a file receives.

@@ -196,7 +196,7 @@ func TestMetLast(t *testing.T) {
 		return Run{Job: slurm.Job{ID: id}, Epoch: here, Devices: devices, Ends: ends}
 	}
 	of := func(epoch gpu.Epoch, r Run) Run { r.Epoch = epoch; return r }
-	cut := func(r Run) Run { return r.Bounded(Bare) }
+	cut := func(r Run) Run { return r.Bare() }
 	stepped := func(e End, by time.Duration) End { e.Wall = e.Wall.Add(by); return e }
 	reloaded := func(e End) End { e.Epoch = here; return e }
 	unseen := end(time.Second)
@@ -248,9 +248,9 @@ const readable = 1 << 20
 // Of every list that is longer than fits the first entries stay, of the findings besides the first of each code. The others are
 // counted, a list of the GPU's processes counts as not whole, and the caller's own lists are left as they are.
 func TestBoundedLists(t *testing.T) {
-	b := shrinking[0]
-	over := b.many + 1
-	e := End{Scan: &finding.Scan{}, Kernel: &gpu.KernelLog{Xids: make([]gpu.Xid, over), Kills: make([]gpu.HostKill, over)}}
+	few, many := maxEntries["findings"], maxEntries["listed"]
+	over := many + 1
+	e := End{Scan: &finding.Scan{}}
 	var listed []gpu.Process
 	for i := range over {
 		p := finding.Process{PID: i + 1}
@@ -263,10 +263,8 @@ func TestBoundedLists(t *testing.T) {
 	e.Findings[over-1] = finding.Finding{Code: code.Orphan, Candidates: make([]finding.Holder, over)}
 	e.Findings[over-1].Candidates[over-1].Owner = &finding.Owner{Job: 7}
 	before, _ := json.Marshal(e)
-	got := e.bounded(0)
-	few := over - b.few
-	want := map[string]int{"xids": few, "kills": few, "processes": 1, "listed": 1, "holdings": few, "candidates": few,
-		"findings": few - 2}
+	got := e.Bounded()
+	want := map[string]int{"processes": 1, "listed": 1, "holdings": over - few, "candidates": over - few, "findings": over - few - 2}
 	if !maps.Equal(got.Rest, want) || len(got.Verdict.Judged) != len(got.Findings) {
 		t.Errorf("rest %v, want %v", got.Rest, want)
 	}
@@ -280,13 +278,13 @@ func TestBoundedLists(t *testing.T) {
 	if after, _ := json.Marshal(e); string(before) != string(after) {
 		t.Error("the caller's own was changed")
 	}
-	if again := got.bounded(0); !reflect.DeepEqual(again, got) {
+	if again := got.Bounded(); !reflect.DeepEqual(again, got) {
 		t.Errorf("bounded twice it differs:\n%+v\n%+v", got.Rest, again.Rest)
 	}
 }
 
-// Whatever a hook saw: there is a level at which the record is small enough to be read, and at every level the codes,
-// the verdict and what a drain was for are those from before.
+// Whatever a hook saw: its codes, its verdict and what a drain was for stay when lists are cut and when the evidence is left
+// out, and without evidence the record is small enough to be read.
 func TestBoundedKeepsTheVerdict(t *testing.T) {
 	for seed := range uint64(12) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -294,21 +292,20 @@ func TestBoundedKeepsTheVerdict(t *testing.T) {
 		for range 1 + random.IntN(4) {
 			r.Ends = append(r.Ends, *crowded(random))
 		}
-		for level := range Bare + 1 {
-			got := r.Bounded(level)
-			for i := range r.Ends {
-				sameVerdict(t, r.Ends[i], got.Ends[i])
-			}
-			sameVerdict(t, *r.Start, *got.Start)
-			c := Check{Snapshot: r.Start.Snapshot, Findings: r.Start.Findings, Verdict: r.Start.Verdict,
-				Health: r.Start.Health}.Bounded(level)
+		bounded, bare := r.Start.Bounded(), r.Bare()
+		sameVerdict(t, *r.Start, bounded)
+		sameVerdict(t, *r.Start, *bare.Start)
+		for i := range r.Ends {
+			sameVerdict(t, r.Ends[i], r.Ends[i].Bounded())
+			sameVerdict(t, r.Ends[i], bare.Ends[i])
+		}
+		check := Check{Snapshot: r.Start.Snapshot, Findings: r.Start.Findings, Verdict: r.Start.Verdict, Health: r.Start.Health}
+		for _, c := range []Check{check.Bounded(), check.Bare()} {
 			sameVerdict(t, *r.Start, End{Findings: c.Findings, Verdict: c.Verdict})
-			for _, what := range []any{got, c} {
-				data, err := json.Marshal(what)
-				if err != nil || level == Bare && len(data) >= readable/2 {
-					t.Errorf("seed %d, level %d: %d bytes, %v", seed, level, len(data), err)
-				}
-			}
+		}
+		for _, what := range []any{bare, check.Bare()} {
+			data, err := json.Marshal(what)
+			must.Not(t, err != nil || len(data) >= readable/2, "seed %d: %d bytes, %v", seed, len(data), err)
 		}
 	}
 }
@@ -361,7 +358,7 @@ func sameVerdict(t *testing.T, before, after End) {
 		judged(before) != judged(after) {
 		t.Errorf("%s, exit %d\nwas %s, exit %d", judged(after), w.Exit, judged(before), v.Exit)
 	}
-	i, j := Decisive(before.Findings, v), Decisive(after.Findings, w)
+	i, j := v.Decisive(before.Findings), w.Decisive(after.Findings)
 	if (i < 0) != (j < 0) || i >= 0 &&
 		(before.Findings[i].GPU != after.Findings[j].GPU || before.Findings[i].Bytes != after.Findings[j].Bytes) {
 		t.Errorf("the drain was for %+v, and is for %+v", i, j)
@@ -383,18 +380,14 @@ func judged(e End) string {
 // docs/limits.md has the limits as they are.
 func TestBoundsAreDocumented(t *testing.T) {
 	page := must.Have(os.ReadFile("../../docs/limits.md"))(t)
-	b := shrinking[0]
-	for name, most := range map[string]int{
-		"`listed`": b.many, "`processes`": b.many, "`holdings`": b.few, "`findings`": b.few, "`candidates`": b.few,
-		"`xids`, `kills`": b.few,
-	} {
-		row := regexp.MustCompile(`(?m)^\|.*` + regexp.QuoteMeta(name) + fmt.Sprintf(`.* \| %d \|$`, most))
+	for name, most := range maxEntries {
+		row := regexp.MustCompile(`(?m)^\|.*` + regexp.QuoteMeta("`"+name+"`") + fmt.Sprintf(`.* \| %d \|$`, most))
 		if !row.Match(page) {
 			t.Errorf("no row %s with %d", name, most)
 		}
 	}
 	for _, text := range []string{
-		fmt.Sprintf("at most %d KiB, a user's report %d KiB", b.text>>10, maxReport>>10),
+		fmt.Sprintf("at most %d KiB, a user's report %d KiB", maxText>>10, maxReport>>10),
 	} {
 		if !strings.Contains(string(page), text) {
 			t.Errorf("no %q", text)

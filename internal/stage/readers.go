@@ -33,7 +33,7 @@ func (d *Driver) nodes() []string {
 }
 
 // stuckReaders returns the readers of /proc on this host that cannot be killed, recorded by any of its nodes.
-func (d *Driver) stuckReaders() (all []state.Reader) {
+func (d *Driver) stuckReaders() (all []state.Stuck) {
 	for _, node := range d.nodes() {
 		all = append(all, state.PeekReaders(d.Config.Paths.Run, node, d.Alive)...)
 	}
@@ -53,7 +53,7 @@ func (d *Driver) procReader(op string, timeout time.Duration) (procscan.Reader, 
 // hungAt returns the processes at which stuck readers of /proc hang: a new reader skips them. With too many readers on
 // record, the new one skips every process's memory, which is what hangs. blocked means that there must be no new
 // reader: an earlier one did not report where it hangs.
-func hungAt(op string, readers []state.Reader) (at []finding.Instance, blocked bool) {
+func hungAt(op string, readers []state.Stuck) (at []finding.Instance, blocked bool) {
 	for _, r := range readers {
 		at, blocked = append(at, r.At...), blocked || len(r.At) == 0 && r.Op == op
 	}
@@ -90,7 +90,8 @@ func (d *Driver) abandonedReader(failure error, hung []finding.Instance) {
 	if store == nil {
 		err = errors.Join(errors.New("no record of a stuck reader can be kept"), err)
 	} else {
-		err = store.AddReader(state.Reader{At: hung, Stuck: *left}, d.Alive)
+		left.At = hung
+		err = store.AddReader(*left, d.Alive)
 	}
 	d.Try(err)
 	d.unkept = d.unkept || err != nil

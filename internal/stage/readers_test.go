@@ -12,19 +12,19 @@ import (
 // Which readers of /proc keep a new one from being started.
 func TestHungAt(t *testing.T) {
 	at := []finding.Instance{{PID: 70, Start: 1}}
-	many := make([]state.Reader, state.MaxReaders)
+	many := make([]state.Stuck, state.MaxReaders)
 	for i := range many {
-		many[i] = state.Reader{Stuck: state.Stuck{Op: procscan.HoldersOp}, At: at}
+		many[i] = state.Stuck{Op: procscan.HoldersOp, At: at}
 	}
 	for name, tt := range map[string]struct {
-		readers []state.Reader
+		readers []state.Stuck
 		at      int
 		blocked bool
 	}{
 		"none":              {nil, 0, false},
 		"one":               {many[:1], 1, false},
-		"did not say":       {[]state.Reader{{Stuck: state.Stuck{Op: procscan.HoldersOp}}}, 0, true},
-		"another operation": {[]state.Reader{{Stuck: state.Stuck{Op: procscan.ProcessesOp}}}, 0, false},
+		"did not say":       {[]state.Stuck{{Op: procscan.HoldersOp}}, 0, true},
+		"another operation": {[]state.Stuck{{Op: procscan.ProcessesOp}}, 0, false},
 		"nearly too many":   {many[1:], state.MaxReaders - 1, false},
 		"too many":          {many, 1, false}, // the one that stands for all
 	} {

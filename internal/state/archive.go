@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -145,7 +146,7 @@ func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 	marked := seen
 	marked.Archived = true
 	if !seen.Archived {
-		data, err := encode(marked)
+		data, err := json.Marshal(marked)
 		if err == nil {
 			err = safefile.ReplaceDurable(history, seen.Name()+suffix, append(data, '\n'), 0o600)
 		}
@@ -153,25 +154,27 @@ func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 			return err
 		}
 	}
-	if stays {
-		_, err := s.exchange(seen, &marked)
-		return err
+	next := &marked
+	if !stays {
+		next = nil
 	}
-	_, err := s.exchange(seen, nil)
+	_, err := s.exchange(seen, next)
 	return err
 }
 
 // exchange replaces the record of an ended run or, if next is nil, removes all that is kept of the run. If a hook has
 // changed the record or holds its lock, exchange leaves it for the next time.
 func (s *Store) exchange(seen ledger.Run, next *ledger.Run) (done bool, err error) {
-	err = s.record(seen.Job.ID, seen.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
-		if now == nil || !reflect.DeepEqual(*now, seen) {
-			return now, nil
+	err = s.record(seen.Job.ID, seen.Key).Update(s, func(now *ledger.Run) error {
+		done = reflect.DeepEqual(*now, seen)
+		switch {
+		case !done:
+			return errUnchanged
+		case next != nil:
+			*now = *next
+			return nil
 		}
-		if done = true; next == nil {
-			return nil, s.forget(seen)
-		}
-		return next, nil
+		return cmp.Or(s.forget(seen), errNone)
 	})
 	if errors.Is(err, ErrLocked) {
 		return false, nil
@@ -322,13 +325,12 @@ func copied(path string, id slurm.JobID, key string) (ledger.Run, error) {
 	if err != nil {
 		return ledger.Run{}, err
 	}
-	r, err := decode(data, func(r ledger.Run) string {
+	return decode(data, func(r ledger.Run) string {
 		if !slurm.ValidNode(r.Job.Node) {
 			return fmt.Sprintf("of node %q", r.Job.Node)
 		}
 		return wrongRun(r, r.Job.Node, id, key)
 	})
-	return orNone(r), err
 }
 
 // History returns a node's archived runs, the latest first, and the files of its history that cannot be used.

@@ -23,7 +23,7 @@ const (
 
 // clearFile lists, by the name of each file set aside, the GPUs on which a health check has since seen neither memory
 // nor a process. It names only files that are still there.
-var clearFile = versionedFile[map[string][]gpu.ID]("clear.json", 512<<10, nil)
+var clearFile = file[map[string][]gpu.ID]{name: "clear.json", most: 512 << 10, isValue: true}
 
 // setAside moves a file of the node's directory to the damaged ones and replaces an earlier one of that name. If it
 // fails, the file stays and is reported again. A record's name identifies the job that may still run, so it is kept.
@@ -62,16 +62,13 @@ func jobOf(name, end string) (id slurm.JobID, is bool) {
 }
 
 // Damaged returns the records that were set aside and whose jobs may still run.
-func (s *Store) Damaged() (list []ledger.Damaged, err error) {
-	// Threat: none from users, who cannot write here. Only names are read.
-	entries, err := os.ReadDir(filepath.Join(s.dir, damagedName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	clear := orNone(clearFile.peek(s)).Value
-	for _, entry := range entries {
-		if id, is := jobOf(entry.Name(), unsettled); is {
-			list = append(list, ledger.Damaged{File: entry.Name(), Job: id, Clear: clear[entry.Name()]})
+func (s *Store) Damaged() ([]ledger.Damaged, error) {
+	var list []ledger.Damaged
+	names, err := s.aside()
+	clear, _ := clearFile.read(s)
+	for _, name := range names {
+		if id, is := jobOf(name, unsettled); is {
+			list = append(list, ledger.Damaged{File: name, Job: id, Clear: clear[name]})
 		}
 	}
 	return list, err
@@ -80,16 +77,25 @@ func (s *Store) Damaged() (list []ledger.Damaged, err error) {
 // LostRecord reports whether a job's record was set aside, settled or not, so that its content is no longer on record.
 // The directory is in memory, so this is since boot.
 func (s *Store) LostRecord() (bool, error) {
+	names, err := s.aside()
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, open := jobOf(name, unsettled)
+		_, over := jobOf(name, settled)
+		return open || over
+	}), err
+}
+
+// aside returns the names of the files that were set aside.
+func (s *Store) aside() (names []string, err error) {
 	// Threat: none from users, who cannot write here. Only names are read.
 	entries, err := os.ReadDir(filepath.Join(s.dir, damagedName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil, nil
 	}
-	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		_, open := jobOf(e.Name(), unsettled)
-		_, over := jobOf(e.Name(), settled)
-		return open || over
-	}), err
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, err
 }
 
 // SeenClear records that a sample showed neither memory nor a process on the GPUs in clear. It counts for the records
@@ -109,7 +115,7 @@ func (s *Store) SeenClear(before []ledger.Damaged, clear, all []gpu.ID) error {
 		}
 		next[d.File] = ids
 	}
-	return clearFile.put(s, versioned[map[string][]gpu.ID]{fileVersion, next})
+	return clearFile.Save(s, next)
 }
 
 // Settle settles a job's damaged records: its end is on record, and Slurm runs one job id only once at a time.

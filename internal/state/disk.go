@@ -1,12 +1,11 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"bookend/internal/code"
@@ -48,32 +47,28 @@ func HasDiskTrouble(run, node string) bool {
 }
 
 // DiskTroubles returns the trouble of each task whose last attempt failed.
-func (s *Store) DiskTroubles() ([]DiskTrouble, error) {
-	all, err := diskFile.get(s)
-	return orNone(all), err
-}
+func (s *Store) DiskTroubles() ([]DiskTrouble, error) { return diskFile.Load(s) }
 
 // NoteDisk records the outcome of tasks: the trouble of each, or nil if it succeeded.
 func (s *Store) NoteDisk(outcomes map[DiskTask]*DiskTrouble, at time.Time) error {
-	return diskFile.change(s, func(now *[]DiskTrouble) (*[]DiskTrouble, error) {
-		kept := map[DiskTask]DiskTrouble{}
-		for _, t := range orNone(now) {
-			kept[t.Task] = t
-		}
-		for task, t := range outcomes {
-			if t == nil {
-				delete(kept, task)
-				continue
+	return diskFile.Update(s, func(all *[]DiskTrouble) error {
+		for task, trouble := range outcomes {
+			var before DiskTrouble
+			*all = slices.DeleteFunc(*all, func(t DiskTrouble) bool {
+				if t.Task == task {
+					before = t
+				}
+				return t.Task == task
+			})
+			if trouble != nil {
+				*all = append(*all, trouble.after(before, at))
 			}
-			kept[task] = t.after(kept[task], at)
 		}
-		if len(kept) == 0 {
-			return nil, nil
+		if len(*all) == 0 {
+			return errNone
 		}
-		next := slices.SortedFunc(maps.Values(kept), func(a, b DiskTrouble) int {
-			return strings.Compare(string(a.Task), string(b.Task))
-		})
-		return &next, nil
+		slices.SortFunc(*all, func(a, b DiskTrouble) int { return cmp.Compare(a.Task, b.Task) })
+		return nil
 	})
 }
 

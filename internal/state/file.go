@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 )
 
@@ -20,108 +19,111 @@ const (
 	maxShared   = 64 << 10 // bytes of a small file
 )
 
-// file is a JSON file below the node's directory: bounded, replaced as a whole, and set aside if it cannot be used.
+// file is a JSON file below the node's directory: bounded, replaced as a whole, and set aside if it cannot be used. The
+// zero value of its content means that there is no file.
 type file[T any] struct {
-	name   string
-	most   int64                   // its size in bytes is less than this
-	wrong  func(T) string          // why this program cannot have written it, empty if it can; nil: no check
-	lock   string                  // lock file of its writers; empty: lockOther
-	encode func(T) ([]byte, error) // nil: plain JSON
+	name    string
+	most    int            // its size in bytes is less than this
+	lock    string         // lock file of its writers; empty: lockOther
+	isValue bool           // the content is the value of a versioned
+	bare    func(T) T      // what is kept of content that takes up more than half of most; nil: all
+	wrong   func(T) string // why this program cannot have written it, empty if it can; nil: no check
 }
 
-func (f file[T]) place(s *Store) (folder, name string) {
-	path := filepath.Join(s.dir, f.name)
-	return filepath.Dir(path), filepath.Base(path)
+type versioned[T any] struct {
+	Version int `json:"version"`
+	Value   T   `json:"value"`
 }
 
-// read returns the content, or nil if there is no file. Content that is not a complete record is errRecord.
-func (f file[T]) read(s *Store) (*T, error) {
+var (
+	errRecord    = errors.New("not a whole record")
+	errUnchanged = errors.New("nothing to be written")
+	errNone      = errors.New("nothing to be kept")
+)
+
+// read returns the content and changes nothing. Content that is not a complete record is errRecord.
+func (f file[T]) read(s *Store) (none T, err error) {
 	// Threat: none from users, who cannot write here; damage and mistakes are refused nonetheless.
-	folder, name := f.place(s)
-	data, err := safefile.Read(folder, name, f.most)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
+	path := filepath.Join(s.dir, f.name)
+	data, err := safefile.Read(filepath.Dir(path), filepath.Base(path), int64(f.most))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return none, nil
+	case err != nil:
+		return none, err
+	case f.isValue:
+		v, err := decode(data, func(v versioned[T]) string { return otherVersion(v.Version) })
+		return v.Value, err
 	}
 	return decode(data, f.wrong)
 }
 
-// fitted returns the content at the first of ledger's levels where it is shorter than most bytes, else at the last.
-func fitted(most int, at func(level int) any) (data []byte, err error) {
-	for level := 0; level <= ledger.Bare && err == nil && (level == 0 || len(data) >= most); level++ {
-		data, err = json.Marshal(at(level))
+// peek reads a file of any node without opening its store. The content is zero if it cannot be used.
+func peek[T any](run, node string, f file[T]) (content T) {
+	s, err := storeAt(run, node)
+	if err == nil {
+		content, _ = f.read(s)
 	}
-	return data, err
-}
-
-var errRecord = errors.New("not a whole record")
-
-// decode parses the content and refuses what this program cannot have written.
-func decode[T any](data []byte, wrong func(T) string) (content *T, err error) {
-	if err := json.Unmarshal(data, &content); err != nil {
-		return nil, fmt.Errorf("%w: %v", errRecord, err)
-	}
-	if content == nil {
-		return nil, fmt.Errorf("%w: null", errRecord)
-	}
-	if wrong != nil && wrong(*content) != "" {
-		return nil, fmt.Errorf("%w: %s", errRecord, wrong(*content))
-	}
-	return content, nil
-}
-
-func (f file[T]) peek(s *Store) *T {
-	content, _ := f.read(s)
 	return content
 }
 
-// peek reads a file of any node without opening its store; nil if the file cannot be used.
-func peek[T any](run, node string, f file[T]) *T {
-	s, err := storeAt(run, node)
-	if err != nil {
-		return nil
+// decode parses the content and refuses what this program cannot have written.
+func decode[T any](data []byte, wrong func(T) string) (none T, err error) {
+	var content *T
+	err = json.Unmarshal(data, &content)
+	switch {
+	case err != nil:
+		return none, fmt.Errorf("%w: %v", errRecord, err)
+	case content == nil:
+		return none, fmt.Errorf("%w: null", errRecord)
+	case wrong != nil && wrong(*content) != "":
+		return none, fmt.Errorf("%w: %s", errRecord, wrong(*content))
 	}
-	return f.peek(s)
+	return *content, nil
 }
 
-// get is read for hooks: it reads an unusable file again under the lock, sets it aside and returns a Damage.
-func (f file[T]) get(s *Store) (content *T, err error) {
-	defer func() { err = f.failed("read", err) }()
-	if content, err = f.read(s); !unusable(err) {
-		return content, err
+// Load returns the content for a hook: an unusable file is read again under the lock, set aside and returned as Damage.
+func (f file[T]) Load(s *Store) (T, error) {
+	content, err := f.read(s)
+	if unusable(err) {
+		err = s.locked(f.lock, func() error {
+			content, err = f.read(s)
+			if unusable(err) {
+				aside := s.setAside(f.name)
+				err = Damage{Path: filepath.Join(s.dir, f.name), Why: err.Error(), Unread: !aside}
+			}
+			return err
+		})
 	}
-	lock := s.locked(f.lock, func() error {
-		if content, err = f.read(s); unusable(err) {
-			aside := s.setAside(f.name)
-			err = Damage{Path: filepath.Join(s.dir, f.name), Why: err.Error(), Unread: !aside}
-		}
-		return nil
-	})
-	return content, errors.Join(lock, err)
+	return content, f.failed("read", err)
 }
 
-// change replaces the content with the result of edit, under the lock. For edit, nil means no file; returning the
-// pointer it got skips the write. An unusable file is set aside and counts as none; one that cannot be read now stays.
-func (f file[T]) change(s *Store, edit func(now *T) (*T, error)) error {
+// Save replaces the content.
+func (f file[T]) Save(s *Store, content T) error {
+	return f.failed("keep", s.locked(f.lock, func() error { return f.write(s, content) }))
+}
+
+// Update lets edit change the content, under the lock, and writes it. It does not write it if edit returns errUnchanged,
+// and removes the file if that is errNone. An unusable file is set aside and counts as none; one that cannot be read now
+// stays.
+func (f file[T]) Update(s *Store, edit func(*T) error) error {
 	return f.failed("change", s.locked(f.lock, func() error {
-		now, err := f.read(s)
+		content, err := f.read(s)
 		if unusable(err) {
 			s.setAside(f.name)
-			err = nil
-		}
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
-		next, err := edit(now)
+		err = edit(&content)
 		switch {
-		case err != nil || next == now:
-			return err
-		case next == nil:
+		case errors.Is(err, errUnchanged):
+			return nil
+		case errors.Is(err, errNone):
 			return removeOwn(s.dir, f.name)
+		case err != nil:
+			return err
 		}
-		return f.write(s, *next)
+		return f.write(s, content)
 	}))
 }
 
@@ -132,54 +134,32 @@ func (f file[T]) failed(doing string, err error) error {
 	return err
 }
 
-func (f file[T]) put(s *Store, content T) error {
-	return f.failed("keep", s.locked(f.lock, func() error { return f.write(s, content) }))
-}
-
-// write is put without the lock, which keeps a job's directory from being removed before the file is in it.
+// write is Save without the lock, which keeps a job's directory from being removed before the file is in it.
 func (f file[T]) write(s *Store, content T) error {
-	encode := f.encode
-	if encode == nil {
-		encode = func(content T) ([]byte, error) { return json.Marshal(content) }
+	data, err := f.encode(content)
+	if len(data) > f.most/2 && f.bare != nil {
+		data, err = f.encode(f.bare(content))
 	}
-	data, err := encode(content)
-	if err == nil && int64(len(data)) >= f.most {
+	if err == nil && len(data) >= f.most {
 		err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
 	}
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", f.name, err)
 	}
-	folder, name := f.place(s)
-	if folder != s.dir {
-		if err := makeFolders(made{folder, 0o700, false}); err != nil {
+	path := filepath.Join(s.dir, f.name)
+	if filepath.Dir(path) != s.dir {
+		if err := makeFolders(made{filepath.Dir(path), 0o700, false}); err != nil {
 			return err
 		}
 	}
-	return safefile.Replace(folder, name, append(data, '\n'), 0o600)
+	return safefile.Replace(filepath.Dir(path), filepath.Base(path), append(data, '\n'), 0o600)
 }
 
-type versioned[T any] struct {
-	Version int `json:"version"`
-	Value   T   `json:"value"`
-}
-
-func versionedFile[T any](name string, most int64, encode func(versioned[T]) ([]byte, error)) file[versioned[T]] {
-	wrong := func(v versioned[T]) string { return otherVersion(v.Version) }
-	return file[versioned[T]]{name: name, most: most, wrong: wrong, encode: encode}
-}
-
-func valueOf[T any](v *versioned[T], err error) (*T, error) {
-	if v == nil {
-		return nil, err
+func (f file[T]) encode(content T) ([]byte, error) {
+	if f.isValue {
+		return json.Marshal(versioned[T]{fileVersion, content})
 	}
-	return &v.Value, err
-}
-
-func orNone[T any](content *T) (is T) {
-	if content != nil {
-		is = *content
-	}
-	return is
+	return json.Marshal(content)
 }
 
 func otherVersion(version int) string {

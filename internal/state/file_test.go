@@ -52,7 +52,7 @@ func kinds() []kind {
 			get: func(s *Store) (any, error) { return got(s.Numbering()) }},
 		{name: "stuck-children.json", put: func(s *Store) error { return s.SetStuck(child, anyone) },
 			get: func(s *Store) (any, error) { return got(s.Stuck(nil, anyone)) }},
-		{name: "stuck-readers.json", put: func(s *Store) error { return s.AddReader(Reader{Stuck: child}, anyone) },
+		{name: "stuck-readers.json", put: func(s *Store) error { return s.AddReader(child, anyone) },
 			get: func(s *Store) (any, error) { return len(PeekReaders(s.run, node, anyone)), nil }, quiet: true},
 	}
 }
@@ -115,7 +115,7 @@ func TestFilesDamaged(t *testing.T) {
 		none := k.missing(t)
 		texts := append([]string{
 			"", "{", good[:len(good)/2], "null", "7", strings.Replace(good, `"version":1`, `"version":2`, 1),
-			strings.Replace(good, `"version":1,`, "", 1), good + strings.Repeat(" ", 512<<10),
+			strings.Replace(good, `"version":1,`, "", 1), good + strings.Repeat(" ", 1<<20),
 		}, k.wrong...)
 		for _, text := range texts {
 			if text == good { // of a file without a version

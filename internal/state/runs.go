@@ -23,16 +23,15 @@ const Version = 1
 
 const (
 	suffix    = ".json"
-	maxRecord = 1 << 20   // bytes of the largest record that is read
-	fitRecord = 256 << 10 // bytes of the largest written: every hook on a GPU that is not clean reads all of them
-	maxEnds   = 4         // a second epilog is rare, a fifth is a mistake
-	maxRuns   = 512       // records per hook: far more than Archive keeps; the largest take about half a second
+	maxRecord = 1 << 20 // bytes; half of it with evidence: every hook on a GPU that is not clean reads all records
+	maxEnds   = 4       // a second epilog is rare, a fifth is a mistake
+	maxRuns   = 512     // records per hook: far more than Archive keeps
 )
 
 // record returns the file of one run, whose content must be of this node, job id and key.
 func (s *Store) record(id slurm.JobID, key string) file[ledger.Run] {
 	return file[ledger.Run]{
-		name: filepath.Join(folderName(id), key+suffix), most: maxRecord, lock: lockOf(id), encode: encode,
+		name: filepath.Join(folderName(id), key+suffix), most: maxRecord, lock: lockOf(id), bare: ledger.Run.Bare,
 		wrong: func(r ledger.Run) string { return wrongRun(r, s.node, id, key) },
 	}
 }
@@ -71,66 +70,60 @@ func validKey(s string) bool {
 	return strings.Trim(s[1:], "0123456789") == ""
 }
 
-// encode returns a record, the same bytes for equal runs. If it is too large, evidence is cut, never the verdict.
-func encode(r ledger.Run) ([]byte, error) {
-	r.Version = Version
-	r.Start, r.Ends = ordered(r.Start), slices.Clone(r.Ends)
-	for i := range r.Ends {
-		r.Ends[i] = *ordered(&r.Ends[i])
-	}
-	return fitted(fitRecord, func(level int) any { return r.Bounded(level) })
-}
-
-func ordered(e *ledger.End) *ledger.End {
-	if e == nil {
-		return nil
-	}
-	o := *e
-	o.Wall = o.Wall.UTC().Round(0)
-	o.Processes = slices.Clone(o.Processes)
-	slices.SortFunc(o.Processes, func(a, b finding.Process) int { return cmp.Compare(a.PID, b.PID) })
-	return &o
+// kept returns an end as records have it, the same for equal ends.
+func kept(e ledger.End) ledger.End {
+	e.Wall = e.Wall.UTC().Round(0)
+	e.Processes = slices.Clone(e.Processes)
+	slices.SortFunc(e.Processes, func(a, b finding.Process) int { return cmp.Compare(a.PID, b.PID) })
+	return e.Bounded()
 }
 
 // Begin records the start of a run, or returns ErrExists: only the first sample is from before the job's processes.
-func (s *Store) Begin(run ledger.Run) (err error) {
-	defer of(run.Job, "begin run", &err)
-	if err := s.name(&run); err != nil {
-		return err
-	}
-	err = s.record(run.Job.ID, run.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
-		if now != nil {
-			return nil, ErrExists
+func (s *Store) Begin(run ledger.Run) error {
+	run.Version, run.Key = Version, cmp.Or(run.Key, keyOf(run))
+	return s.change("begin run", run, func(now *ledger.Run) error {
+		if now.Key != "" {
+			return ErrExists
 		}
-		return &run, nil
+		if run.Start != nil {
+			start := kept(*run.Start)
+			run.Start = &start
+		}
+		*now = run
+		return nil
 	})
-	return errors.Join(err, s.stir())
+}
+
+// Close adds an epilog's end to a run that Find returned, or to a new one. Start and earlier ends are the record's.
+func (s *Store) Close(run ledger.Run, end ledger.End) error {
+	if run.Key == "" {
+		run.Key = keyOf(ledger.Run{Job: run.Job, Start: cmp.Or(run.Start, &end)})
+	}
+	return s.change("close run", run, func(now *ledger.Run) error {
+		if now.Key != "" {
+			run.Start, run.Ends = now.Start, now.Ends
+		}
+		run.Ends = append(slices.Clone(run.Ends[:min(len(run.Ends), maxEnds-1)]), kept(end))
+		run.Version, run.Archived = Version, false
+		*now = run
+		return nil
+	})
+}
+
+// change edits the record of a run, unless that must not become part of a path.
+func (s *Store) change(doing string, run ledger.Run, edit func(now *ledger.Run) error) error {
+	err := s.check(run.Job)
+	if err == nil && !validKey(run.Key) {
+		err = fmt.Errorf("key %q: %w", run.Key, ErrName)
+	}
+	if err == nil {
+		err = errors.Join(s.record(run.Job.ID, run.Key).Update(s, edit), s.stir())
+	}
+	return about(run.Job, doing, err)
 }
 
 // stir notifies Openings, which watches only the node's directory, that a run has begun or ended.
 func (s *Store) stir() error { return unix.Utimes(s.dir, nil) }
-
-// Close adds an epilog's end to a run that Find returned, or to a new one. Start and earlier ends are the record's.
-func (s *Store) Close(run ledger.Run, end ledger.End) (err error) {
-	defer of(run.Job, "close run", &err)
-	if run.Key == "" {
-		seen := run
-		seen.Ends = []ledger.End{end}
-		run.Key = keyOf(seen)
-	}
-	if err := s.name(&run); err != nil {
-		return err
-	}
-	err = s.record(run.Job.ID, run.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
-		if now != nil {
-			run.Start, run.Ends = now.Start, now.Ends
-		}
-		run.Ends = append(slices.Clone(run.Ends[:min(len(run.Ends), maxEnds-1)]), end)
-		run.Archived = false
-		return &run, nil
-	})
-	return errors.Join(err, s.stir())
-}
 
 // Find returns the run that an epilog is for, by ledger.Match. If the error is a Damage, the rest is valid.
 func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
@@ -192,28 +185,14 @@ func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
 		if !ok {
 			continue
 		}
-		switch r, err := s.record(id, key).get(s); {
-		case r != nil:
-			runs = append(runs, *r)
-		case err != nil: // both are nil if it was removed meanwhile
+		switch r, err := s.record(id, key).Load(s); {
+		case r.Key != "":
+			runs = append(runs, r)
+		case err != nil: // if it was removed meanwhile, there is neither
 			d := Damage{Path: filepath.Join(folder, entry.Name()), Why: err.Error(), Unread: true}
 			_ = errors.As(err, &d)
 			damage = append(damage, d)
 		}
 	}
 	return runs, damage
-}
-
-// name sets a missing key and refuses a run that must not become part of a path.
-func (s *Store) name(run *ledger.Run) error {
-	if err := s.check(run.Job); err != nil {
-		return err
-	}
-	if run.Key == "" {
-		run.Key = keyOf(*run)
-	}
-	if !validKey(run.Key) {
-		return fmt.Errorf("key %q: %w", run.Key, ErrName)
-	}
-	return nil
 }

@@ -114,10 +114,11 @@ func (s *Store) locked(name string, f func() error) error {
 
 func lockOf(id slurm.JobID) string { return "lock-" + strconv.Itoa(int(id%jobLocks)) }
 
-func of(job slurm.Job, what string, err *error) {
-	if *err != nil {
-		*err = fmt.Errorf("%s of job %d: %w", what, job.ID, *err)
+func about(job slurm.Job, doing string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s of job %d: %w", doing, job.ID, err)
 	}
+	return err
 }
 
 // check refuses a job that must not become part of a path. Threat: "..", "/" and the like that a user gave Slurm.

@@ -129,6 +129,10 @@ func (s *Store) NoMPS() (string, error) {
 	return path, nil
 }
 
+// MaxReaders is how many stuck readers of /proc are kept on record. At that number no other reads what could hang, as it
+// could not be recorded.
+const MaxReaders = 64
+
 const (
 	maxPlaces  = 160       // of one reader: more than a search for holders can hang at
 	maxReaders = 512 << 10 // bytes: MaxReaders readers with maxPlaces each take about 480 KiB
@@ -136,31 +140,50 @@ const (
 
 var (
 	stuckFile   = file[[]Stuck]{name: "stuck-children.json", most: maxShared} // room for about 600
-	readersFile = file[[]Reader]{name: "stuck-readers.json", most: maxReaders}
+	readersFile = file[[]Stuck]{name: "stuck-readers.json", most: maxReaders}
 )
 
 // Stuck is a child that could not be killed. While it lives, no other is started for the same user, or for the driver.
+// One that reads other processes' /proc is a reader, and keeps later ones only from what it was reading.
 type Stuck struct {
-	PID        int           `json:"pid"`
-	StartTicks uint64        `json:"start_ticks"`   // its start time as in /proc
-	Since      time.Duration `json:"since_ns"`      // CLOCK_BOOTTIME when it was abandoned
-	Op         string        `json:"op"`            // its operation
-	User       *uint32       `json:"uid,omitempty"` // the user whose files it hangs on; nil: it hangs in the driver
+	PID        int                `json:"pid"`
+	StartTicks uint64             `json:"start_ticks"`   // its start time as in /proc
+	Since      time.Duration      `json:"since_ns"`      // CLOCK_BOOTTIME when it was abandoned
+	Op         string             `json:"op"`            // its operation
+	User       *uint32            `json:"uid,omitempty"` // the user whose files it hangs on; nil: it hangs in the driver
+	At         []finding.Instance `json:"at,omitempty"`  // what a reader was reading; empty if not reported or too much
 }
 
 // SetStuck adds a stuck child to those that live, and forgets the others: concurrent hooks may each leave one.
 func (s *Store) SetStuck(stuck Stuck, alive func(Stuck) bool) error {
-	return stuckFile.change(s, func(now *[]Stuck) (*[]Stuck, error) {
-		all := slices.DeleteFunc(orNone(now), func(o Stuck) bool { return !alive(o) })
-		all = append(all, stuck)
-		return &all, nil
+	return stuckFile.Update(s, func(all *[]Stuck) error {
+		*all = append(living(*all, alive), stuck)
+		return nil
 	})
+}
+
+// AddReader records a stuck reader and forgets those that have ended. A live one is never dropped to make room.
+func (s *Store) AddReader(reader Stuck, alive func(Stuck) bool) error {
+	if len(reader.At) > maxPlaces {
+		reader.At = nil
+	}
+	return readersFile.Update(s, func(all *[]Stuck) error {
+		*all = append(living(*all, alive), reader)
+		if n := len(*all) - 1; n >= MaxReaders {
+			return fmt.Errorf("record stuck reader %d: there are %d already", reader.PID, n)
+		}
+		return nil
+	})
+}
+
+func living(all []Stuck, alive func(Stuck) bool) []Stuck {
+	return slices.DeleteFunc(all, func(s Stuck) bool { return !alive(s) })
 }
 
 // Stuck returns a live child that is stuck on a user's files, or in the driver if user is nil. An unusable record is a
 // Damage, set aside.
 func (s *Store) Stuck(user *uint32, alive func(Stuck) bool) (*Stuck, error) {
-	all, err := stuckFile.get(s)
+	all, err := stuckFile.Load(s)
 	return firstStuck(all, user, alive), err
 }
 
@@ -169,8 +192,8 @@ func PeekStuck(run, node string, alive func(Stuck) bool) *Stuck {
 	return firstStuck(peek(run, node, stuckFile), nil, alive)
 }
 
-func firstStuck(all *[]Stuck, user *uint32, alive func(Stuck) bool) *Stuck {
-	for _, s := range orNone(all) {
+func firstStuck(all []Stuck, user *uint32, alive func(Stuck) bool) *Stuck {
+	for _, s := range all {
 		if (user == nil) == (s.User == nil) && (user == nil || *user == *s.User) && alive(s) {
 			return &s
 		}
@@ -178,38 +201,9 @@ func firstStuck(all *[]Stuck, user *uint32, alive func(Stuck) bool) *Stuck {
 	return nil
 }
 
-// Reader is a child that reads other processes' /proc and cannot be killed.
-type Reader struct {
-	Stuck
-	At []finding.Instance `json:"at,omitempty"` // what it was reading; empty if not reported or too much
-}
-
-// MaxReaders is how many stuck readers are kept on record. At that number no other reads what could hang, as it could
-// not be recorded.
-const MaxReaders = 64
-
-func living(all *[]Reader, alive func(Stuck) bool) []Reader {
-	return slices.DeleteFunc(orNone(all), func(r Reader) bool { return !alive(r.Stuck) })
-}
-
 // PeekReaders returns the stuck readers that are alive; none if the record cannot be used. It changes nothing.
-func PeekReaders(run, node string, alive func(Stuck) bool) []Reader {
+func PeekReaders(run, node string, alive func(Stuck) bool) []Stuck {
 	return living(peek(run, node, readersFile), alive)
-}
-
-// AddReader records a stuck reader and forgets those that have ended. A live one is never dropped to make room.
-func (s *Store) AddReader(r Reader, alive func(Stuck) bool) error {
-	if len(r.At) > maxPlaces {
-		r.At = nil
-	}
-	return readersFile.change(s, func(now *[]Reader) (*[]Reader, error) {
-		all := living(now, alive)
-		if len(all) >= MaxReaders {
-			return nil, fmt.Errorf("record stuck reader %d: there are %d already", r.PID, len(all))
-		}
-		all = append(all, r)
-		return &all, nil
-	})
 }
 
 const sayAgain = time.Hour
@@ -229,19 +223,19 @@ func (f fault) lately(now time.Duration) bool {
 // Repeat reports whether to report a fault now: once an hour per node. suppressed is how often it was not, since it was
 // last reported. If the count cannot be stored, the fault is reported each time: it is never silent.
 func (s *Store) Repeat(code string, now time.Duration) (say bool, suppressed int) {
-	err := faultsFile.change(s, func(on *map[string]fault) (*map[string]fault, error) {
-		faults := map[string]fault{}
-		maps.Copy(faults, orNone(on))
-		f := faults[code]
+	err := faultsFile.Update(s, func(faults *map[string]fault) error {
+		all := maps.Collect(maps.All(*faults))
+		f := all[code]
 		if f.lately(now) {
 			f.Suppressed++
 		} else {
 			say, suppressed = true, f.Suppressed
 			f = fault{Said: now}
 		}
-		maps.DeleteFunc(faults, func(_ string, f fault) bool { return !f.lately(now) }) // or they would accumulate
-		faults[code] = f
-		return &faults, nil
+		maps.DeleteFunc(all, func(_ string, f fault) bool { return !f.lately(now) }) // or they would accumulate
+		all[code] = f
+		*faults = all
+		return nil
 	})
 	if err != nil {
 		return true, 0

@@ -64,15 +64,14 @@ func (s *Store) RemoveReport(job slurm.Job) error {
 	})
 }
 
-func (s *Store) named(job slurm.Job, what string, do func(name string) error) (err error) {
-	defer of(job, what, &err)
-	err = s.check(job)
+func (s *Store) named(job slurm.Job, doing string, do func(name string) error) error {
+	err := s.check(job)
 	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
 		if err == nil {
 			err = do(name)
 		}
 	}
-	return err
+	return about(job, doing, err)
 }
 
 // Report returns a job's reports.
@@ -198,8 +197,7 @@ func (s *Store) ReadDrop(job slurm.Job) (data []byte, err error) {
 		return nil
 	})
 	if err == nil && len(data) == 0 {
-		err = errors.Join(unread, fs.ErrNotExist)
-		of(job, "read drop", &err)
+		err = about(job, "read drop", errors.Join(unread, fs.ErrNotExist))
 	}
 	return data, err
 }

@@ -21,19 +21,18 @@ import (
 
 const checkLock = "lock-check"
 
-const maxCheck = 512 << 10 // bytes
-
 // Files of one value. 256 GPUs and 64 Slurm configuration files take about 40 KiB.
 var (
-	checkFile = versionedFile("check.json", maxCheck, func(v versioned[ledger.Check]) ([]byte, error) {
-		return fitted(maxCheck, func(level int) any {
-			return versioned[ledger.Check]{v.Version, v.Value.Bounded(level)}
-		})
-	})
-	numberingFile = versionedFile[slurmconf.Kept]("numbering.json", 128<<10, nil)
-	inventoryFile = versionedFile[Inventory]("inventory.json", 128<<10, nil)
-	examinedFile  = versionedFile[time.Duration]("examined.json", 1<<10, nil)
+	checkFile     = file[*ledger.Check]{name: "check.json", most: 1 << 20, isValue: true, bare: bareCheck}
+	numberingFile = file[*slurmconf.Kept]{name: "numbering.json", most: 128 << 10, isValue: true}
+	inventoryFile = file[Inventory]{name: "inventory.json", most: 128 << 10, isValue: true}
+	examinedFile  = file[time.Duration]{name: "examined.json", most: 1 << 10, isValue: true}
 )
+
+func bareCheck(c *ledger.Check) *ledger.Check {
+	bare := c.Bare()
+	return &bare
+}
 
 // BeOnlyCheck makes the caller the node's only running health check until release; ErrLocked if there is another.
 func (s *Store) BeOnlyCheck() (release func(), err error) {
@@ -45,27 +44,23 @@ func (s *Store) BeOnlyCheck() (release func(), err error) {
 }
 
 // LastCheck returns what the node's last health check saw, nil if none. An unusable file is a Damage, set aside.
-func (s *Store) LastCheck() (*ledger.Check, error) { return valueOf(checkFile.get(s)) }
+func (s *Store) LastCheck() (*ledger.Check, error) { return checkFile.Load(s) }
 
 // PutLastCheck stores what a health check saw; the caller is the only check. If it is too large, the verdict is kept.
 func (s *Store) PutLastCheck(c ledger.Check) error {
+	c = c.Bounded()
 	c.Wall = c.Wall.UTC().Round(0)
-	return checkFile.put(s, versioned[ledger.Check]{fileVersion, c})
+	return checkFile.Save(s, &c)
 }
 
 // Numbering returns what Slurm's GPU numbers mean on the node, nil if that is not stored.
-func (s *Store) Numbering() (*slurmconf.Kept, error) { return valueOf(numberingFile.get(s)) }
+func (s *Store) Numbering() (*slurmconf.Kept, error) { return numberingFile.Load(s) }
 
 // PeekNumbering is Numbering for readers that change nothing. It is nil if nothing can be read.
-func PeekNumbering(run, node string) *slurmconf.Kept {
-	k, _ := valueOf(peek(run, node, numberingFile), nil)
-	return k
-}
+func PeekNumbering(run, node string) *slurmconf.Kept { return peek(run, node, numberingFile) }
 
 // PutNumbering replaces the stored answer. Concurrent hooks get the same answer.
-func (s *Store) PutNumbering(k slurmconf.Kept) error {
-	return numberingFile.put(s, versioned[slurmconf.Kept]{fileVersion, k})
-}
+func (s *Store) PutNumbering(k slurmconf.Kept) error { return numberingFile.Save(s, &k) }
 
 // Inventory is the GPUs of the node that the last hook to list them found. It may be out of date at any time.
 type Inventory struct {
@@ -75,20 +70,22 @@ type Inventory struct {
 }
 
 // Inventory returns the stored inventory, empty if it cannot be read: losing it does no harm.
-func (s *Store) Inventory() Inventory { return orNone(inventoryFile.peek(s)).Value }
+func (s *Store) Inventory() Inventory {
+	last, _ := inventoryFile.read(s)
+	return last
+}
 
 // PutInventory stores the inventory for the next hook.
-func (s *Store) PutInventory(i Inventory) error {
-	return inventoryFile.put(s, versioned[Inventory]{fileVersion, i})
-}
+func (s *Store) PutInventory(i Inventory) error { return inventoryFile.Save(s, i) }
 
 // Examined is when the full condition of all GPUs was last read (CLOCK_BOOTTIME), 0 if that is not known.
-func (s *Store) Examined() time.Duration { return orNone(examinedFile.peek(s)).Value }
+func (s *Store) Examined() time.Duration {
+	at, _ := examinedFile.read(s)
+	return at
+}
 
 // SetExamined records when it was read.
-func (s *Store) SetExamined(at time.Duration) error {
-	return examinedFile.put(s, versioned[time.Duration]{fileVersion, at})
-}
+func (s *Store) SetExamined(at time.Duration) error { return examinedFile.Save(s, at) }
 
 const maxDrain = 64 << 10 // bytes; recorded exits that drained take 50 each: more than a node can have
 
@@ -104,17 +101,18 @@ type drainContent struct {
 
 // Drain returns what the node remembers of its drain. An unusable file is a Damage: then no reason counts as ours.
 func (s *Store) Drain() (drain.Memory, error) {
-	c, err := drainFile.get(s)
-	return orNone(c).Memory, err
+	content, err := drainFile.Load(s)
+	return content.Memory, err
 }
 
 // SwapDrain replaces what is remembered, or returns ErrChanged if that no longer equals seen.
 func (s *Store) SwapDrain(seen, next drain.Memory) error {
-	return drainFile.change(s, func(now *drainContent) (*drainContent, error) {
-		if !equalDrain(orNone(now).Memory, seen) {
-			return nil, ErrChanged
+	return drainFile.Update(s, func(now *drainContent) error {
+		if !equalDrain(now.Memory, seen) {
+			return ErrChanged
 		}
-		return &drainContent{fileVersion, next}, nil
+		*now = drainContent{fileVersion, next}
+		return nil
 	})
 }
 
@@ -134,7 +132,7 @@ func wrongDrain(c drainContent) string {
 
 const (
 	recorderLock = "lock-recorder"
-	maxRecorded  = 4 << 20 // bytes; 16 GPUs with a curve each take about 150 KiB
+	maxRecorded  = 8 << 20 // bytes; 16 GPUs with a curve each take about 150 KiB
 )
 
 // Recorded is what the node's recorder has seen so far.
@@ -148,18 +146,11 @@ type Recorded struct {
 }
 
 // recordedFile is in its own directory, so that its changes do not look like changes of the records.
-var recordedFile = versionedFile("recorded/runs.json", maxRecorded, encodeRecorded)
+var recordedFile = file[Recorded]{name: "recorded/runs.json", most: maxRecorded, isValue: true, bare: Recorded.bare}
 
-// encodeRecorded leaves out curves, then processes, if they do not fit into the file.
-func encodeRecorded(v versioned[Recorded]) ([]byte, error) {
-	return fitted(maxRecorded, func(level int) any {
-		less := v
-		less.Value.Runs = ledger.Recordings{}
-		for name, r := range v.Value.Runs {
-			less.Value.Runs[name] = *r.Bounded(level)
-		}
-		return less
-	})
+func (r Recorded) bare() Recorded {
+	r.Runs = r.Runs.Bare()
+	return r
 }
 
 // BeRecorder makes the caller the node's only recorder, until release or the end of the process. ErrLocked means that
@@ -178,12 +169,13 @@ func (s *Store) HasRecorder() bool {
 }
 
 // PutRecorded replaces what was recorded. The caller is the only recorder.
-func (s *Store) PutRecorded(r Recorded) error {
-	return recordedFile.write(s, versioned[Recorded]{fileVersion, r})
-}
+func (s *Store) PutRecorded(r Recorded) error { return recordedFile.write(s, r) }
 
 // Recorded returns what was recorded of the runs that have not ended; empty if there is none.
-func (s *Store) Recorded() Recorded { return orNone(recordedFile.peek(s)).Value }
+func (s *Store) Recorded() Recorded {
+	recorded, _ := recordedFile.read(s)
+	return recorded
+}
 
 // Openings tracks the runs of a node that have begun and not ended. It reads the records again only after a change.
 type Openings struct {
@@ -224,87 +216,80 @@ const maxCards = 128
 // ErrEpoch means that the epoch of a record is not fully known, so that it would hold for no sample.
 var ErrEpoch = errors.New("the driver's epoch is unknown")
 
-type perCard[T any] struct {
-	file[cards[T]]
-	id func(T) gpu.ID // the GPU's
-}
-
 type cards[T any] struct {
 	Version int `json:"version"`
 	Cards   []T `json:"cards"` // the newest last: if there are too many, the oldest are dropped
 }
 
-func cardFile[T any](name string, most int64, id func(T) gpu.ID) perCard[T] {
-	wrong := func(all cards[T]) string { return otherVersion(all.Version) }
-	return perCard[T]{file[cards[T]]{name: name, most: most, wrong: wrong}, id}
+func cardFile[T any](name string, most int) file[cards[T]] {
+	return file[cards[T]]{name: name, most: most, wrong: func(c cards[T]) string { return otherVersion(c.Version) }}
 }
 
-// all returns every entry by its GPU. An unusable file is a Damage, set aside; then nothing is known.
-func (f perCard[T]) all(s *Store) (map[gpu.ID]T, error) {
-	content, err := f.get(s)
+// byGPU returns every entry by its GPU. An unusable file is a Damage, set aside; then nothing is known.
+func byGPU[T any](s *Store, f file[cards[T]], id func(T) gpu.ID) (map[gpu.ID]T, error) {
+	content, err := f.Load(s)
 	known := map[gpu.ID]T{}
-	for _, c := range orNone(content).Cards {
-		known[f.id(c)] = c
+	for _, c := range content.Cards {
+		known[id(c)] = c
 	}
 	return known, err
 }
 
-// edit changes the entries. A damaged file is set aside and replaced.
-func (f perCard[T]) edit(s *Store, edit func([]T) []T) error {
-	return f.change(s, func(now *cards[T]) (*cards[T], error) {
-		list := edit(orNone(now).Cards)
-		return &cards[T]{fileVersion, list[max(0, len(list)-maxCards):]}, nil
+// replace adds entries, and removes those that are void.
+func replace[T any](s *Store, f file[cards[T]], void func(T) bool, entries ...T) error {
+	return f.Update(s, func(c *cards[T]) error {
+		all := append(slices.DeleteFunc(c.Cards, void), entries...)
+		*c = cards[T]{fileVersion, all[max(0, len(all)-maxCards):]}
+		return nil
 	})
 }
 
 // baselineFile holds 128 GPUs with a few services each: about 0.3 KiB a GPU and 0.1 KiB a service.
-var baselineFile = cardFile("baseline.json", 256<<10, func(b finding.Baseline) gpu.ID { return b.GPU })
+var baselineFile = cardFile[finding.Baseline]("baseline.json", 256<<10)
 
 // Baselines returns the memory that is in use on each GPU of the node without any job. A baseline holds only for the
 // epoch that it names. An unusable file is a Damage, set aside; then no baseline is known.
-func (s *Store) Baselines() (map[gpu.ID]finding.Baseline, error) { return baselineFile.all(s) }
+func (s *Store) Baselines() (map[gpu.ID]finding.Baseline, error) {
+	return byGPU(s, baselineFile, func(b finding.Baseline) gpu.ID { return b.GPU })
+}
 
 // PutBaseline replaces one GPU's baseline and removes those of other epochs. Without a known epoch it returns ErrEpoch.
 func (s *Store) PutBaseline(b finding.Baseline) error {
 	if !b.Epoch.Same(b.Epoch) {
 		return fmt.Errorf("put baseline of %q: %w", b.GPU, ErrEpoch)
 	}
-	return baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
-		void := func(o finding.Baseline) bool { return o.GPU == b.GPU || !o.Epoch.Same(b.Epoch) }
-		return append(slices.DeleteFunc(cards, void), b)
-	})
+	void := func(o finding.Baseline) bool { return o.GPU == b.GPU || !o.Epoch.Same(b.Epoch) }
+	return replace(s, baselineFile, void, b)
 }
 
 // DropBaselines removes the baselines of these GPUs, accepted or learned. A GPU without one is no error.
 func (s *Store) DropBaselines(ids ...gpu.ID) error {
-	return baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
-		return slices.DeleteFunc(cards, func(o finding.Baseline) bool { return slices.Contains(ids, o.GPU) })
-	})
+	return replace(s, baselineFile, func(o finding.Baseline) bool { return slices.Contains(ids, o.GPU) })
 }
 
 // probesFile holds 128 GPUs, all of them broken, with texts as long as serve.Bounded allows: 2 KiB a GPU.
-var probesFile = cardFile("probes.json", 512<<10, func(r health.TestRecord) gpu.ID { return r.Probe.Device })
+var probesFile = cardFile[health.TestRecord]("probes.json", 512<<10)
 
 // Probes returns each GPU's last test (see health.TestRecord.Holds). An unusable file is a Damage; then there is none.
-func (s *Store) Probes() (map[gpu.ID]health.TestRecord, error) { return probesFile.all(s) }
+func (s *Store) Probes() (map[gpu.ID]health.TestRecord, error) {
+	return byGPU(s, probesFile, func(r health.TestRecord) gpu.ID { return r.Probe.Device })
+}
 
 // PutProbes replaces GPUs' tests and removes those of other epochs. Without GPU or known epoch it returns ErrEpoch.
 func (s *Store) PutProbes(records ...health.TestRecord) error {
-	for _, r := range records {
+	records = slices.Clone(records)
+	for i := range records {
+		r := &records[i]
 		if !r.Epoch.Same(records[0].Epoch) || r.Probe.Device == "" {
 			return fmt.Errorf("put test of %q: %w", r.Probe.Device, ErrEpoch)
 		}
+		r.Wall = r.Wall.UTC().Round(0)
 	}
 	if len(records) == 0 {
 		return nil
 	}
-	return probesFile.edit(s, func(cards []health.TestRecord) []health.TestRecord {
-		for _, r := range records {
-			r.Wall = r.Wall.UTC().Round(0)
-			cards = append(slices.DeleteFunc(cards, func(o health.TestRecord) bool {
-				return r.Probe.Device == o.Probe.Device || !o.Epoch.Same(r.Epoch)
-			}), r)
-		}
-		return cards
-	})
+	return replace(s, probesFile, func(o health.TestRecord) bool {
+		same := func(r health.TestRecord) bool { return r.Probe.Device == o.Probe.Device }
+		return !o.Epoch.Same(records[0].Epoch) || slices.ContainsFunc(records, same)
+	}, records...)
 }

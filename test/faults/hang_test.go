@@ -219,7 +219,7 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 	left, odd := n.leftover(), n.leftover()
 	n.inCgroup(left, "100")
 	mend := n.deaf(fmt.Sprintf("/proc/%d/environ", odd.PID), false)
-	readers := func() []state.Reader {
+	readers := func() []state.Stuck {
 		return state.PeekReaders(n.conf.run, nodeName, func(s state.Stuck) bool { return child.Alive("/proc", s.PID, s.StartTicks) })
 	}
 	about := func(pid int) (f finding.Finding) {

@@ -70,7 +70,7 @@ func TestSlurmdTrouble(t *testing.T) {
 			asked := 1
 			if name == "stuck" { // what cannot be killed cannot be made here: what matters is that it lives
 				self := rig.ReadProcess(os.Getpid())
-				stuck := state.Reader{Stuck: state.Stuck{PID: self.PID, StartTicks: self.Start, Op: "slurmd -G"}}
+				stuck := state.Stuck{PID: self.PID, StartTicks: self.Start, Op: "slurmd -G"}
 				must.Do(t, n.store().AddReader(stuck, func(state.Stuck) bool { return true }))
 				asked = 0
 			}

@@ -9,7 +9,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
 	"bookend/test/soak/world"
 )
 
@@ -144,7 +143,7 @@ func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (
 	}()
 	p.damaged = p.rand.IntN(10) < 3
 	if p.rand.IntN(20) == 0 {
-		p.book.level = p.rand.IntN(ledger.Bare + 1)
+		p.book.bare = p.rand.IntN(2) == 0
 	}
 	p.recorder = p.newRecorder()
 	p.node = world.New(seed, n, p.start)

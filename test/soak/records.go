@@ -13,7 +13,7 @@ import (
 // records are what a node's hooks wrote down, as package state keeps it in files.
 type records struct {
 	runs      []ledger.Run
-	level     int // how much they are shortened: the least, or more where there is little room
+	bare      bool // they have no room for evidence
 	baselines map[gpu.ID]finding.Baseline
 	damaged   []ledger.Damaged // that were set aside
 	of        string           // the boot that these are of
@@ -21,7 +21,7 @@ type records struct {
 
 func (r *records) begin(run ledger.Run) {
 	run.Key = keyOf(run)
-	run = run.Bounded(r.level)
+	run = r.kept(run)
 	if r.at(run.Job.ID, run.Key) < 0 {
 		r.runs = append(r.runs, run)
 	}
@@ -39,7 +39,22 @@ func (r *records) close(run ledger.Run, end ledger.End) {
 		i, r.runs = len(r.runs), append(r.runs, run)
 	}
 	run.Start, run.Ends = r.runs[i].Start, append(slices.Clone(r.runs[i].Ends), end)
-	r.runs[i] = run.Bounded(r.level)
+	r.runs[i] = r.kept(run)
+}
+
+// kept is what there is room for of a run.
+func (r *records) kept(run ledger.Run) ledger.Run {
+	if r.bare {
+		return run.Bare()
+	}
+	if run.Start != nil {
+		start := run.Start.Bounded()
+		run.Start = &start
+	}
+	for i, e := range run.Ends {
+		run.Ends[i] = e.Bounded()
+	}
+	return run
 }
 
 func (r *records) at(id slurm.JobID, key string) int {
