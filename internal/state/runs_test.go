@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -134,6 +136,45 @@ func TestLargeRunIsShortened(t *testing.T) {
 	must.Not(t, len(r.Start.Snapshot.Readings[0].Processes) < 20_000, "the caller's run was changed")
 	r.Key, r.Start.Report = "t1", string(bytes.Repeat([]byte("x"), maxRecord))
 	must.Fail(t, "with a large report", s.Begin(r), nil)
+}
+
+// Whatever the hooks of a run saw, its record stays below what is read: evidence is left out, never a verdict.
+func TestHugeRunKeepsItsVerdicts(t *testing.T) {
+	s := open(t, folder(t))
+	text := string(bytes.Repeat([]byte{1}, 1<<10)) // which JSON makes six times as long
+	huge := func(n int) ledger.End {
+		e := *at(n)
+		e.Verdict = finding.Verdict{Action: "drain", Code: code.Orphan, Exit: 10}
+		for range 100 {
+			e.Findings = append(e.Findings, finding.Finding{Code: code.Orphan, GPU: "GPU-1", Observed: text, Candidates: make([]finding.Holder, 100)})
+			e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: "drain", Why: text})
+		}
+		return e
+	}
+	start := huge(1)
+	must.Do(t, s.Begin(ledger.Run{Job: job(1), Start: &start}))
+	for i := range maxEnds + 1 {
+		r := must.Have(finds(s, job(1), map[bool]ledger.Which{true: ledger.OpenRun, false: ledger.ClosedRun}[i == 0]))(t)
+		must.Do(t, s.Close(r, huge(2+i)))
+	}
+	r := must.Have(finds(s, job(1), ledger.ClosedRun))(t)
+	must.Be(t, "ends", len(r.Ends), maxEnds)
+	for _, e := range append(r.Ends, *r.Start) {
+		must.Not(t, e.Verdict.Exit != 10 || !e.Verdict.Drains(0) || e.Findings[0].Code != code.Orphan || e.Rest["evidence"] != 1, "%+v", e)
+	}
+}
+
+// A record of an earlier version, whose lists may be longer, is read and closed as it is.
+func TestLongerListsOfEarlierVersions(t *testing.T) {
+	s := open(t, folder(t))
+	r := ledger.Run{Version: Version, Key: "t5", Job: job(7), Start: at(1)}
+	r.Start.Snapshot.Readings = []gpu.Reading{{Processes: make([]gpu.Process, 1024)}}
+	r.Start.Rest = map[string]int{"kills": 3}
+	damageFile(t, s, 7, r.Key, must.Have(json.Marshal(r))(t))
+	found := must.Have(finds(s, r.Job, ledger.OpenRun))(t)
+	must.Be(t, "as it was found", found, r)
+	must.Do(t, s.Close(found, *at(2)))
+	must.Be(t, "its start", must.Have(finds(s, r.Job, ledger.ClosedRun))(t).Start, r.Start)
 }
 
 // damageFile overwrites a record behind the store's back.
