@@ -123,8 +123,8 @@ soak-mutants: ## plant mistakes in the judgement, one at a time: the soak must n
 	go run ./test/soak --mutants --pairs 300000 --seed 1 $(SOAK)
 
 torture: ## swap files under the hooks, fail each system call near what they keep, kill them (as root); TORTURE=-help CRASH=-help
-	go run ./test/torture $(TORTURE)
-	go run ./test/crash $(CRASH)
+	go run ./test/adversary swap $(TORTURE)
+	go run ./test/adversary fault $(CRASH)
 
 FUZZTIME ?= 10s
 

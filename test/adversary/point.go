@@ -17,17 +17,13 @@ import (
 type fault struct {
 	name   string
 	answer faultinject.Answer
-	kills  bool
-	group  bool // SIGKILL for the hook's process group, as slurmd does, instead of for the calling process
+	group  bool // SIGKILL for the hook's process group, as from slurmd, instead of for the calling process
 }
 
-var (
-	kill      = fault{name: "SIGKILL", answer: faultinject.Answer{Kill: true}, kills: true}
-	killGroup = fault{name: "SIGKILL of the group", kills: true, group: true}
-)
+func (f fault) kills() bool { return f.answer.Kill || f.group }
 
-// watched are the system calls by which a hook comes near a file, each with the faults that a file system, or the
-// kernel's tables, can make of it, the likeliest first. SHORT is less than it was asked to do.
+// watched are the system calls by which a hook reaches a file, each with the errors that a file system or the kernel's
+// tables can make of it, the likeliest first. SHORT does less than was asked.
 var watched = []watching{
 	{"openat", unix.SYS_OPENAT, 0, "EMFILE EINTR EACCES ENFILE ENOMEM EIO"},
 	{"read", unix.SYS_READ, 3, "EIO SHORT EINTR EAGAIN ENOMEM"},
@@ -57,16 +53,16 @@ var watched = []watching{
 type watching struct {
 	name   string
 	number uintptr
-	fromFD uint32 // 0: names a file below the folder in its first argument by its second
-	faults string
+	fromFD uint32 // 0: the call names a file by its second argument, below the directory in its first
+	errors string
 }
 
-// changing are the calls that change what is kept, as an open to write does.
+// changing are the calls that change what is kept, as an open for writing does.
 var changing = strings.Fields("write mkdirat unlinkat renameat fchmod fchown fchmodat fchownat ftruncate " +
 	"fallocate fsetxattr")
 
-// kinds are the watched calls of a name, all for "".
-func kinds(name string) (all []faultinject.Filter) {
+// filters select the watched calls of a name, all for "".
+func filters(name string) (all []faultinject.Filter) {
 	for _, w := range watched {
 		if name == "" || w.name == name {
 			all = append(all, faultinject.Filter{Number: w.number, When: []faultinject.Arg{faultinject.AtLeast(0, w.fromFD)}})
@@ -77,19 +73,18 @@ func kinds(name string) (all []faultinject.Filter) {
 
 // point is one system call of a hook, the same in every run of it.
 type point struct {
-	role  string // "hook", or what its child does
+	role  string // "hook", or the task of its child
 	call  string
-	class string // the file, without what differs from run to run
+	class string // the file, without what differs between runs
 	nth   int    // among those that agree in all this
 	write bool   // a file is open for writing, or made
 }
 
 func (p point) String() string { return fmt.Sprintf("%s %s %s #%d", p.role, p.call, p.class, p.nth) }
 
-// faults are all that is tried at a point, kills last. A close that fails is tried on written files alone: no system
-// lets one fail and leaves the file open.
+// faults are all that is tried at a point, kills last. A close fails for written files alone, as file systems do it.
 func (p point) faults() (all []fault) {
-	names := watched[slices.IndexFunc(watched, func(w watching) bool { return w.name == p.call })].faults
+	names := watched[slices.IndexFunc(watched, func(w watching) bool { return w.name == p.call })].errors
 	switch {
 	case p.call == "openat" && p.write:
 		names = "ENOSPC EMFILE EINTR EROFS EDQUOT EACCES ENFILE"
@@ -105,12 +100,14 @@ func (p point) faults() (all []fault) {
 		}
 		all = append(all, fault{name: name, answer: answer})
 	}
-	if all = append(all, kill); p.role != "hook" {
-		all = append(all, killGroup)
+	all = append(all, fault{name: "SIGKILL", answer: faultinject.Answer{Kill: true}})
+	if p.role != "hook" {
+		all = append(all, fault{name: "SIGKILL of the group", group: true})
 	}
 	return all
 }
 
+// tracer names the calls of one run of a hook.
 type tracer struct {
 	dir   string
 	roles map[int]string
@@ -148,7 +145,7 @@ func writable(c faultinject.Call) bool {
 		!strings.Contains(filepath.Base(c.File(0)), "lock")
 }
 
-// named is the path of a call that names a file below a folder.
+// named is the path of a call that names a file below a directory.
 func named(c faultinject.Call) string {
 	name := c.Text(1)
 	if self, cut := strings.CutPrefix(name, "/proc/self/fd"); cut {
@@ -159,16 +156,16 @@ func named(c faultinject.Call) string {
 		c.Args[0] = uint64(fd)
 		return c.File(0)
 	}
-	if filepath.IsAbs(name) {
+	switch {
+	case filepath.IsAbs(name):
 		return name
-	}
-	if int32(c.Args[0]) == unix.AT_FDCWD {
+	case int32(c.Args[0]) == unix.AT_FDCWD:
 		return ""
 	}
 	return filepath.Join(c.File(0), name)
 }
 
-// changes are what differs in paths from run to run, or among runs of long ago, which are all alike.
+// changes are what differs in paths between runs of a hook, or between runs of long ago, which are all alike.
 var changes = []struct {
 	of *regexp.Regexp
 	to string
@@ -180,11 +177,11 @@ var changes = []struct {
 	{regexp.MustCompile(`/lock-[0-9]+$`), "/lock-*"},
 }
 
-// class is a path below the node's folder without what differs.
+// class is a path below the node's directory without what differs.
 func (t *tracer) class(path string) (string, bool) {
 	rest, below := strings.CutPrefix(path, t.dir+"/")
 	top, _, _ := strings.Cut(rest, "/")
-	if !below || !slices.Contains(kept, top) {
+	if !below || !slices.Contains(keptDirs, top) {
 		return "", false
 	}
 	for _, c := range changes {
@@ -193,7 +190,7 @@ func (t *tracer) class(path string) (string, bool) {
 	return rest, true
 }
 
-// role says which process of the hook a call comes from.
+// role says which process of the hook makes a call.
 func (t *tracer) role(c faultinject.Call) string {
 	if role, known := t.roles[c.TID]; known {
 		return role

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -15,24 +16,24 @@ import (
 type place int
 
 const (
-	outFile   place = iota // the job's output
-	outFolder              // the folder that it is in
-	outAbove               // the folder above that
-	dropFile               // the job's drop record
+	outFile  place = iota // the job's output
+	outDir                // the directory that it is in
+	outAbove              // the directory above that
+	dropFile              // the job's drop record
 )
 
-// kind is one thing that takes a place while a hook stands still between two steps. It is made once (plant) beside
-// what it is exchanged with, or is done anew each time (swap).
+// kind is one thing that takes a place while a hook is held still. Either plant makes it once, next to what it is later
+// exchanged with, or swap makes it each time.
 type kind struct {
 	name  string
 	where place
 	plant func(w *world, at string)
 	swap  func(w *world, over string) (undo func() error, err error)
-	known bool // only where the output's inode is on record: without it this is, by its path, the job's output
-	hangs bool // who touches it sleeps until it is undone
+	known bool // only if the output's inode is on record: without it this is, by its path, the job's output
+	hangs bool // a process that touches it sleeps until it is undone
 }
 
-// kinds are all that the torture puts in a place.
+// kinds are all that is put in a place.
 var kinds = []kind{
 	{name: "link-to-root", where: outFile, plant: link("root")},
 	{name: "link-to-open", where: outFile, plant: link("open-root")},
@@ -42,9 +43,8 @@ var kinds = []kind{
 	{name: "link-to-itself", where: outFile,
 		plant: func(w *world, at string) { rig.Try(os.Symlink(filepath.Base(at), at)) }},
 	{name: "two-names", where: outFile, plant: func(w *world, at string) {
-		w.file(at, user, 0o644, precious)
+		own(user, 0o644, touched)(w, at)
 		rig.Try(os.Link(at, w.kept("second name")))
-		w.guard("two-names", at, touched)
 	}},
 	{name: "fifo", where: outFile, plant: fifo(user, touched, "")},
 	{name: "directory", where: outFile, plant: func(w *world, at string) { w.dir(at, user, 0o755) }},
@@ -55,22 +55,22 @@ var kinds = []kind{
 	{name: "own-read-only", where: outFile, plant: own(user, 0o400, touched), known: true},
 	{name: "own-other-file", where: outFile, plant: own(user, 0o644, touched), known: true},
 	{name: "missing", where: outFile, swap: hide},
-	{name: "named-twice", where: outFile, swap: secondName},
+	{name: "named-twice", where: outFile, swap: nameTwice},
 	{name: "given-away", where: outFile, swap: giveAway},
 	{name: "mounted-root-file", where: outFile, swap: bind("root")},
 	{name: "mounted-open-file", where: outFile, swap: bind("open-root")},
 	{name: "mounted-own-file", where: outFile, swap: bind("precious"), known: true},
 	{name: "mounted-full", where: outFile, swap: bind("full/out"), known: true},
 	{name: "mounted-read-only", where: outFile, swap: bind("read-only/out"), known: true},
-	{name: "hanging-file", where: outFile, swap: hang(unix.S_IFREG), hangs: true},
+	{name: "hanging-file", where: outFile, swap: mount(unix.S_IFREG, ",allow_other"), hangs: true},
 
-	{name: "folder-link-root", where: outFolder, plant: link("of-root")},
-	{name: "folder-link-open", where: outFolder, plant: link("of-open")},
-	{name: "folder-link-other", where: outFolder, plant: link("of-other")},
-	{name: "folder-link-own", where: outFolder, plant: link("of-own"), known: true},
-	{name: "folder-file", where: outFolder, plant: own(user, 0o644, touched)},
-	{name: "folder-private", where: outFolder, swap: private},
-	{name: "folder-hanging", where: outFolder, swap: hang(unix.S_IFDIR), hangs: true},
+	{name: "folder-link-root", where: outDir, plant: link("of-root")},
+	{name: "folder-link-open", where: outDir, plant: link("of-open")},
+	{name: "folder-link-other", where: outDir, plant: link("of-other")},
+	{name: "folder-link-own", where: outDir, plant: link("of-own"), known: true},
+	{name: "folder-file", where: outDir, plant: own(user, 0o644, touched)},
+	{name: "folder-private", where: outDir, swap: mount(unix.S_IFDIR, "")}, // root's: it refuses all other users
+	{name: "folder-hanging", where: outDir, swap: mount(unix.S_IFDIR, ",allow_other"), hangs: true},
 
 	{name: "above-link-open", where: outAbove, plant: link("above/of-open")},
 	{name: "above-link-own", where: outAbove, plant: link("above/of-own"), known: true},
@@ -82,8 +82,8 @@ var kinds = []kind{
 		w.record("drop-two-names", at, 0, 0o600)
 		rig.Try(os.Link(at, at+"-too"))
 	}},
-	{name: "drop-own", where: dropFile, plant: record(user, 0o600)},
-	{name: "drop-other", where: dropFile, plant: record(other, 0o666)},
+	{name: "drop-own", where: dropFile, plant: forbiddenDrop(user, 0o600)},
+	{name: "drop-other", where: dropFile, plant: forbiddenDrop(other, 0o666)},
 	{name: "drop-fifo", where: dropFile, plant: func(w *world, at string) {
 		fifo(0, opened|touched, w.claim("drop-fifo"))(w, at)
 	}},
@@ -91,20 +91,14 @@ var kinds = []kind{
 	{name: "drop-directory", where: dropFile, plant: func(w *world, at string) { w.dir(at, 0, 0o700) }},
 	{name: "drop-huge", where: dropFile, plant: func(w *world, at string) {
 		w.file(at, 0, 0o600, "")
-		rig.Try(os.Truncate(at, huge))
+		rig.Try(os.Truncate(at, 256<<20)) // no hook may read so many bytes into memory
 	}},
 	{name: "drop-missing", where: dropFile, swap: hide},
 	{name: "drop-mounted", where: dropFile, swap: bind("record/job.json")},
-	{name: "drop-hanging", where: dropFile, swap: hang(unix.S_IFREG), hangs: true},
+	{name: "drop-hanging", where: dropFile, swap: mount(unix.S_IFREG, ",allow_other"), hangs: true},
 }
 
-// huge is the size of a drop record that no hook may read into memory, bytes.
-const huge = 256 << 20
-
-// precious is what every file holds that no hook may change.
-const precious = "precious words that a hook must not touch\n"
-
-// link plants a symbolic link to one of the kept things, in the drop to one of those there.
+// link plants a symbolic link to one of the kept things, or in the drop to one of those there.
 func link(to string) func(*world, string) {
 	return func(w *world, at string) {
 		target := w.kept(to)
@@ -122,8 +116,8 @@ func own(uid int, mode os.FileMode, forbidden uint32) func(*world, string) {
 	}
 }
 
-// record plants a drop record that nobody may read, nor act upon.
-func record(uid int, mode os.FileMode) func(*world, string) {
+// forbiddenDrop plants a drop record that no hook may open.
+func forbiddenDrop(uid int, mode os.FileMode) func(*world, string) {
 	return func(w *world, at string) { w.record(filepath.Base(at), at, uid, mode) }
 }
 
@@ -135,16 +129,18 @@ func device(uid int, mode uint32, minor uint32, forbidden uint32) func(*world, s
 	}
 }
 
-// fifo plants a FIFO of a user's that somebody holds open at both ends, with a text in it.
+// fifo plants a FIFO that this process holds open at both ends, with a text in it.
 func fifo(uid int, forbidden uint32, text string) func(*world, string) {
 	return func(w *world, at string) {
 		w.node(at, uid, unix.S_IFIFO|0o666, 0)
-		w.hold(filepath.Base(at), at, text)
+		fd := rig.Have(unix.Open(at, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0))
+		rig.Have(unix.Write(fd, []byte(text)))
+		w.fds = append(w.fds, fd)
 		w.guard(filepath.Base(at), at, forbidden)
 	}
 }
 
-// hide takes a thing away. What stands there when it is put back, a hook has made.
+// hide takes a thing away. What is in its place when it is put back, a hook has made.
 func hide(_ *world, over string) (func() error, error) {
 	away := filepath.Join(filepath.Dir(over), ".hidden")
 	back := func() (made error) {
@@ -156,9 +152,9 @@ func hide(_ *world, over string) (func() error, error) {
 	return back, os.Rename(over, away)
 }
 
-var errMade = errors.New("a file was made where there was none")
+var errMade = errors.New("made: a file where there was none")
 
-func secondName(_ *world, over string) (func() error, error) {
+func nameTwice(_ *world, over string) (func() error, error) {
 	second := filepath.Join(filepath.Dir(over), ".second")
 	return func() error { return os.Remove(second) }, os.Link(over, second)
 }
@@ -174,14 +170,16 @@ func bind(kept string) func(*world, string) (func() error, error) {
 	}
 }
 
-// hang mounts a file system that never answers, for all users, over a file or folder.
-func hang(format uint32) func(*world, string) (func() error, error) {
+// mount mounts a file system whose server never answers over a file or directory.
+func mount(format uint32, options string) func(*world, string) (func() error, error) {
 	return func(_ *world, over string) (func() error, error) {
-		return faultinject.MountSilent(over, format|0o755, ",allow_other")
+		return faultinject.MountSilent(over, format|0o755, options)
 	}
 }
 
-// private mounts a file system of root's that refuses everybody else, without asking its server.
-func private(_ *world, over string) (func() error, error) {
-	return faultinject.MountSilent(over, unix.S_IFDIR|0o755, "")
+func exchange(a, b string) error {
+	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
+		return fmt.Errorf("exchange %q and %q: %w", a, b, err)
+	}
+	return nil
 }
