@@ -23,7 +23,7 @@ type Assigned = slurmconf.Assigned
 // Run is one run of a job on this node: what its prolog and epilog saw.
 type Run struct {
 	Version int `json:"version"`
-	// Key distinguishes this run from others of the job id; package state makes it.
+	// Key distinguishes this run from others of the job id; see NewKey.
 	Key     string     `json:"key"`
 	Job     slurm.Job  `json:"job"`
 	Display Display    `json:"display,omitzero"`

@@ -58,20 +58,20 @@ func historyFolder(varDir, node string) string { return filepath.Join(varDir, "h
 
 // moveOut moves ended runs to the history. It reads at most maxRuns records, the oldest first; the rest follow later.
 func (s *Store) moveOut(history string) error {
-	jobs, err := s.jobs()
-	runs, damage := s.runsOf(jobs, err)
+	runs, damage := s.readRuns(false)
 	var all []error
 	for _, d := range damage {
 		all = append(all, d)
 	}
 	kept := 0
 	for i, r := range ended(runs) {
-		stays := i < keepRecent || kept < keepFindings && onCard(r)
+		stays := i < keepRecent || kept < keepFindings && mayBeNeeded(r)
 		if i >= keepRecent && stays {
 			kept++
 		}
 		err := s.retire(history, r, stays)
-		if all = append(all, err); isDisk(err) { // the next would fail too
+		all = append(all, err)
+		if isDisk(err) { // the next would fail too
 			break
 		}
 	}
@@ -92,50 +92,30 @@ func Shed(run, node string) (lost int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("shed: %w", err)
 	}
-	jobs, err := s.jobs()
-	runs, _ := s.runsOf(jobs, err)
-	excess := len(runs) - keepUnarchived
-	if excess <= 0 {
-		return 0, err
-	}
+	runs, _ := s.readRuns(false)
+	excess := max(0, len(runs)-keepUnarchived)
 	over := ended(runs)
 	over = over[min(len(over), keepRecent):]
 	slices.Reverse(over)
-	slices.SortStableFunc(over, func(a, b ledger.Run) int { return cmp.Compare(rank(a), rank(b)) })
+	needed := slices.DeleteFunc(slices.Clone(over), func(r ledger.Run) bool { return !mayBeNeeded(r) })
+	over = append(slices.DeleteFunc(over, mayBeNeeded), needed...)
 	for _, r := range over[:min(len(over), excess)] {
 		gone, wrong := s.exchange(r, nil)
-		if err = errors.Join(err, wrong); gone && !r.Archived {
+		err = errors.Join(err, wrong)
+		if gone && !r.Archived {
 			lost++
 		}
 	}
 	return lost, err
 }
 
-// rank orders runs for removal. A run that left something on a GPU goes last: it may be needed for attribution.
-func rank(r ledger.Run) int {
-	if !r.Closed() || slices.ContainsFunc(r.Both(), foundOnCard) {
-		return 1
-	}
-	return 0
-}
-
 func ended(runs []ledger.Run) []ledger.Run {
-	var over []ledger.Run
-	for _, r := range runs {
-		if r.Closed() || r.Superseded(runs) != nil {
-			over = append(over, r)
-		}
-	}
-	return ledger.Newest(over)
+	return ledger.Newest(slices.DeleteFunc(slices.Clone(runs), func(r ledger.Run) bool { return r.Running(runs) }))
 }
 
-func onCard(r ledger.Run) bool {
-	last := r.Last()
-	return !r.Closed() || foundOnCard(&last)
-}
-
-func foundOnCard(e *ledger.End) bool {
-	return slices.ContainsFunc(e.Findings, func(f finding.Finding) bool { return f.GPU != "" })
+// mayBeNeeded reports whether a run may be needed for attribution: it left something on a GPU, or its end is not known.
+func mayBeNeeded(r ledger.Run) bool {
+	return !r.Closed() || slices.ContainsFunc(r.Last().Findings, func(f finding.Finding) bool { return f.GPU != "" })
 }
 
 // retire archives a run and then marks or removes its record, unless it has changed. No lock is held during the write.
@@ -185,7 +165,7 @@ func (s *Store) exchange(seen ledger.Run, next *ledger.Run) (done bool, err erro
 // forget removes a run's report and drop file. The record goes last, so that an interrupted removal is resumed.
 func (s *Store) forget(r ledger.Run) error {
 	gone := slurm.Owner{SLUID: r.Job.SLUID}
-	records := byAge(filepath.Join(s.dir, folderName(r.Job.ID)))
+	records, _ := byAge(filepath.Join(s.dir, folderName(r.Job.ID)))
 	records = slices.DeleteFunc(records, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), suffix) })
 	if len(records) == 1 {
 		gone.ID = r.Job.ID
@@ -197,7 +177,7 @@ func (s *Store) forget(r ledger.Run) error {
 // prune removes from the history what is too old, the oldest records if it is too large, and files of killed writers.
 // As a clock may be wrong by months, old records stay until there are records of keepDays later days.
 func prune(history string, now time.Time) error {
-	files := byAge(history)
+	files, _ := byAge(history)
 	total := int64(0)
 	for _, f := range files {
 		total += f.Size()
@@ -240,7 +220,8 @@ func (s *Store) sweep(now time.Time) error {
 	jobs, _ := s.jobs()
 	for _, id := range jobs {
 		folder := filepath.Join(s.dir, folderName(id))
-		if all = append(all, sweepFolder(folder, now)); len(byAge(folder)) > 0 {
+		all = append(all, sweepFolder(folder, now))
+		if files, _ := byAge(folder); len(files) > 0 {
 			continue
 		}
 		err := s.locked(lockOf(id), func() error { return removeOwn(s.dir, folderName(id)) })
@@ -255,12 +236,13 @@ func (s *Store) sweep(now time.Time) error {
 // Threat: a user can mount a hanging file system over a drop file. Its name lacks the prefix, so it is not stat'ed.
 func sweepFolder(folder string, now time.Time) error {
 	entries, _ := os.ReadDir(folder)
-	isOther := func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), safefile.TempPrefix) }
-	entries = slices.DeleteFunc(entries, isOther)
 	var all []error
-	for _, f := range sortedByAge(entries) {
-		if now.Sub(f.ModTime()) > abandonedAfter {
-			all = append(all, removeOwn(folder, f.Name()))
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), safefile.TempPrefix) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > abandonedAfter {
+			all = append(all, removeOwn(folder, e.Name()))
 		}
 	}
 	return errors.Join(all...)
@@ -269,15 +251,15 @@ func sweepFolder(folder string, now time.Time) error {
 // Copied returns the runs, each once and by node, of a copy of paths.var or paths.run, or of a directory in them. It
 // writes nothing, and accepts files of any owner: the content is their owner's claim.
 func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
+	runs := map[string]ledger.Run{}
+	var damage []Damage
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read records: %w", err)
 	}
-	runs := map[string]ledger.Run{}
-	var damage []Damage
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() && e.Name() == damagedName {
-			err = fs.SkipDir
+			return fs.SkipDir
 		}
 		id, key, ok := recordName(path)
 		if err != nil || e.IsDir() || !ok {
@@ -317,7 +299,7 @@ func recordName(path string) (id slurm.JobID, key string, ok bool) {
 		number, key = filepath.Base(filepath.Dir(path)), base
 	}
 	id, isJob := slurm.ParseJobID(number)
-	return id, key, ok && isJob && validKey(key)
+	return id, key, ok && isJob && ledger.ValidKey(key)
 }
 
 func copied(path string, id slurm.JobID, key string) (ledger.Run, error) {
@@ -347,22 +329,26 @@ func History(varDir, node string) ([]ledger.Run, []Damage) {
 }
 
 // Nodes returns the nodes with state below run or a history below varDir (if set), sorted. An error leaves the rest.
-func Nodes(run, varDir string) (nodes []string, err error) {
-	for root, name := range map[string]string{run: "state", varDir: "history"} {
-		if root == "" {
-			continue
-		}
-		// Threat: none from users, who cannot write here; names that are not node names are skipped.
-		entries, wrong := os.ReadDir(filepath.Join(root, name))
-		if wrong != nil && !errors.Is(wrong, fs.ErrNotExist) {
-			err = errors.Join(err, fmt.Errorf("find the node's records: %w", wrong))
-		}
-		for _, e := range entries {
-			if e.IsDir() && slurm.ValidNode(e.Name()) {
-				nodes = append(nodes, e.Name())
-			}
-		}
+func Nodes(run, varDir string) ([]string, error) {
+	nodes, err := nodesIn(filepath.Join(run, "state"))
+	if varDir != "" {
+		more, wrong := nodesIn(filepath.Join(varDir, "history"))
+		nodes, err = append(nodes, more...), errors.Join(err, wrong)
 	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes), err
+}
+
+func nodesIn(dir string) (nodes []string, err error) {
+	// Threat: none from users, who cannot write here; names that are not node names are skipped.
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("find the node's records: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && slurm.ValidNode(e.Name()) {
+			nodes = append(nodes, e.Name())
+		}
+	}
+	return nodes, nil
 }

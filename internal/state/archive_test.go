@@ -260,7 +260,7 @@ func TestSweep(t *testing.T) {
 			must.Not(t, (err == nil) != tt.stays, "%s, %v old: %v", path, tt.age, err)
 		}
 	}
-	files := byAge(elsewhere)
+	files := must.Have(byAge(elsewhere))(t)
 	must.Not(t, len(files) != 1, "elsewhere there is %v", files)
 	must.Do(t, os.Remove(filepath.Join(s.dir, "57")))
 	runs, damage := s.Runs()

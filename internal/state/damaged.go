@@ -39,7 +39,7 @@ func (s *Store) setAside(path string) (done bool) {
 
 // makeRoom removes the oldest of too many files, but only the content of a record whose job may still run.
 func makeRoom(dir string) bool {
-	files := byAge(dir)
+	files, _ := byAge(dir)
 	if len(files) >= maxRuns {
 		return false
 	}

@@ -80,7 +80,7 @@ func TestManyDamagedRecords(t *testing.T) {
 	must.Be(t, "jobs", len(damagedJobs(t, s)), many)
 	must.Be(t, "mode", must.Have(os.Stat(filepath.Join(s.dir, damagedName)))(t).Mode(), fs.ModeDir|0o700)
 	whole := func() (n int) {
-		for _, f := range byAge(filepath.Join(s.dir, damagedName)) {
+		for _, f := range must.Have(byAge(filepath.Join(s.dir, damagedName)))(t) {
 			if f.Size() > 0 {
 				n++
 			}

@@ -186,19 +186,15 @@ func unusable(err error) bool {
 		errors.Is(err, unix.ELOOP)
 }
 
-// byAge lists a directory of root's, oldest first.
-func byAge(folder string) []fs.FileInfo {
-	entries, _ := os.ReadDir(folder)
-	return sortedByAge(entries)
-}
-
-// sortedByAge returns the files oldest first, without those removed meanwhile.
-func sortedByAge(entries []fs.DirEntry) (files []fs.FileInfo) {
+// byAge lists a directory of root's, oldest first, without files removed meanwhile.
+func byAge(folder string) (files []fs.FileInfo, err error) {
+	// Threat: none from users, who cannot write here.
+	entries, err := os.ReadDir(folder)
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil {
 			files = append(files, info)
 		}
 	}
 	slices.SortStableFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	return files
+	return files, err
 }

@@ -108,6 +108,6 @@ func FuzzNames(f *testing.F) {
 		name := lockName(gpu.ID(card))
 		must.Not(t, strings.Trim(name, "0123456789abcdef") != "" || len(name) != 32, "lock of %q: %q", card, name)
 		key := sluid
-		must.Not(t, validKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20), "key %q", key)
+		must.Not(t, ledger.ValidKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20), "key %q", key)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -41,33 +40,12 @@ func wrongRun(r ledger.Run, node string, id slurm.JobID, key string) string {
 	switch {
 	case r.Version != Version:
 		return fmt.Sprintf("version %d, not %d", r.Version, Version)
-	case r.Job.SLUID != "" && !slurm.ValidSLUID(string(r.Job.SLUID)) || !validKey(r.Key):
+	case r.Job.SLUID != "" && !slurm.ValidSLUID(string(r.Job.SLUID)) || !ledger.ValidKey(r.Key):
 		return fmt.Sprintf("SLUID %q, key %q", r.Job.SLUID, r.Key)
 	case r.Job.Node != node || r.Job.ID != id || r.Key != key:
 		return fmt.Sprintf("of job %d, run %q on node %q", r.Job.ID, r.Key, r.Job.Node)
 	}
 	return ""
-}
-
-// keyOf returns a run's key: its SLUID (slurm.TellsRun), start time (slurm.TellsStart), or when it was first seen.
-func keyOf(r ledger.Run) string {
-	if r.Job.SLUID != "" {
-		return string(r.Job.SLUID)
-	}
-	if !r.Job.Start.IsZero() {
-		return "t" + strconv.FormatInt(max(0, r.Job.Start.Unix()), 10)
-	}
-	return "w" + strconv.FormatInt(max(0, r.First().Wall.UnixNano()), 10)
-}
-
-func validKey(s string) bool {
-	if slurm.ValidSLUID(s) {
-		return true
-	}
-	if len(s) < 2 || len(s) > 20 || s[0] != 't' && s[0] != 'w' {
-		return false
-	}
-	return strings.Trim(s[1:], "0123456789") == ""
 }
 
 // kept returns an end as records have it, the same for equal ends.
@@ -80,7 +58,7 @@ func kept(e ledger.End) ledger.End {
 
 // Begin records the start of a run, or returns ErrExists: only the first sample is from before the job's processes.
 func (s *Store) Begin(run ledger.Run) error {
-	run.Version, run.Key = Version, cmp.Or(run.Key, keyOf(run))
+	run.Version, run.Key = Version, cmp.Or(run.Key, run.NewKey())
 	return s.change("begin run", run, func(now *ledger.Run) error {
 		if now.Key != "" {
 			return ErrExists
@@ -97,7 +75,7 @@ func (s *Store) Begin(run ledger.Run) error {
 // Close adds an epilog's end to a run that Find returned, or to a new one. Start and earlier ends are the record's.
 func (s *Store) Close(run ledger.Run, end ledger.End) error {
 	if run.Key == "" {
-		run.Key = keyOf(ledger.Run{Job: run.Job, Start: cmp.Or(run.Start, &end)})
+		run.Key = ledger.Run{Job: run.Job, Start: cmp.Or(run.Start, &end)}.NewKey()
 	}
 	return s.change("close run", run, func(now *ledger.Run) error {
 		if now.Key != "" {
@@ -113,7 +91,7 @@ func (s *Store) Close(run ledger.Run, end ledger.End) error {
 // change edits the record of a run, unless that must not become part of a path.
 func (s *Store) change(doing string, run ledger.Run, edit func(now *ledger.Run) error) error {
 	err := s.check(run.Job)
-	if err == nil && !validKey(run.Key) {
+	if err == nil && !ledger.ValidKey(run.Key) {
 		err = fmt.Errorf("key %q: %w", run.Key, ErrName)
 	}
 	if err == nil {
@@ -140,28 +118,16 @@ func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 }
 
 // Runs returns every usable record of the node, and the damage: if there are too many, the newest, and an Unread one.
-func (s *Store) Runs() ([]ledger.Run, []Damage) {
+func (s *Store) Runs() ([]ledger.Run, []Damage) { return s.readRuns(true) }
+
+// readRuns returns as many records as can be read: the newest, or the oldest.
+func (s *Store) readRuns(newest bool) (runs []ledger.Run, damage []Damage) {
 	jobs, err := s.jobs()
-	slices.Reverse(jobs)
-	return s.runsOf(jobs, err)
-}
-
-// jobs returns the jobs with records, the last written to at the end.
-func (s *Store) jobs() (ids []slurm.JobID, err error) {
-	// Threat: none from users, who cannot write here.
-	entries, err := os.ReadDir(s.dir)
-	for _, entry := range sortedByAge(entries) {
-		if id, ok := slurm.ParseJobID(entry.Name()); ok && entry.IsDir() { // links are not followed
-			ids = append(ids, id)
-		}
-	}
-	return ids, err
-}
-
-// runsOf returns the records of these jobs, as many as can be read. err is why the jobs could not be listed.
-func (s *Store) runsOf(jobs []slurm.JobID, err error) (runs []ledger.Run, damage []Damage) {
 	if err != nil {
 		return nil, []Damage{{Path: s.dir, Why: err.Error(), Unread: true}}
+	}
+	if newest {
+		slices.Reverse(jobs)
 	}
 	for i, id := range jobs {
 		if len(runs)+len(damage) >= maxRuns {
@@ -172,6 +138,17 @@ func (s *Store) runsOf(jobs []slurm.JobID, err error) (runs []ledger.Run, damage
 		runs, damage = append(runs, r...), append(damage, d...)
 	}
 	return runs, damage
+}
+
+// jobs returns the jobs with records, the last written to at the end.
+func (s *Store) jobs() (ids []slurm.JobID, err error) {
+	files, err := byAge(s.dir)
+	for _, f := range files {
+		if id, ok := slurm.ParseJobID(f.Name()); ok && f.IsDir() { // links are not followed
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
 }
 
 func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {

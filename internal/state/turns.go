@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/child"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/safefile"
@@ -152,6 +153,16 @@ type Stuck struct {
 	Op         string             `json:"op"`            // its operation
 	User       *uint32            `json:"uid,omitempty"` // the user whose files it hangs on; nil: it hangs in the driver
 	At         []finding.Instance `json:"at,omitempty"`  // what a reader was reading; empty if not reported or too much
+}
+
+// AliveIn returns a function that reports, from proc ("/proc"), whether a stuck child still lives.
+func AliveIn(proc string) func(Stuck) bool {
+	return func(s Stuck) bool { return child.Alive(proc, s.PID, s.StartTicks) }
+}
+
+// Text describes a child that is stuck in the driver, for hooks and the command line.
+func (s Stuck) Text(since string) string {
+	return fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed", since, s.PID, s.Op)
 }
 
 // SetStuck adds a stuck child to those that live, and forgets the others: concurrent hooks may each leave one.

@@ -41,7 +41,7 @@ func TestReport(t *testing.T) {
 
 func dropped(t *testing.T, s *Store, uid uint32) (names []string) {
 	t.Helper()
-	for _, f := range byAge(userDir(dropFolder(s.run), uid)) {
+	for _, f := range must.Have(byAge(userDir(dropFolder(s.run), uid)))(t) {
 		names = append(names, f.Name())
 	}
 	return slices.Sorted(slices.Values(names))

@@ -112,7 +112,7 @@ func (h *hook) nodeOfHost() *judge.Node {
 	for _, j := range h.node.Lodgers {
 		run := ledger.Run{Job: j.Told(h.node.Site, world.Prolog), Epoch: h.node.Epoch,
 			Start: &ledger.End{At: h.node.Boottime(j.Allocated)}}
-		run.Key = keyOf(run)
+		run.Key = run.NewKey()
 		for _, c := range j.Cards {
 			run.Devices = append(run.Devices, ledger.Assigned{Index: *c.Device.Minor, Device: c.Device})
 		}

@@ -44,7 +44,7 @@ func (p *pair) record(run ledger.Run) {
 	if r.every == 0 {
 		return
 	}
-	run.Key = keyOf(run)
+	run.Key = run.NewKey()
 	r.kept[run.Name()] = ledger.Recording{Every: r.every}
 	until := p.node.Now + mostSampled
 	var sample func()

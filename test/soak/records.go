@@ -2,7 +2,6 @@ package main
 
 import (
 	"slices"
-	"strconv"
 
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -20,7 +19,7 @@ type records struct {
 }
 
 func (r *records) begin(run ledger.Run) {
-	run.Key = keyOf(run)
+	run.Key = run.NewKey()
 	run = r.kept(run)
 	if r.at(run.Job.ID, run.Key) < 0 {
 		r.runs = append(r.runs, run)
@@ -32,7 +31,7 @@ func (r *records) close(run ledger.Run, end ledger.End) {
 	if run.Key == "" {
 		seen := run
 		seen.Ends = []ledger.End{end}
-		run.Key = keyOf(seen)
+		run.Key = seen.NewKey()
 	}
 	i := r.at(run.Job.ID, run.Key)
 	if i < 0 {
@@ -89,16 +88,4 @@ func (r *records) boot(epoch gpu.Epoch) {
 	r.runs = slices.DeleteFunc(r.runs, func(o ledger.Run) bool {
 		return o.Epoch != (gpu.Epoch{}) && o.Epoch.Boot != epoch.Boot
 	})
-}
-
-func keyOf(r ledger.Run) string {
-	switch seen := r.First().Wall; {
-	case r.Job.SLUID != "":
-		return string(r.Job.SLUID)
-	case !r.Job.Start.IsZero():
-		return "t" + strconv.FormatInt(r.Job.Start.Unix(), 10)
-	case !seen.IsZero():
-		return "w" + strconv.FormatInt(seen.UnixNano(), 10)
-	}
-	return "w0"
 }
