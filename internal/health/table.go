@@ -69,7 +69,7 @@ var factRows = []Row{
 		"reset when convenient", ""),
 	fact(gpu.RetiredPending, "yes", code.Pages, equal, "memory pages wait for a reset to be retired",
 		"reset when convenient", ""),
-	fact(gpu.ECCUncorrected, "more than at the last look", code.ECC, counted, "uncorrectable memory errors",
+	fact(gpu.ECCUncorrected, "more than in the last sample", code.ECC, counted, "uncorrectable memory errors",
 		"what recovery action and remapping say", ""),
 	fact(gpu.FabricState, "failed", code.Fabric, equal, "joining the NVLink fabric has failed", fabric, ""),
 	fact(gpu.FabricState, "not_started", code.Fabric, equal, "the GPU has not begun to join the NVLink fabric",
