@@ -29,31 +29,26 @@ type swap struct {
 	back bool // it is undone at the next stop
 }
 
-// maxReads is how often an epilog reads the drop, or more.
-const maxReads = 8
-
 // plan is all that chance decides of a trial: the same for the same seed and number.
 type plan struct {
 	seed, number uint64
 	whole        bool // an epilog; otherwise only its child that appends
 	known        bool // the output's inode is on record
 	signal       syscall.Signal
-	reads        [maxReads]swap
-	tail, append swap
+	read         swap // of the drop record
+	tail, append swap // of the output, by a child
 }
 
 func (p plan) String() string { return fmt.Sprintf("--seed %d --replay %d", p.seed, p.number) }
 
-// newPlan draws a plan of one of these parts: "whole", "child", or "" for both. An epilog reads the drop five times and
-// writes at most once, so one trial in five is a whole one.
+// newPlan draws a plan of one of these parts: "whole", "child", or "" for both. A child takes a small part of an epilog's
+// time, so only one trial in five is a whole epilog.
 func newPlan(seed, number uint64, part string) plan {
 	r := rand.New(rand.NewPCG(seed, number))
 	p := plan{seed: seed, number: number, whole: part == "whole" || part == "" && number%5 == 0}
 	p.known = r.IntN(2) == 0
 	p.signal = p.drawSignal(r)
-	for i := range p.reads {
-		p.reads[i] = p.draw(r, dropStops, dropFile, dropFile)
-	}
+	p.read = p.draw(r, dropStops, dropFile, dropFile)
 	p.tail = p.draw(r, outStops[:write], outFile, outAbove) // a child that reads the output does not write
 	p.append = p.draw(r, outStops, outFile, outAbove)
 	return p

@@ -37,8 +37,7 @@ type swapping struct {
 	sum *tally
 
 	drop      way
-	reading   int  // which of its readings of the drop the hook is at, from 1
-	removing  bool // the drop record: no reading comes after that
+	reading   bool // the drop record, from the opening of its directory until it is removed
 	child     way
 	pid       int // the last child that has become the user
 	appends   bool
@@ -79,7 +78,7 @@ func (s *swapping) play(program string) {
 	cmd.Env = []string{}
 	if s.p.whole {
 		cmd.Env = rig.NewJob(nodeName, swapJob, user, 0).With("SLURM_JOB_USER", "", "SLURM_JOB_WORK_DIR", s.w.home,
-			"SLURM_JOB_STDERR", filepath.Join(s.w.home, "errors"), // one more reading of the drop
+			"SLURM_JOB_STDERR", filepath.Join(s.w.home, "errors"),
 		).Environ(filepath.Join(s.w.root, "bookend.yaml"), slurm.Epilog)
 	} else {
 		cmd.Args = append(cmd.Args, "--child", "append")
@@ -105,17 +104,16 @@ func (s *swapping) play(program string) {
 
 // decide makes the swaps that are planned for this call, and lets it pass.
 func (s *swapping) decide(c faultinject.Call) faultinject.Answer {
-	reads := s.reading > 0 && !s.removing
 	switch c.Number {
 	case unix.SYS_OPENAT:
-		s.opens(c, c.Text(1), reads)
+		s.opens(c, c.Text(1))
 	case unix.SYS_UNLINKAT:
 		if c.Text(1) == filepath.Join(s.w.jobs, jobDrop) {
 			s.restore(&s.drop)
-			s.removing = true
+			s.reading = false
 		}
 	case unix.SYS_FSTAT, unix.SYS_NEWFSTATAT:
-		ofDrop, ofChild := reads && s.drop.next == check, s.pid != 0 && s.child.next == fstat
+		ofDrop, ofChild := s.reading && s.drop.next == check, s.pid != 0 && s.child.next == fstat
 		if !ofDrop && !ofChild {
 			break // most are of other files, and to find out which takes time
 		}
@@ -130,7 +128,7 @@ func (s *swapping) decide(c faultinject.Call) faultinject.Answer {
 			s.arrive(&s.drop, check)
 		}
 	case unix.SYS_READ:
-		if reads && s.drop.next == take && within(c.File(0), s.w.drop) {
+		if s.reading && s.drop.next == take && within(c.File(0), s.w.drop) {
 			s.arrive(&s.drop, take)
 		}
 	case unix.SYS_WRITE:
@@ -144,15 +142,15 @@ func (s *swapping) decide(c faultinject.Call) faultinject.Answer {
 func within(path, dir string) bool { return strings.HasPrefix(path, dir+"/") }
 
 // opens is called before a path is opened, by the hook or by a child that has become the user.
-func (s *swapping) opens(c faultinject.Call, path string, reads bool) {
+func (s *swapping) opens(c faultinject.Call, path string) {
 	switch {
-	case path == s.w.jobs: // a reading begins
+	case path == s.w.jobs && (s.reading || s.drop.stops == nil): // a reading begins
 		s.restore(&s.drop)
-		s.drop = way{swap: s.p.reads[s.reading%maxReads], name: "reads: ", stops: dropStops, all: dropReads}
-		s.reading++
-	case path == jobDrop && reads:
+		s.drop = way{swap: s.p.read, name: "reads: ", stops: dropStops, all: dropReads}
+		s.reading = true
+	case path == jobDrop && s.reading:
 		s.arrive(&s.drop, pin)
-	case reads && s.drop.next > pin && strings.HasPrefix(path, "/proc/self/fd/"):
+	case s.reading && s.drop.next > pin && strings.HasPrefix(path, "/proc/self/fd/"):
 		s.arrive(&s.drop, reopen)
 	case within(path, s.w.home):
 		if pid := c.PID(); pid != s.pid {
@@ -231,7 +229,7 @@ func (s *swapping) judge(ended *os.ProcessState, out string, late bool) {
 		s.fail("drain: " + string(text))
 	}
 	s.sum.count("append: "+string(log[1]), 1)
-	if s.reading == 0 {
+	if s.drop.stops == nil {
 		s.fail(blind + ": the hook never looked for a drop record")
 	}
 }
