@@ -110,22 +110,20 @@ func (c *process) end(b birth, by ends, grace time.Duration) (Outcome, error) {
 		}
 	}
 	kill(b.pid)
-	var asleep time.Duration
-	for answered := done != nil && by.deadline != nil; ; {
-		patience := time.After(grace)
+	answered := done != nil && by.deadline != nil
+	for asleep := time.Duration(0); ; {
 		select {
 		case err := <-c.ended:
 			return outcome, err
+		case <-time.After(grace):
+		}
+		select {
 		case <-by.deadline:
 			answered = false
-			select {
-			case err := <-c.ended:
-				return outcome, err
-			case <-patience:
-			}
-		case <-patience:
+		default:
 		}
-		if asleep += grace; !Uninterruptible("/proc", b.pid, b.ticks) {
+		asleep += grace
+		if !Uninterruptible("/proc", b.pid, b.ticks) {
 			asleep = 0
 		}
 		if !answered || asleep >= maxNap {

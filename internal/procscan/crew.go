@@ -59,111 +59,92 @@ func (c *crew) partial() string {
 type round struct {
 	pids []int
 	look func(*reader, int)
-	idle chan struct{} // closed when the last worker ends
+	free chan *reader  // of the workers that may start
+	over chan struct{} // closed when all were read
+	busy sync.WaitGroup
 
-	mu     sync.Mutex
-	next   int
-	done   int
-	active int // workers that have not ended
-	spare  int // workers that may still be started to replace hanging ones
-	at     map[int]bool
+	mu    sync.Mutex
+	done  int
+	spare int // workers that may still be added to replace hanging ones
+	at    map[int]bool
 }
 
 // maxRelief limits how many hanging workers a round replaces: each may be a thread that cannot be killed.
 const maxRelief = 64
 
+// send has up to most workers at a time call look for each process, and one more for each that hangs, so that the
+// others are read.
+func (c *crew) send(most int, pids []int, look func(r *reader, pid int)) *round {
+	r := &round{pids: pids, look: look, over: make(chan struct{}), spare: maxRelief, at: map[int]bool{}}
+	r.free = make(chan *reader, most+maxRelief)
+	for range min(most, len(pids)) {
+		r.free <- newReader()
+	}
+	child.Go(c.panicked, func() {
+		for _, pid := range pids {
+			select {
+			case own := <-r.free:
+				if !c.going() {
+					return
+				}
+				r.start(c, own, pid)
+			case <-c.over.Done():
+				return
+			}
+		}
+		r.busy.Wait()
+		close(r.over)
+	})
+	return r
+}
+
+func (c *crew) panicked(p *child.Panic) { c.trouble("a search ended early: %v", p) }
+
+func (r *round) start(c *crew, own *reader, pid int) {
+	r.mu.Lock()
+	r.at[pid] = true
+	r.mu.Unlock()
+	r.busy.Add(1)
+	child.Go(c.panicked, func() {
+		defer r.busy.Done()
+		defer child.Recover(c.panicked) // before this worker counts as ended
+		r.work(c, own, pid)
+	})
+}
+
 // patience is how long a worker may spend on one process before another worker starts. The additional worker does no
 // harm if the machine is merely busy.
 const patience = 50 * time.Millisecond
 
-// send starts workers that call look for each process, and one more for each that hangs, so that the others are read.
-func (c *crew) send(most int, pids []int, look func(r *reader, pid int)) *round {
-	r := &round{pids: pids, look: look, idle: make(chan struct{}), spare: maxRelief, at: map[int]bool{}}
-	r.active = min(most, len(pids))
-	if r.active == 0 {
-		close(r.idle)
-	}
-	for range r.active {
-		r.start(c)
-	}
-	return r
-}
-
-func (r *round) start(c *crew) {
-	panicked := func(p *child.Panic) { c.trouble("a search ended early: %v", p) }
-	child.Go(panicked, func() {
-		defer r.end()
-		defer child.Recover(panicked) // before this worker counts as ended
-		r.work(c)
-	})
-}
-
-func (r *round) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.active--; r.active == 0 {
-		close(r.idle)
-	}
-}
-
-func (r *round) work(c *crew) {
-	own := newReader()
-	for c.going() {
-		pid, left := r.take()
-		if !left {
-			return
-		}
-		var relieved atomic.Bool
-		late := time.AfterFunc(patience, func() { relieved.Store(r.relieve(c)) })
-		r.look(own, pid)
-		late.Stop()
-		r.put(pid, c.going())
-		if relieved.Load() {
-			r.spareOne()
-			return
-		}
-	}
-}
-
-// relieve starts a replacement for a worker that hangs, if there is work left for it.
-func (r *round) relieve(c *crew) (started bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.active == 0 || r.spare == 0 || r.next == len(r.pids) {
-		return false
-	}
-	r.active, r.spare = r.active+1, r.spare-1
-	r.start(c)
-	return true
-}
-
-// spareOne permits another replacement, because a worker that was replaced has not hung after all.
-func (r *round) spareOne() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.spare++
-}
-
-func (r *round) take() (pid int, left bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.next == len(r.pids) {
-		return 0, false
-	}
-	pid = r.pids[r.next]
-	r.next++
-	r.at[pid] = true
-	return pid, true
-}
-
-// put records that a worker is done with a process. It counts as unread if the time was up meanwhile.
-func (r *round) put(pid int, whole bool) {
+// work reads one process. It counts as unread if the time was up meanwhile.
+func (r *round) work(c *crew, own *reader, pid int) {
+	var relieved atomic.Bool
+	late := time.AfterFunc(patience, func() { relieved.Store(r.relieve()) })
+	r.look(own, pid)
+	late.Stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.at, pid)
-	if whole {
+	if c.going() {
 		r.done++
 	}
+	if relieved.Load() { // another took its place, but it has not hung after all
+		r.spare++
+	} else {
+		r.free <- own
+	}
+}
+
+// relieve lets a worker start in place of one that hangs.
+func (r *round) relieve() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.spare == 0 {
+		return false
+	}
+	r.spare--
+	r.free <- newReader()
+	return true
 }
 
 // hung returns how many processes were not read completely, and which processes workers are still reading.
@@ -176,7 +157,7 @@ func (r *round) hung() (unread int, at []int) {
 // await waits until every process was read or the time is up, and returns what hung returns.
 func (c *crew) await(r *round) (unread int, at []int) {
 	select {
-	case <-r.idle:
+	case <-r.over:
 	case <-c.over.Done():
 	}
 	return r.hung()

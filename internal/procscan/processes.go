@@ -40,12 +40,15 @@ func Processes(proc, dev string, pids []int, budget time.Duration, skip ...findi
 	c := newCrew(budget - budget/forSteps)
 	defer c.end()
 	processes := (&survey{proc: proc, dev: dev, skip: skip, known: map[int]finding.Process{}}).of(c, pids)
-	all := make([]*finding.Process, len(processes))
-	for i := range processes {
-		all[i] = &processes[i]
-	}
-	backEnvironments(proc, budget/forSteps, all)
+	backEnvironments(proc, budget/forSteps, pointers(processes))
 	return processes
+}
+
+func pointers(all []finding.Process) (to []*finding.Process) {
+	for i := range all {
+		to = append(to, &all[i])
+	}
+	return to
 }
 
 // survey reads the given processes. What workers find after the time is up is not used.

@@ -36,12 +36,9 @@ func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) find
 	unread := s.unread(budget / forUnread)
 	scan := s.result()
 	scan.Unread = unread
-	var all []*finding.Process
+	all := pointers(scan.Unread)
 	for i := range scan.Holdings {
 		all = append(all, &scan.Holdings[i].Process)
-	}
-	for i := range scan.Unread {
-		all = append(all, &scan.Unread[i])
 	}
 	backEnvironments(proc, budget/forSteps, all)
 	return scan

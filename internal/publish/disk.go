@@ -64,7 +64,7 @@ type DiskRequest struct {
 
 // Disk writes log and metrics, archives records and removes used drop files. It returns what went wrong.
 var Disk = child.NewOperation("disk", func(r DiskRequest) ([]metrics.Finding, error) {
-	w := diskWork{DiskRequest: r, outcomes: map[state.DiskTask]*state.DiskTrouble{}}
+	w := r.work()
 	w.do()
 	return w.troubles, nil
 })
@@ -75,6 +75,10 @@ type diskWork struct {
 	at       atomic.Pointer[state.DiskTask] // the task in progress
 	troubles []metrics.Finding
 	outcomes map[state.DiskTask]*state.DiskTrouble // nil for a task that succeeded
+}
+
+func (r DiskRequest) work() *diskWork {
+	return &diskWork{DiskRequest: r, outcomes: map[state.DiskTask]*state.DiskTrouble{}}
 }
 
 func (w *diskWork) do() {
@@ -197,7 +201,7 @@ func (w *diskWork) report(t state.DiskTrouble, suppressed int) {
 
 // NoAnswer stores that the disk did not answer; task is what was in progress, or "" for all of it.
 func (r DiskRequest) NoAnswer(task state.DiskTask, why string) {
-	w := diskWork{DiskRequest: r, outcomes: map[state.DiskTask]*state.DiskTrouble{}}
+	w := r.work()
 	tasks := []state.DiskTask{task}
 	if task == "" {
 		tasks = []state.DiskTask{state.DiskLog, state.DiskHistory}
@@ -242,7 +246,7 @@ func ServeDisk(env child.Env) int {
 	if err := json.NewDecoder(io.LimitReader(env.Stdin, child.MaxRequest)).Decode(&r); err != nil {
 		return 1
 	}
-	w := diskWork{DiskRequest: r, outcomes: map[state.DiskTask]*state.DiskTrouble{}}
+	w := r.work()
 	within(limit, w.do, func() {
 		defer child.Recover(func(*child.Panic) { env.Exit(1) })
 		if at := w.at.Load(); at != nil {

@@ -121,14 +121,6 @@ func (d *Driver) At(sinceBoot time.Duration) string {
 // Alive reports whether a child that could not be killed is still there.
 func (d *Driver) Alive(s state.Stuck) bool { return state.AliveIn(d.Config.Paths.Proc)(s) }
 
-// Visit prepares a child for the files of the job's user that leaves the hook the reserve.
-func (d *Driver) Visit(reserve time.Duration) *Visit {
-	return &Visit{
-		Store: d.Store, UID: d.Job.UID, Now: d.Clock.Boot, Alive: d.Alive,
-		Left: func() time.Duration { return d.Left(time.Duration(d.Times.Append), reserve) },
-	}
-}
-
 // Panicked returns the finding for a panic. The stack goes to slurmd's log.
 func (d *Driver) Panicked(p *child.Panic) finding.Finding {
 	fmt.Fprintf(d.Stderr, "bookend: %v\n%s", p, p.Stack)

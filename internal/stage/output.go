@@ -79,11 +79,11 @@ func (r *record) listen(o *output) (listened func() judge.Heard) {
 	if nothing.Unknown != "" {
 		return func() judge.Heard { return nothing }
 	}
-	v := r.Visit(r.Reserve())
-	wait := child.Async(func() (joblog.TailReply, error) { return visit(v, joblog.SearchAsUser, request) })
+	v := &visit{hook: r.Driver, reserve: r.Reserve()}
+	wait := child.Async(func() (joblog.TailReply, error) { return visited(v, joblog.SearchAsUser, request) })
 	return func() judge.Heard {
 		reply, err := wait()
-		r.Try(v.Trouble)
+		r.Try(v.trouble)
 		if err = cmp.Or(err, reply.Check(len(request.Targets))); err != nil {
 			nothing.Unknown = r.unheard(o, err)
 			return nothing
@@ -158,9 +158,9 @@ func (r *record) append(o *output) {
 	var reply joblog.AppendReply
 	err := errors.New("the file system of the job's output does not answer")
 	if !o.hangs {
-		v := r.Visit(time.Duration(r.Times.Outputs))
-		reply, err = visit(v, joblog.AppendAsUser, req)
-		r.Try(v.Trouble)
+		v := &visit{hook: r.Driver, reserve: time.Duration(r.Times.Outputs)}
+		reply, err = visited(v, joblog.AppendAsUser, req)
+		r.Try(v.trouble)
 		r.late(r.Take()...)
 		err = cmp.Or(err, reply.Check())
 	}

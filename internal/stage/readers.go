@@ -97,31 +97,29 @@ func (d *Driver) abandonedReader(failure error, hung []finding.Instance) {
 	d.unkept = d.unkept || err != nil
 }
 
-// Visit is one child that works on the files of the job's user. A hook that runs alongside it collects Trouble.
-type Visit struct {
-	Store   *state.Store
-	UID     uint32
-	Alive   func(state.Stuck) bool
-	Now     func() time.Duration // CLOCK_BOOTTIME
-	Left    func() time.Duration // for the next step
-	Trouble error
+// visit is one child that works on the files of the job's user. A hook that runs alongside it collects its trouble.
+type visit struct {
+	hook    *Driver
+	reserve time.Duration // what the hook needs afterwards
+	trouble error
 }
 
 // errStuckVisit means that there was no visit, because an earlier one is stuck.
 var errStuckVisit = errors.New("an earlier job's output lies on a file system that does not answer")
 
-// visit runs an operation on the user's files, unless an earlier child that works on them cannot be killed. A stuck one
-// is recorded apart from those stuck in the driver, so that no user can keep hooks from the driver.
-func visit[Req, Rep any](v *Visit, op child.Operation[Req, Rep], request Req) (reply Rep, err error) {
-	earlier, err := v.Store.Stuck(&v.UID, v.Alive)
-	v.Trouble = errors.Join(v.Trouble, err)
+// visited runs an operation on the user's files, unless an earlier child that works on them cannot be killed. A stuck
+// one is recorded apart from those stuck in the driver, so that no user can keep hooks from the driver.
+func visited[Req, Rep any](v *visit, op child.Operation[Req, Rep], request Req) (reply Rep, err error) {
+	d, user := v.hook, v.hook.Job.UID
+	earlier, err := d.Store.Stuck(&user, d.Alive)
+	v.trouble = errors.Join(v.trouble, err)
 	if earlier != nil {
 		return reply, fmt.Errorf("%w: PID %d (%s) cannot be killed", errStuckVisit, earlier.PID, earlier.Op)
 	}
-	reply, err = op.Ask(request, v.Left())
-	if left := leftBehind(err, v.Now()); left != nil {
-		left.User = &v.UID
-		v.Trouble = errors.Join(v.Trouble, v.Store.SetStuck(*left, v.Alive))
+	reply, err = op.Ask(request, d.Left(time.Duration(d.Times.Append), v.reserve))
+	if left := leftBehind(err, d.Clock.Boot()); left != nil {
+		left.User = &user
+		v.trouble = errors.Join(v.trouble, d.Store.SetStuck(*left, d.Alive))
 	}
 	return reply, err
 }
