@@ -84,7 +84,7 @@ func TestCollect(t *testing.T) {
 	sent := nodefiles.AMDDriver{Proc: filepath.Join(dir, "proc"), Sys: filepath.Join(dir, "sys")}
 	cards, err := nodefiles.AMD(sent.Sys)
 	must(t, err)
-	on, unknown := sent.Users(cards, func(nodefiles.AMDCard, uint64) bool { return true })
+	on, unknown := sent.Users(cards, func(nodefiles.AMDDevice, uint64) bool { return true })
 	if p := on["40128"]; unknown != "" || !sent.Loaded() || len(p) != 2 || p[10].Memory.Bytes != 1<<20 || p[12].Memory.Bytes != 3<<20 {
 		t.Errorf("the backend finds %+v in it, unknown %q", p, unknown)
 	}

@@ -111,7 +111,7 @@ func (e *eyes) Look() (gpu.Snapshot, error) {
 }
 
 // wanted returns the GPUs of the request, and the requested devices that do not exist.
-func (e *eyes) wanted(cards []nodefiles.AMDCard) (wanted []nodefiles.AMDCard, missing []gpu.Device) {
+func (e *eyes) wanted(cards []nodefiles.AMDDevice) (wanted []nodefiles.AMDDevice, missing []gpu.Device) {
 	if e.Req.All {
 		return cards, nil
 	}
@@ -149,7 +149,7 @@ func (e *eyes) Slow() time.Duration { return 0 }
 const least = 32 << 20
 
 // unexplained reports whether KFD's processes leave more of a GPU's memory than expected: then all processes are read.
-func (e *eyes) unexplained(c nodefiles.AMDCard, byKFD uint64) bool {
+func (e *eyes) unexplained(c nodefiles.AMDDevice, byKFD uint64) bool {
 	used := c.Memory().Used
 	expected := nodefiles.OwnShareAMD + byKFD + e.Req.Watch.Expect[c.ID].Bytes
 	return used.Known() && used.Bytes > expected+max(e.Req.Watch.SlackBytes, least)

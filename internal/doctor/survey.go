@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,7 +88,7 @@ func (r request) slurm() (s Slurm, _ error) {
 	if at.Slurm == "" {
 		return s, nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		s.Unread = err.Error()
 		return s, nil
 	}

@@ -24,16 +24,16 @@ type node struct {
 
 func nodesOf(sys string) (all []node, err error) {
 	root := filepath.Join(sys, "class/kfd/kfd/topology/nodes")
-	folders, err := os.ReadDir(root)
+	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list KFD's nodes: %w", err)
 	}
-	for _, folder := range folders {
-		id, err := read(root, folder.Name(), "gpu_id")
-		text, errText := read(root, folder.Name(), "properties")
+	for _, entry := range entries {
+		id, err := read(root, entry.Name(), "gpu_id")
+		text, errText := read(root, entry.Name(), "properties")
 		if err = cmp.Or(err, errText); err != nil {
 			return nil, fmt.Errorf("list KFD's nodes: %w", err)
 		}
@@ -61,17 +61,17 @@ func parseProperties(text string) (n node) {
 	return n
 }
 
-type AMDCard struct {
+type AMDDevice struct {
 	gpu.Device
 	Key      string // KFD's gpu_id, or the bus id without KFD
-	Folder   string // of its PCI device
+	Dir      string // of its PCI device
 	Unjudged string // why its memory does not show what a job left; empty if it does
 	Host     bool   // part of a processor, not a GPU of its own
 }
 
 // AMD lists the devices of AMD's driver that jobs can be given, in order of bus id and render node: each GPU, or its
 // partitions if it has several. It reads only the kernel's files and calls no device.
-func AMD(sys string) (all []AMDCard, err error) {
+func AMD(sys string) (all []AMDDevice, err error) {
 	root := filepath.Join(sys, "bus/pci/drivers", gpu.AMD.Module)
 	entries, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -97,11 +97,11 @@ func AMD(sys string) (all []AMDCard, err error) {
 }
 
 // amdDevices returns a GPU, or its partitions if KFD has several nodes at its bus id.
-func amdDevices(folder string, bus gpu.BusID, own []node) (all []AMDCard) {
-	whole := AMDCard{Key: string(bus), Folder: folder,
-		Device: gpu.Device{ID: identity(folder, bus, own), BusID: bus, Vendor: gpu.AMD.Name}}
-	whole.Name, _ = read(folder, "product_name")
-	if minor, ok := renderNode(folder); ok {
+func amdDevices(dir string, bus gpu.BusID, own []node) (all []AMDDevice) {
+	whole := AMDDevice{Key: string(bus), Dir: dir,
+		Device: gpu.Device{ID: identity(dir, bus, own), BusID: bus, Vendor: gpu.AMD.Name}}
+	whole.Name, _ = read(dir, "product_name")
+	if minor, ok := renderNode(dir); ok {
 		whole.Minor = &minor
 	}
 	if len(own) == 1 {
@@ -111,10 +111,10 @@ func amdDevices(folder string, bus gpu.BusID, own []node) (all []AMDCard) {
 		}
 	}
 	if len(own) < 2 {
-		return []AMDCard{whole}
+		return []AMDDevice{whole}
 	}
 	for _, n := range own {
-		part := AMDCard{Key: n.id, Folder: folder,
+		part := AMDDevice{Key: n.id, Dir: dir,
 			Unjudged: "a partition: its driver tells the memory of the whole GPU alone"}
 		part.Device = gpu.Device{ID: whole.ID + gpu.ID(fmt.Sprintf("/renderD%d", n.minor)), Parent: whole.ID,
 			Minor: &n.minor, Name: whole.Name, Vendor: gpu.AMD.Name}
@@ -124,8 +124,8 @@ func amdDevices(folder string, bus gpu.BusID, own []node) (all []AMDCard) {
 }
 
 // identity returns ROCm's name of a GPU, by its unique id, else by its bus id.
-func identity(folder string, bus gpu.BusID, own []node) gpu.ID {
-	if id := readWord(filepath.Join(folder, "unique_id")); len(id) == 16 && strings.Trim(id, "0123456789abcdef") == "" {
+func identity(dir string, bus gpu.BusID, own []node) gpu.ID {
+	if id := readWord(filepath.Join(dir, "unique_id")); len(id) == 16 && strings.Trim(id, "0123456789abcdef") == "" {
 		return gpu.ID("GPU-" + id)
 	}
 	if len(own) > 0 && own[0].uuid != 0 {
@@ -134,8 +134,8 @@ func identity(folder string, bus gpu.BusID, own []node) gpu.ID {
 	return gpu.ID("PCI-" + bus)
 }
 
-func renderNode(folder string) (minor int, ok bool) {
-	entries, _ := os.ReadDir(filepath.Join(folder, "drm"))
+func renderNode(dir string) (minor int, ok bool) {
+	entries, _ := os.ReadDir(filepath.Join(dir, "drm"))
 	for _, e := range entries {
 		if minor, ok = gpu.ParseMinor(e.Name(), gpu.AMD.Nodes.Card); ok {
 			return minor, true
@@ -170,13 +170,13 @@ var KnownBadAMD = map[string]string{
 }
 
 // Memory returns a GPU's VRAM.
-func (c AMDCard) Memory() gpu.Memory {
+func (c AMDDevice) Memory() gpu.Memory {
 	if c.Parent != "" {
 		no := gpu.Unknown(c.Unjudged)
 		return gpu.Memory{Total: no, Reserved: no, Used: no, Free: no, Unjudged: c.Unjudged}
 	}
-	total, err := number(c.Folder, "mem_info_vram_total")
-	used, errUsed := number(c.Folder, "mem_info_vram_used")
+	total, err := number(c.Dir, "mem_info_vram_total")
+	used, errUsed := number(c.Dir, "mem_info_vram_used")
 	if err = cmp.Or(err, errUsed); err == nil && used > total {
 		err = fmt.Errorf("mem_info_vram_used: %d bytes of %d", used, total)
 	}
@@ -189,7 +189,7 @@ func (c AMDCard) Memory() gpu.Memory {
 }
 
 // Read takes one sample of a GPU, given the processes on it.
-func (c AMDCard) Read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gpu.Fault) {
+func (c AMDDevice) Read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gpu.Fault) {
 	r := gpu.Reading{Device: c.Device, Memory: c.Memory(), Processes: []gpu.Process{}, ProcessesUnknown: unknown}
 	var sum uint64
 	for _, p := range on {
@@ -206,8 +206,8 @@ func (c AMDCard) Read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gp
 		}
 	}
 	slices.SortFunc(r.Processes, func(a, b gpu.Process) int { return a.PID - b.PID })
-	if busy, err := number(c.Folder, "gpu_busy_percent"); err == nil && busy <= 100 {
-		memory, _ := number(c.Folder, "mem_busy_percent")
+	if busy, err := number(c.Dir, "gpu_busy_percent"); err == nil && busy <= 100 {
+		memory, _ := number(c.Dir, "mem_busy_percent")
 		r.Busy = &gpu.Busy{GPU: int(busy), Memory: int(min(memory, 100))}
 	}
 	if r.Memory.Used.Known() || c.Parent != "" {
@@ -220,10 +220,10 @@ func (c AMDCard) Read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gp
 const OwnShareAMD = 512 << 20
 
 // Health returns a GPU's condition: the errors that RAS counted in its memory since the driver was loaded.
-func (c AMDCard) Health() gpu.Health {
+func (c AMDDevice) Health() gpu.Health {
 	const source = "ras/umc_err_count"
 	h := gpu.Health{Device: c.ID, Facts: []gpu.Fact{}}
-	text, err := read(c.Folder, source)
+	text, err := read(c.Dir, source)
 	if err != nil {
 		return h // most GPUs have no RAS
 	}

@@ -23,7 +23,7 @@ type byPID = map[int]gpu.Process
 
 // Users returns the processes on each device by the device's key, or why they are unknown. more reports whether KFD's
 // figures leave so much of a GPU's memory that every process must be searched; otherwise only KFD's are.
-func (d AMDDriver) Users(cards []AMDCard, more func(AMDCard, uint64) bool) (on map[string]byPID, unknown string) {
+func (d AMDDriver) Users(cards []AMDDevice, more func(AMDDevice, uint64) bool) (on map[string]byPID, unknown string) {
 	on, err := d.computing()
 	if err != nil {
 		return nil, err.Error()
@@ -60,19 +60,19 @@ func (d AMDDriver) Users(cards []AMDCard, more func(AMDCard, uint64) bool) (on m
 func (d AMDDriver) computing() (map[string]byPID, error) {
 	root := filepath.Join(d.Sys, "class/kfd/kfd/proc")
 	on := map[string]byPID{}
-	folders, err := list(root)
+	entries, err := list(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return on, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list KFD's processes: %w", err)
 	}
-	for _, folder := range folders {
-		pid, ok := parseOwner(folder)
+	for _, entry := range entries {
+		pid, ok := parseOwner(entry)
 		if !ok {
 			continue
 		}
-		err := addContext(on, pid, filepath.Join(root, folder))
+		err := addContext(on, pid, filepath.Join(root, entry))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // if it does not exist, it has ended
 			return nil, fmt.Errorf("read KFD's process %d: %w", pid, err)
 		}
@@ -90,8 +90,8 @@ func parseOwner(name string) (pid int, ok bool) {
 }
 
 // addContext adds the data in one directory of a process, but not sdma_* and cu_occupancy, which take driver locks.
-func addContext(on map[string]byPID, pid int, folder string) error {
-	names, err := list(folder)
+func addContext(on map[string]byPID, pid int, dir string) error {
+	names, err := list(dir)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func addContext(on map[string]byPID, pid int, folder string) error {
 		device, memory := strings.CutPrefix(name, "vram_")
 		switch {
 		case memory:
-			bytes, err := number(folder, name)
+			bytes, err := number(dir, name)
 			if err != nil {
 				return err
 			}
@@ -107,9 +107,9 @@ func addContext(on map[string]byPID, pid int, folder string) error {
 				add(on, device, pid, bytes)
 			}
 		case strings.HasPrefix(name, "context_"):
-			err = addContext(on, pid, filepath.Join(folder, name))
+			err = addContext(on, pid, filepath.Join(dir, name))
 		case name == "queues":
-			err = addQueues(on, pid, filepath.Join(folder, name))
+			err = addQueues(on, pid, filepath.Join(dir, name))
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -118,10 +118,10 @@ func addContext(on map[string]byPID, pid int, folder string) error {
 	return nil
 }
 
-func addQueues(on map[string]byPID, pid int, folder string) error {
-	queues, err := list(folder)
+func addQueues(on map[string]byPID, pid int, dir string) error {
+	queues, err := list(dir)
 	for _, q := range queues {
-		if device, err := read(folder, q, "gpuid"); err == nil {
+		if device, err := read(dir, q, "gpuid"); err == nil {
 			add(on, device, pid, 0)
 		}
 	}

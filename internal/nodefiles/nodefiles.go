@@ -49,7 +49,7 @@ func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 // Present returns the vendors of the node's GPUs, NVIDIA if unknown. AMD's integrated graphics count only if alone.
 func Present(sys string) (all []*gpu.Vendor) {
 	amd, _ := AMD(sys)
-	host := func(c AMDCard) bool { return c.Host }
+	host := func(c AMDDevice) bool { return c.Host }
 	nvidia, _ := onBus(sys, &gpu.NVIDIA)
 	other, _ := onBus(sys, &gpu.AMD)
 	nvidia = nvidia || loaded(sys, &gpu.NVIDIA)
@@ -70,20 +70,20 @@ func loaded(sys string, v *gpu.Vendor) bool {
 // readNVIDIA lists the GPUs below driverProc by bus id, unreadable ones too: leaving one out would shift the numbers.
 func readNVIDIA(driverProc string) ([]gpu.Card, error) {
 	root := filepath.Join(driverProc, "gpus")
-	folders, err := os.ReadDir(root)
+	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("nvidia: %w", ErrNoDriver)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list GPUs: %w", err)
 	}
-	cards := make([]gpu.Card, 0, len(folders))
-	for _, folder := range folders { // in order of name
-		bus, err := gpu.ParseBusID(folder.Name())
+	cards := make([]gpu.Card, 0, len(entries))
+	for _, entry := range entries { // in order of name
+		bus, err := gpu.ParseBusID(entry.Name())
 		if err != nil {
 			return nil, fmt.Errorf("list GPUs: %w", err)
 		}
-		text, err := read(filepath.Join(root, folder.Name(), "information"))
+		text, err := read(filepath.Join(root, entry.Name(), "information"))
 		card := parseInformation(text, bus)
 		if err != nil {
 			card.Unknown = err.Error()
@@ -183,12 +183,12 @@ func version(proc, sys string, v *gpu.Vendor) string {
 // that at each load and numbers directories in a cycle (since Linux 4.14), so the number of an unloaded module does not
 // come back. On older kernels it may; there srcversion, a checksum of the module's sources, differs unless the same
 // build is loaded again.
-func moduleIdentity(folder string) string {
+func moduleIdentity(dir string) string {
 	var st unix.Stat_t
-	if err := unix.Stat(folder, &st); err != nil {
+	if err := unix.Stat(dir, &st); err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%s@%d", readWord(filepath.Join(folder, "srcversion")), st.Ino)
+	return fmt.Sprintf("%s@%d", readWord(filepath.Join(dir, "srcversion")), st.Ino)
 }
 
 // readWord reads a file of one line. Anything but one printable word is unknown.

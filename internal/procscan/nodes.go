@@ -30,7 +30,7 @@ func mayBeNode(target []byte) bool {
 }
 
 // parseNode parses a path in a link or map: the device node of that name, and the directory in place of /dev.
-func parseNode(target string) (n gpu.Node, folder string, ok bool) {
+func parseNode(target string) (n gpu.Node, dir string, ok bool) {
 	// Threat: with memfd_create and DMA buffers a process can choose everything after the colon.
 	if strings.HasPrefix(target, "/memfd:") || strings.HasPrefix(target, dmaBuf) {
 		return gpu.Node{}, "", false
@@ -48,7 +48,7 @@ type place struct {
 
 // placeOf returns where the device nodes of an open process are. If proc does not name the caller's mount namespace,
 // every process is foreign.
-func placeOf(proc, dev string, f folder) place {
+func placeOf(proc, dev string, f procDir) place {
 	return place{dev, sync.OnceValue(func() bool {
 		mounts, _ := os.Readlink(filepath.Join(proc, "self", mountLink))
 		return f.foreign(mounts)
@@ -56,9 +56,9 @@ func placeOf(proc, dev string, f folder) place {
 }
 
 // has reports a directory of device nodes. The root counts: a file appears there after umount -l of its mount.
-func (p place) has(folder string) bool {
+func (p place) has(dir string) bool {
 	dev := strings.TrimRight(p.dev, "/")
-	return folder == dev || folder == "" || p.foreign() && path.Base(folder) == path.Base(dev)
+	return dir == dev || dir == "" || p.foreign() && path.Base(dir) == path.Base(dev)
 }
 
 // held is a holder. over means that it has more GPUs open than are recorded.
@@ -80,8 +80,8 @@ func (h *held) add(target []byte, in place) {
 	if !mayBeNode(target) {
 		return
 	}
-	found, folder, ok := parseNode(string(target))
-	if !ok || !in.has(folder) {
+	found, dir, ok := parseNode(string(target))
+	if !ok || !in.has(dir) {
 		return
 	}
 	switch found.Kind {

@@ -101,7 +101,7 @@ func (s *survey) look(r *reader, pid int) {
 // read reads a process once. It returns errEnded if the parts may be of different processes. What the memory contains
 // is read last, since that can hang: if a cgroup has proven the owner, the rest is valid without it.
 func (s *survey) read(r *reader, pid int) (finding.Process, error) {
-	f, err := openFolder(s.proc, pid)
+	f, err := openProcDir(s.proc, pid)
 	if gone(err) {
 		return finding.Process{PID: pid, Gone: true}, nil
 	}
@@ -127,7 +127,7 @@ func (s *survey) read(r *reader, pid int) (finding.Process, error) {
 }
 
 // listed returns a process that a driver lists. One without an open GPU is gone: the driver means an earlier process.
-func (s *survey) listed(r *reader, f folder, p finding.Process) (finding.Process, error) {
+func (s *survey) listed(r *reader, f procDir, p finding.Process) (finding.Process, error) {
 	hung := p
 	hung.DeviceUnknown, hung.Hangs = "it does not answer: what it has mapped was not read in time", true
 	s.keep(hung)
@@ -152,12 +152,12 @@ func (s *survey) listed(r *reader, f folder, p finding.Process) (finding.Process
 }
 
 // opens reports whether a process has a GPU device node open or mapped. Threads may have descriptors of their own.
-func (s *survey) opens(r *reader, f folder) (bool, error) {
+func (s *survey) opens(r *reader, f procDir) (bool, error) {
 	var open held
 	own, left := placeOf(s.proc, s.dev, f), maxLinks
 	going := func() bool { left--; return left >= 0 && !open.any() && s.going() }
 	add := func(target []byte) { open.add(target, own) }
-	descriptors := func(of folder) error { return r.descriptors(of, going, add) }
+	descriptors := func(of procDir) error { return r.descriptors(of, going, add) }
 	for _, read := range []func() error{
 		func() error { return descriptors(f) },
 		func() error { return f.eachThread(descriptors) },
@@ -190,7 +190,7 @@ func (s *survey) unread(p finding.Process, why string) finding.Process {
 }
 
 // identify reads what a process is, without its memory, which can hang. Later reads use the thread picked here.
-func (f *folder) identify(pid int) (p finding.Process, err error) {
+func (f *procDir) identify(pid int) (p finding.Process, err error) {
 	first, err := f.process().stat()
 	if err != nil {
 		return p, whyNot(err)
@@ -218,7 +218,7 @@ func (f *folder) identify(pid int) (p finding.Process, err error) {
 }
 
 // stillOf returns errEnded unless the open directory is still that of the process.
-func (f folder) stillOf(p finding.Process) error {
+func (f procDir) stillOf(p finding.Process) error {
 	last, err := f.process().stat()
 	if err == nil && p.Why == "" && startOf(last) != p.Start {
 		return errEnded
@@ -247,14 +247,14 @@ type OfJob struct {
 
 // Named lists the job's processes with a name, in order of PID; with an error, those found.
 func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
-	return find(proc, uid, in, func(st child.Stat, _ folder) bool { return st.Name == name })
+	return find(proc, uid, in, func(st child.Stat, _ procDir) bool { return st.Name == name })
 }
 
 // Using lists the job's processes that have a GPU device node below dev (/dev) open; with an error, those found.
 func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	r, links := newReader(), maxLinks
 	here := place{dev, func() bool { return false }}
-	return find(proc, uid, in, func(_ child.Stat, f folder) bool {
+	return find(proc, uid, in, func(_ child.Stat, f procDir) bool {
 		var open held
 		// what cannot be read, such as another user's process, counts as using none
 		_ = r.descriptors(f, func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
@@ -262,10 +262,10 @@ func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	})
 }
 
-func find(proc string, uid uint32, in slurm.Owner, fits func(child.Stat, folder) bool) (found []OfJob, err error) {
+func find(proc string, uid uint32, in slurm.Owner, fits func(child.Stat, procDir) bool) (found []OfJob, err error) {
 	pids, err := listPIDs(proc)
 	for _, pid := range pids {
-		f, err := openFolder(proc, pid)
+		f, err := openProcDir(proc, pid)
 		if err != nil {
 			continue // ended
 		}
@@ -279,7 +279,7 @@ func find(proc string, uid uint32, in slurm.Owner, fits func(child.Stat, folder)
 	return found, err
 }
 
-func (f folder) of(uid uint32, in slurm.Owner) bool {
+func (f procDir) of(uid uint32, in slurm.Owner) bool {
 	text, err := f.text("cgroup", maxCgroup)
 	owner := slurm.OwnerOfCgroup(text)
 	switch {
@@ -296,12 +296,12 @@ func (f folder) of(uid uint32, in slurm.Owner) bool {
 
 // listPIDs returns the PIDs of all processes but the caller, sorted; with an error only the first maxProcesses.
 func listPIDs(proc string) (pids []int, err error) {
-	folder, err := os.Open(proc)
+	dir, err := os.Open(proc)
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	defer folder.Close()
-	names, err := folder.Readdirnames(maxProcesses)
+	defer dir.Close()
+	names, err := dir.Readdirnames(maxProcesses)
 	if err == io.EOF {
 		err = nil
 	}

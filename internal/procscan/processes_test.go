@@ -798,7 +798,7 @@ func TestDescriptorsOfAThreadThatEnds(t *testing.T) {
 	other := filepath.Join(folder, "task/11")
 	put(t, filepath.Join(other, "stat"), "11 (x) S"+statTail)
 	link(t, filepath.Join(other, "fd/5"), "/dev/nvidia1")
-	f := must.Have(openFolder(proc, 10))(t)
+	f := must.Have(openProcDir(proc, 10))(t)
 	defer f.close()
 	var seen []string
 	once := sync.OnceFunc(func() {

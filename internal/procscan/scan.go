@@ -233,7 +233,7 @@ func (s *search) refused(pid int, err error) bool {
 // read reads a process from one open directory, and completely only if it has a device node. A holder that cannot be
 // identified or not be read completely is still a holder.
 func (s *search) read(r *reader, pid int, what part) (h held, err error) {
-	f, err := openFolder(s.proc, pid)
+	f, err := openProcDir(s.proc, pid)
 	if err != nil {
 		return h, err
 	}
@@ -274,7 +274,7 @@ const maxAsked = 4
 
 // answered calls read until it found something in a living thread: one that ends shows less than all, or nothing,
 // without an error. read counts in n what it found.
-func (f *folder) answered(read func(n *int) error) error {
+func (f *procDir) answered(read func(n *int) error) error {
 	for range maxAsked {
 		n := 0
 		err := read(&n)
@@ -291,7 +291,7 @@ func (f *folder) answered(read func(n *int) error) error {
 }
 
 // identify fills in what a holder is, as far as that can be read, once something that it holds was found.
-func (h *held) identify(f *folder, pid int) (err error) {
+func (h *held) identify(f *procDir, pid int) (err error) {
 	if !h.any() || h.PID != 0 {
 		return nil
 	}

@@ -117,7 +117,7 @@ func (s *steps) readDaemon(pid int) error {
 	if gone(err) || err == nil && !isStepDaemon(exe) {
 		return nil
 	}
-	f, err := openFolder(s.proc, pid)
+	f, err := openProcDir(s.proc, pid)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (s *steps) readDaemon(pid int) error {
 
 // readChild records the user of a process whose parent is a slurmstepd.
 func (s *steps) readChild(pid int) error {
-	f, err := openFolder(s.proc, pid)
+	f, err := openProcDir(s.proc, pid)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (s *steps) readChild(pid int) error {
 
 // stepOf returns the job of a slurmstepd, 0 for any other process. Threat: a process chooses its name and title; the
 // path of its program comes from the kernel, and only root's processes count.
-func (f folder) stepOf() (slurm.JobID, error) {
+func (f procDir) stepOf() (slurm.JobID, error) {
 	exe, errExe := f.link("exe")
 	if errExe == nil && !isStepDaemon(exe) {
 		return 0, nil

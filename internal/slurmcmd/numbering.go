@@ -3,7 +3,6 @@ package slurmcmd
 import (
 	"cmp"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,7 +80,7 @@ func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, er
 	switch {
 	case at.Slurm == "":
 		return errors.New("no slurm.conf was found (slurm.gres_conf)")
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return err
 	}
 	names := slices.Concat([]string{at.Slurm, at.Gres}, conf.Files, gres.Files)
@@ -114,7 +113,7 @@ var SharingOf = child.NewOperation("sharing", func(r NumberingRequest) (slurmcon
 	switch {
 	case at.Slurm == "":
 		return unknown("no slurm.conf was found (slurm.gres_conf, slurm.shards)"), nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return unknown(err.Error()), nil
 	}
 	return slurmconf.SharedGPUs(slurm, r.Node), nil

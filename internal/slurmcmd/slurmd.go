@@ -199,7 +199,7 @@ func Identify(path string) (slurmconf.FileID, error) {
 // refuses to start with a pattern in an Include. The disk may not answer, so callers run this in a child.
 func Read(path string) (slurmconf.Conf, error) { return read(path, false) }
 
-// ReadFirst reads the first that exists; at is empty if none does. fs.ErrNotExist: no gres.conf, which is valid.
+// ReadFirst reads the first that exists; at is empty if none does. A missing gres.conf is valid, and empty.
 func ReadFirst(places []slurmconf.Files) (at slurmconf.Files, slurm, gres slurmconf.Conf, err error) {
 	for _, at = range places {
 		if slurm, err = Read(at.Slurm); errors.Is(err, fs.ErrNotExist) {
@@ -207,6 +207,9 @@ func ReadFirst(places []slurmconf.Files) (at slurmconf.Files, slurm, gres slurmc
 		}
 		if err == nil {
 			gres, err = Read(at.Gres)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
 		return at, slurm, gres, err
 	}

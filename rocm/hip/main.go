@@ -132,7 +132,7 @@ func (v *vacancy) Free() (uint64, string) {
 	if err != nil {
 		return 0, err.Error()
 	}
-	users, unknown := v.Users(cards, func(nodefiles.AMDCard, uint64) bool { return true })
+	users, unknown := v.Users(cards, func(nodefiles.AMDDevice, uint64) bool { return true })
 	if unknown != "" {
 		return 0, "who is on the GPU is not known: " + unknown
 	}

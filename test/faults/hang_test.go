@@ -210,7 +210,7 @@ func TestFullDiskKeepsEnforcing(t *testing.T) {
 
 // A process whose environment nobody can read, and whose reader nobody can end, costs one stuck child: what was read of
 // the others counts, the driver is asked as before, and following hooks leave that process alone. Once it can be read
-// it is named. What hangs of others in /proc package holders tries.
+// it is named. What hangs of others in /proc package procscan tests.
 func TestHungProcessCostsOneReader(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")

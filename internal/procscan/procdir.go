@@ -36,22 +36,22 @@ var (
 	errBound = errors.New("stopped at a bound")
 )
 
-// folder is an open directory /proc/PID. Threat: PIDs are reused; it keeps naming the process it was opened for.
-type folder struct {
+// procDir is an open directory /proc/PID. Threat: PIDs are reused; it keeps naming the process it was opened for.
+type procDir struct {
 	fd     int
 	thread string // "task/TID" of the thread to ask instead of the first, which has ended; or empty
 }
 
-func openFolder(proc string, pid int) (folder, error) {
+func openProcDir(proc string, pid int) (procDir, error) {
 	name := filepath.Join(proc, strconv.Itoa(pid))
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_DIRECTORY, 0)
-	return folder{fd: fd}, err
+	return procDir{fd: fd}, err
 }
 
-func (f folder) close() { unix.Close(f.fd) }
+func (f procDir) close() { unix.Close(f.fd) }
 
 // at opens a file or directory of the process. Threat: a process chooses where links lead; none is followed.
-func (f folder) at(name string, flags int) (*os.File, error) {
+func (f procDir) at(name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(f.fd, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
@@ -62,11 +62,11 @@ func (f folder) at(name string, flags int) (*os.File, error) {
 // ask picks the thread to read from, given the state of the process's first thread. A thread that has ended (Z) shows
 // no descriptors, no environment and, on cgroup v1, no cgroup, although the other threads still hold them. A thread
 // that is ending is picked only if no other thread lives on.
-func (f folder) ask(first child.Stat) (asked folder, answer child.Stat) {
+func (f procDir) ask(first child.Stat) (asked procDir, answer child.Stat) {
 	if asked, answer = f.process(), first; goesOn(first) {
 		return asked, answer
 	}
-	_ = f.eachThread(func(thread folder) error {
+	_ = f.eachThread(func(thread procDir) error {
 		st, err := thread.stat()
 		switch {
 		case err != nil || st.State == ended:
@@ -82,7 +82,7 @@ func (f folder) ask(first child.Stat) (asked folder, answer child.Stat) {
 }
 
 // eachThread calls visit for each thread, until it returns an error other than that the thread is gone.
-func (f folder) eachThread(visit func(thread folder) error) error {
+func (f procDir) eachThread(visit func(thread procDir) error) error {
 	tasks, err := f.at("task", unix.O_DIRECTORY)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (f folder) eachThread(visit func(thread folder) error) error {
 	defer tasks.Close()
 	names, err := tasks.Readdirnames(maxThreads)
 	for _, tid := range names {
-		if err := visit(folder{f.fd, path.Join("task", tid)}); err != nil && !gone(err) {
+		if err := visit(procDir{f.fd, path.Join("task", tid)}); err != nil && !gone(err) {
 			return err
 		}
 	}
@@ -104,7 +104,7 @@ func (f folder) eachThread(visit func(thread folder) error) error {
 }
 
 // successor returns the process with a living thread to read from, if the present thread has ended or is ending.
-func (f folder) successor() (next folder, found bool) {
+func (f procDir) successor() (next procDir, found bool) {
 	if asked, err := f.stat(); err == nil && goesOn(asked) {
 		return f, false
 	}
@@ -118,7 +118,7 @@ func (f folder) successor() (next folder, found bool) {
 
 // gap returns nil if an error means that nothing was missed: one descriptor or thread has ended, or all threads have.
 // If the process is gone it returns errEnded. The kernel answers EACCES, even to root, if a link's process is gone.
-func (f folder) gap(err error) error {
+func (f procDir) gap(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (f folder) gap(err error) error {
 	return err
 }
 
-func (f folder) text(name string, max int64) (string, error) {
+func (f procDir) text(name string, max int64) (string, error) {
 	file, err := f.at(path.Join(f.thread, name), 0)
 	if err != nil {
 		return "", err
@@ -146,7 +146,7 @@ func (f folder) text(name string, max int64) (string, error) {
 	return string(text), err
 }
 
-func (f folder) stat() (child.Stat, error) {
+func (f procDir) stat() (child.Stat, error) {
 	text, err := f.text("stat", maxStat)
 	if err != nil {
 		return child.Stat{}, err
@@ -155,9 +155,9 @@ func (f folder) stat() (child.Stat, error) {
 }
 
 // process returns the directory of the process itself, whichever thread is read.
-func (f folder) process() folder { return folder{fd: f.fd} }
+func (f procDir) process() procDir { return procDir{fd: f.fd} }
 
-func (f folder) status() (uid uint32, otherPIDs bool, err error) {
+func (f procDir) status() (uid uint32, otherPIDs bool, err error) {
 	text, err := f.process().text("status", maxStatus)
 	if err == nil {
 		uid, err = parseUID(text)
@@ -165,14 +165,14 @@ func (f folder) status() (uid uint32, otherPIDs bool, err error) {
 	return uid, parseOtherPIDs(text), err
 }
 
-func (f folder) link(name string) (string, error) {
+func (f procDir) link(name string) (string, error) {
 	target := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(f.fd, path.Join(f.thread, name), target)
 	return string(target[:max(0, n)]), err
 }
 
 // exe returns the program's path, empty if unreadable. Threat: the process may choose one pages long; its end is kept.
-func (f folder) exe() string {
+func (f procDir) exe() string {
 	target, err := f.link("exe")
 	if err != nil {
 		return ""
@@ -186,7 +186,7 @@ func (f folder) exe() string {
 const mountLink = "ns/mnt"
 
 // foreign reports another root or mount namespace than mounts, or unreadable ones: more paths then count as nodes.
-func (f folder) foreign(mounts string) bool {
+func (f procDir) foreign(mounts string) bool {
 	root, err := f.link("root")
 	if err != nil && !gone(err) || err == nil && root != "/" {
 		return true
@@ -196,7 +196,7 @@ func (f folder) foreign(mounts string) bool {
 }
 
 // environment returns the job id in the initial environment, or 0 if there is none or if even root may not read it.
-func (f folder) environment() slurm.JobID {
+func (f procDir) environment() slurm.JobID {
 	text, err := f.text("environ", maxEnviron)
 	if err != nil && !errors.Is(err, errTooLarge) {
 		return 0
@@ -219,7 +219,7 @@ func newReader() *reader { return &reader{make([]byte, unix.PathMax), make([]byt
 // is read. A target is valid only during the call. Unreadable links are skipped and an error is returned at the end;
 // gone reports true for it if they were only closed meanwhile. Threat: opening an entry would open the device, or hang
 // on a pipe or a dead file system, and so would a stat of its target; only the links are read.
-func (r *reader) descriptors(f folder, going func() bool, visit func(target []byte)) error {
+func (r *reader) descriptors(f procDir, going func() bool, visit func(target []byte)) error {
 	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func (r *reader) descriptors(f folder, going func() bool, visit func(target []by
 }
 
 // maps calls visit with each line of the maps file while going reports true. The line is valid only during the call.
-func (r *reader) maps(f folder, going func() bool, visit func(line []byte)) error {
+func (r *reader) maps(f procDir, going func() bool, visit func(line []byte)) error {
 	file, err := f.at(path.Join(f.thread, "maps"), 0)
 	if err != nil {
 		return err
