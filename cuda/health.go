@@ -19,14 +19,14 @@ import (
 // together, but one that met another process's teardown was measured to block for 380 ms.
 const healthLeast = 300 * time.Millisecond
 
-// tellHealth reads the health and the accounting of the requested devices, if time is left. The samples are already
-// sent, so this costs them nothing; if they left no room in the answer, there is no health.
+// tellHealth reads the health of the requested devices, if time is left. The samples are already sent, so this costs
+// them nothing; if they left no room in the answer, there is no health.
 func (s *session) tellHealth(end time.Duration) error {
-	if !s.Req.Health && !s.Req.Accounting && !s.Req.StartAccounting || end-s.Boot() < healthLeast {
+	if !s.Req.Health || end-s.Boot() < healthLeast {
 		return nil
 	}
 	devices, _ := s.gather()
-	all, err := child.Parallel(len(devices), func(i int) gpu.Health { return s.checkUp(devices[i], end) })
+	all, err := child.Parallel(len(devices), func(i int) gpu.Health { return s.checkUp(devices[i]) })
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -44,20 +44,15 @@ type patient struct {
 	lost string
 }
 
-func (s *session) checkUp(d device, end time.Duration) gpu.Health {
+func (s *session) checkUp(d device) gpu.Health {
 	p := &patient{device: d, lib: s.lib}
 	for _, f := range s.last.Faults {
 		if f.Code == gpu.FaultLost && (f.Device == d.ID || f.BusID != "" && f.BusID == d.BusID) {
 			p.lost = f.Detail
 		}
 	}
-	h := gpu.Health{Device: d.ID, Facts: []gpu.Fact{}}
-	if s.Req.Health {
-		h.Facts = p.examine(slices.DeleteFunc(slices.Clone(examinations),
-			func(e examination) bool { return s.Req.Brief && e.slow }))
-	}
-	h.Accounting = s.account(p, end)
-	return h
+	wanted := slices.DeleteFunc(slices.Clone(examinations), func(e examination) bool { return s.Req.Brief && e.slow })
+	return gpu.Health{Device: d.ID, Facts: p.examine(wanted)}
 }
 
 func (p *patient) examine(all []examination) (facts []gpu.Fact) {

@@ -140,10 +140,8 @@ func TestHealthCallsThatFail(t *testing.T) {
 }
 
 func TestHealthOfALostCard(t *testing.T) {
-	w := world(t, "gpus=2, on.nvmlDeviceGetMemoryInfo_v2.gpu0=rc 15, on.nvmlDeviceGetTotalEccErrors.gpu0=hang, "+
-		"on.nvmlDeviceGetAccountingMode.gpu0=hang")
+	w := world(t, "gpus=2, on.nvmlDeviceGetMemoryInfo_v2.gpu0=rc 15, on.nvmlDeviceGetTotalEccErrors.gpu0=hang")
 	req := healthOf(w, cardOf(w, 0), cardOf(w, 1))
-	req.Accounting = true
 	both := health(t, req, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)))
 	const why = "not asked: nvmlDeviceGetMemoryInfo_v2: GPU is lost (15)"
 	for _, f := range both[0].Facts {
@@ -151,7 +149,7 @@ func TestHealthOfALostCard(t *testing.T) {
 			t.Errorf("got %+v", f)
 		}
 	}
-	if both[0].Accounting.Unknown != why || len(both[0].Facts) != len(atRest) || unlike(both[1]) != "" {
+	if len(both[0].Facts) != len(atRest) || unlike(both[1]) != "" {
 		t.Errorf("got %s", text(t, both))
 	}
 	// One that was never open has a fault and no health.
@@ -176,48 +174,34 @@ func TestHealthOfInstances(t *testing.T) {
 // What goes wrong in a health call costs the looks nothing.
 func TestTroubleInAHealthCall(t *testing.T) {
 	for rule, want := range map[string]code.Code{"hang": code.Hang, "hang-hard": code.Hang, "crash": code.BackendCrash} {
-		for _, function := range []string{"nvmlDeviceGetFieldValues", "nvmlDeviceGetAccountingMode"} {
-			t.Run(rule+" in "+function, func(t *testing.T) {
-				t.Parallel()
-				w := world(t, "gpus=2, on."+function+".gpu0="+rule)
-				req := healthOf(w, cardOf(w, 0))
-				req.Accounting, req.DeadlineMillis = true, 3000
-				a := answerTo(req)
-				if len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 1 || len(a.Health) > 0 ||
-					len(a.Troubles) != 1 || a.Troubles[0].Code != want {
-					t.Errorf("got %d looks, health %v, troubles %+v", len(a.Snapshots), a.Health, a.Troubles)
-				}
-			})
-		}
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			w := world(t, "gpus=2, on.nvmlDeviceGetFieldValues.gpu0="+rule)
+			req := healthOf(w, cardOf(w, 0))
+			req.DeadlineMillis = 3000
+			a := answerTo(req)
+			if len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 1 || len(a.Health) > 0 ||
+				len(a.Troubles) != 1 || a.Troubles[0].Code != want {
+				t.Errorf("got %d looks, health %v, troubles %+v", len(a.Snapshots), a.Health, a.Troubles)
+			}
+		})
 	}
 }
 
-// Who asks for neither gets neither, and pays for neither: any of these calls would end the program.
+// Without a request for health there is none, and it costs nothing: any of these calls would end the program.
 func TestHealthIsNotAskedFor(t *testing.T) {
 	w := world(t, "gpus=1")
 	for _, f := range atRest {
 		must.Do(t, w.Set("on."+f.Source, "crash"))
 	}
-	req := askFor(w, cardOf(w, 0))
-	req.Accounting = true
-	if h := health(t, req, gpu.ID(w.UUID(0)))[0]; len(h.Facts) > 0 || h.Accounting.Mode != "off" {
-		t.Errorf("accounting alone: got %s", text(t, h))
-	}
-	must.Do(t, w.Set("on.nvmlDeviceGetAccountingMode", "crash"))
 	health(t, askFor(w, cardOf(w, 0)))
-	for _, f := range atRest {
-		must.Do(t, w.Set("on."+f.Source, ""))
-	}
-	if h := health(t, healthOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))[0]; unlike(h) != "" || h.Accounting.Mode != "" {
-		t.Errorf("health alone: got %s", text(t, h))
-	}
 }
 
 func TestNoTimeForHealth(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Hour
 	s := session{ // without a library: nothing may be called
-		Session: serve.Session{Req: wire.Request{Health: true, Accounting: true, StartAccounting: true},
+		Session: serve.Session{Req: wire.Request{Health: true},
 			Out: wire.NewWriter(&out), Boot: func() time.Duration { return now }},
 		slots: []opened{{devices: []device{{}}}},
 	}

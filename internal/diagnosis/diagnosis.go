@@ -49,6 +49,9 @@ type Cause struct {
 	With Name `json:"with,omitempty"`
 }
 
+// Explains reports whether the cause applied and stands by itself.
+func (c Cause) Explains() bool { return c.Answer == Yes && c.With == "" }
+
 func yes(evidence string) Cause    { return Cause{Answer: Yes, Evidence: evidence} }
 func no(evidence string) Cause     { return Cause{Answer: No, Evidence: evidence} }
 func untold(evidence string) Cause { return Cause{Answer: Unknown, Evidence: evidence} }
@@ -77,14 +80,9 @@ type Diagnosis struct {
 	Headline string   `json:"headline,omitempty"`
 	Causes   []Cause  `json:"causes,omitempty"` // all of them, in order
 	Try      []string `json:"try,omitempty"`    // what its owner can do, most promising first; at most MaxTry
-	// Peaks are the job's processes with the most memory by accounting, largest first; at most MaxPeaks.
-	Peaks []gpu.Accounted `json:"peaks,omitempty"`
 }
 
-const (
-	MaxTry   = 3
-	MaxPeaks = 4
-)
+const MaxTry = 3
 
 // Cause returns the cause with this name, or the zero Cause if it was not judged.
 func (d Diagnosis) Cause(n Name) Cause {
@@ -124,7 +122,7 @@ type Input struct {
 	SharedUnknown string
 	// AddressSpace is the job's limit in bytes, read by its task hook and forgeable by the user; Unlimited if none.
 	AddressSpace gpu.Figure
-	WallStart    time.Time // the job's start as wall time, for accounting; zero if unknown
+	WallStart    time.Time // the job's start as wall time; zero if unknown
 }
 
 // Unlimited is the AddressSpace of a job without a limit. No processor addresses 4 EiB, so larger values mean the same.
@@ -139,7 +137,7 @@ type Recorded struct {
 	Unused   bool   // no sample found any process
 }
 
-// Sighting is a process on one of the job's GPUs, recorded by another hook of the node while the job ran.
+// Sighting is a process that the recorder saw on one of the job's GPUs.
 type Sighting struct {
 	At      time.Duration // CLOCK_BOOTTIME
 	Device  gpu.ID

@@ -43,7 +43,7 @@ func well(cards int) Input {
 			s.Snapshot.Readings = append(s.Snapshot.Readings, gpu.Reading{Device: device, Memory: gpu.Memory{Total: gpu.Bytes(143771 * mebi), Reserved: gpu.Bytes(615 * mebi)}})
 		}
 		in.Probes = append(in.Probes, gpu.Probe{Device: id, Result: gpu.ProbeOK, Free: gpu.Bytes(143155 * mebi), Largest: gpu.Bytes(143153 * mebi)})
-		in.Health = append(in.Health, gpu.Health{Device: id, Facts: []gpu.Fact{{Code: gpu.ECCUncorrected, Value: "0"}}, Accounting: gpu.Accounting{Mode: "off"}})
+		in.Health = append(in.Health, gpu.Health{Device: id, Facts: []gpu.Fact{{Code: gpu.ECCUncorrected, Value: "0"}}})
 	}
 	return in
 }
@@ -122,17 +122,9 @@ func seen(at int, pid int, bytes float64, own bool) Sighting {
 	return Sighting{At: time.Duration(at) * time.Second, Device: gpu0, PID: pid, Bytes: gib(bytes), Own: own, Foreign: !own}
 }
 
-func ran(pid int, peak float64, began, ran time.Duration) gpu.Accounted {
-	return gpu.Accounted{PID: pid, Peak: gib(peak), Began: ends.Add(-began), Ran: ran}
-}
-
 func (in *Input) dirtyStart(f ...finding.Finding) {
 	in.Start.Curves[gpu0] = settle.Curve{State: settle.Flat}
 	in.StartFindings = f
-}
-
-func (in *Input) account(p ...gpu.Accounted) {
-	in.Health[0].Accounting = gpu.Accounting{Mode: "on", Processes: p}
 }
 
 // What can be so of a job.
@@ -148,12 +140,13 @@ func saying(m ...oom.Message) func(*Input) {
 	return func(in *Input) { in.Messages = append(slices.Clone(in.Messages), m...) }
 }
 
-func dirty(f ...finding.Finding) func(*Input)  { return func(in *Input) { in.dirtyStart(f...) } }
-func endedWell(in *Input)                      { in.Job.Exit = slurm.ExitStatus{Known: true} }
-func finds(f ...finding.Finding) func(*Input)  { return func(in *Input) { in.Findings = f } }
-func seeing(s ...Sighting) func(*Input)        { return func(in *Input) { in.Seen = s } }
-func accounts(p ...gpu.Accounted) func(*Input) { return func(in *Input) { in.account(p...) } }
-func recording(r ...Recorded) func(*Input)     { return func(in *Input) { in.Recorded = r } }
+func dirty(f ...finding.Finding) func(*Input) { return func(in *Input) { in.dirtyStart(f...) } }
+func endedWell(in *Input)                     { in.Job.Exit = slurm.ExitStatus{Known: true} }
+func finds(f ...finding.Finding) func(*Input) { return func(in *Input) { in.Findings = f } }
+func seeing(s ...Sighting) func(*Input) {
+	return func(in *Input) { in.Seen, in.Every = s, time.Second }
+}
+func recording(r ...Recorded) func(*Input) { return func(in *Input) { in.Recorded = r } }
 func limited(gibibytes float64) func(*Input) {
 	return func(in *Input) { in.AddressSpace = gib(gibibytes) }
 }
@@ -203,7 +196,7 @@ func whole(t *testing.T, d Diagnosis) {
 	if len(slices.Compact(slices.Sorted(slices.Values(d.Try)))) != len(d.Try) {
 		t.Errorf("twice the same: %q", d.Try)
 	}
-	if len(d.Causes) != len(texts) || len(d.Try) > MaxTry || len(d.Peaks) > MaxPeaks || (d.Reason == "") != (d.Headline == "") {
+	if len(d.Causes) != len(texts) || len(d.Try) > MaxTry || (d.Reason == "") != (d.Headline == "") {
 		t.Errorf("not whole: %+v", d)
 	}
 	for _, c := range d.Causes {
@@ -360,13 +353,9 @@ func TestOwn(t *testing.T) {
 		{"an old PyTorch that asks for more than the rest", saying(older(114, 30, 0.2)), Own, Yes, "used 115.0 of 139.8 GiB, then requested 30.0 GiB more"},
 		{"an uncorrectable error before it", saying(failing("uncorrectable ECC error encountered"), itself), Own, Unknown, "after an error of the GPU"},
 		{"an old PyTorch with little", saying(oldTorch(30)), Own, Unknown, "does not say"},
-		{"accounted", accounts(ran(900, 130, 600*time.Second, time.Minute)), Own, Yes, "at least 130.0 of 139.8 GiB in one process"},
-		{"accounted, little", accounts(ran(900, 13, 600*time.Second, time.Minute)), Own, Unknown, "13.0 of 139.8"},
-		{"accounted before the job", accounts(ran(900, 130, time.Hour, time.Minute)), Own, Unknown, "not measured"},
-		{"accounted on a shared GPU", both(func(in *Input) { in.Shared = "shards" }, accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Unknown, "not measured"},
-		{"accounted, and it left something itself", both(ownResidue, accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Yes, "at least 130.0"},
-		{"accounted beside another", both(finds(there(code.Stray, 20, 4711, nil)), accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Unknown, "not measured"},
 		{"seen", seeing(seen(500, 900, 133, true)), Own, Yes, "at least 133.0 of 139.8 GiB in one process"},
+		{"seen, little", seeing(seen(500, 900, 13, true)), Own, Unknown, "at least 13.0 of 139.8 GiB in one process, sampled every 1s"},
+		{"sampled, and none of it seen", seeing(), Own, Unknown, "no sample saw any"},
 		{"CUDA did not start", saying(says(oom.Init, oom.CUDA)), Own, Unknown, "not measured"},
 		{"CUDA did not start, under a limit", both(limited(4), saying(says(oom.Init, oom.CUDA))), Own, No, "did not even start"},
 		{"host memory", saying(says(oom.Host, oom.Slurm)), Own, No, "host memory"},
@@ -399,7 +388,7 @@ func TestProcesses(t *testing.T) {
 func TestRecorded(t *testing.T) {
 	without := Recorded{Device: gpu0, Unlisted: 20 * gibi}
 	crowd := Recorded{Device: gpu0, Own: 130 * gibi, Together: 4}
-	full := func(in *Input) { in.Seen = []Sighting{seen(500, 900, 138, true)} }
+	full := seeing(seen(500, 900, 138, true))
 	whole := func(in *Input) { full(in); in.Whole = true }
 	judged(t, []row{
 		{"four at once, of which a message knows nothing", both(recording(crowd), saying(beside)), Processes, Yes, "100.5 GiB of it when it failed"},
@@ -454,7 +443,6 @@ func TestLimitsAndShare(t *testing.T) {
 		{"no start, every interval recorded", both(saying(says(oom.Init, oom.PyTorch)), func(in *Input) { in.Whole = true }), Limits, Unknown, "no limit was seen"},
 		{"no start on a GPU that was not clean", both(dirty(there(code.Dirty, 100, 5150, nil)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "no limit was seen"},
 		{"no start on a GPU that its own filled", both(seeing(seen(500, 900, 139, true)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "no limit was seen"},
-		{"no start, own peak full", both(accounts(ran(900, 139, 600*time.Second, time.Minute)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "no limit was seen"},
 		{"ulimit -v, output not read", both(limited(4), func(in *Input) { in.MessagesUnknown = "no output file" }), Limits, Unknown, "ulimit -v is 4.0 GiB"},
 		{"ulimit -v and a message", both(limited(4), saying(says(oom.Device, oom.CUDA))), Limits, Yes, "4.0 GiB"},
 		{"ulimit -v and a message, but CUDA was seen at work", both(limited(100), saying(says(oom.Device, oom.CUDA)), seeing(seen(500, 900, 20, true))), Limits, Unknown, "ulimit -v is 100.0 GiB"},
@@ -482,7 +470,7 @@ func TestAsked(t *testing.T) {
 		{"ended well", endedWell, "", "", ""},
 		{"ended well, full GPU", func(in *Input) {
 			in.Job.Exit = slurm.ExitStatus{Known: true}
-			in.account(ran(900, 139, 600*time.Second, 300*time.Second), ran(901, 1, 500*time.Second, 300*time.Second))
+			in.Seen = []Sighting{seen(500, 900, 139, true), seen(500, 901, 1, true)}
 			in.Job.MPSPercent = "50"
 		}, "", "", ""},
 		{"no one knows how it ended", func(in *Input) { in.Job.Exit = slurm.ExitStatus{} }, "", "", ""},
@@ -575,7 +563,7 @@ func TestOwnOnUnequalCards(t *testing.T) {
 	in.Start.Snapshot.Readings[0].Memory.Total, in.End.Snapshot.Readings[0].Memory.Total = gib(16), gib(16)
 	large := seen(500, 901, 30, true)
 	large.Device = gpu1
-	in.Seen = []Sighting{seen(500, 900, 15.2, true), large}
+	seeing(seen(500, 900, 15.2, true), large)(&in)
 	if c := Why(in).Cause(Own); c.Answer != Yes || !strings.Contains(c.Evidence, "15.2 of") {
 		t.Errorf("%+v", c)
 	}
@@ -589,24 +577,5 @@ func TestNothingKnown(t *testing.T) {
 		if c.Answer != Unknown {
 			t.Errorf("%+v", c)
 		}
-	}
-}
-
-// Peaks are the job's own alone, largest first, and few.
-func TestPeaks(t *testing.T) {
-	in := well(1)
-	in.Seen = []Sighting{seen(500, 999, 1, true)}
-	in.account(ran(1, 1, 60*time.Second, 0), ran(2, 9, 60*time.Second, 0), ran(3, 3, 60*time.Second, 0), ran(4, 4, 60*time.Second, 0),
-		ran(5, 5, 60*time.Second, 0), ran(6, 99, time.Hour, 0), gpu.Accounted{PID: 999, Peak: gib(7)})
-	var pids []int
-	for _, p := range Why(in).Peaks {
-		pids = append(pids, p.PID)
-	}
-	if !slices.Equal(pids, []int{2, 999, 5, 4}) {
-		t.Errorf("peaks of %v", pids)
-	}
-	in.Seen = append(in.Seen, seen(500, 5150, 1, false))
-	if got := Why(in).Peaks; len(got) != 1 || got[0].PID != 999 {
-		t.Errorf("with another job on the GPU only a sighting proves: %+v", got)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -83,18 +82,12 @@ var removals = map[string]func(*Input){
 		}
 	},
 	"health of a GPU": func(in *Input) { in.Health = in.Health[:max(0, len(in.Health)-1)] },
-	"accounting": func(in *Input) {
-		in.Health = slices.Clone(in.Health)
-		for i := range in.Health {
-			in.Health[i].Accounting = gpu.Accounting{Mode: "off"}
-		}
-	},
-	"tests":         func(in *Input) { in.Probes = nil },
-	"test of a GPU": func(in *Input) { in.Probes = in.Probes[:max(0, len(in.Probes)-1)] },
-	"space":         func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") },
-	"exit":          func(in *Input) { in.Job.Exit = slurm.ExitStatus{} },
-	"sharing":       func(in *Input) { in.SharedUnknown = "gres.conf not read" },
-	"cards":         func(in *Input) { in.Cards = nil },
+	"tests":           func(in *Input) { in.Probes = nil },
+	"test of a GPU":   func(in *Input) { in.Probes = in.Probes[:max(0, len(in.Probes)-1)] },
+	"space":           func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") },
+	"exit":            func(in *Input) { in.Job.Exit = slurm.ExitStatus{} },
+	"sharing":         func(in *Input) { in.SharedUnknown = "gres.conf not read" },
+	"cards":           func(in *Input) { in.Cards = nil },
 }
 
 func blurred(s *finding.Side) *finding.Side {
@@ -202,9 +195,8 @@ var worlds = []func(*Input){
 	seeing(seen(500, 900, 1, true)),
 	seeing(seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true)),
 	seeing(seen(500, 5150, 0.1, false)),
-	accounts(ran(900, 13, 600*time.Second, time.Minute)),
-	accounts(ran(900, 13, 600*time.Second, time.Minute), ran(901, 13, 600*time.Second, time.Minute)),
-	accounts(ran(900, 13, 600*time.Second, time.Minute), gpu.Accounted{PID: 901, Peak: gib(70)}),
+	seeing(seen(500, 900, 13, true)),
+	seeing(seen(500, 900, 13, true), seen(500, 901, 70, true)),
 	dirty(there(code.Dirty, 0.3, 5150, nil)),
 	dirty(there(code.Dirty, 20, 5150, nil)),
 	dirty(unsure(there(code.Dirty, 20, 5150, nil))),

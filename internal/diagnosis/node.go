@@ -70,10 +70,9 @@ func (j judge) untested() string {
 func (j judge) share(d Diagnosis) Cause {
 	c := j.shared()
 	c.Name = Share
-	for _, n := range rank {
-		if o := d.Cause(n); c.Answer == Yes && o.Answer == Yes && o.With == "" && c.With == "" {
-			c.With = n // it accompanies the cause that explains most
-		}
+	explains := func(n Name) bool { return d.Cause(n).Explains() }
+	if i := slices.IndexFunc(rank, explains); i >= 0 && c.Answer == Yes {
+		c.With = rank[i] // it accompanies the cause that explains most
 	}
 	return c
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/gpu"
 	"bookend/internal/oom"
 )
 
@@ -98,54 +97,27 @@ func need(f failure) Cause {
 	return untold("the message does not say how much it had in all")
 }
 
-// measured judges by the job's processes in recordings, other hooks' records and the driver's accounting. A process
-// with 90 % of a GPU has no room for another step. Less proves nothing, and neither does a sum over processes.
+// measured judges by the job's processes in the recording. A process with 90 % of a GPU has no room for another step.
+// Less proves nothing, and neither does a sum over processes.
 func (j judge) measured() Cause {
-	unseen, sampled := "not measured (the recorder or nvidia.accounting would)", ""
-	if j.Every > 0 {
-		unseen, sampled = "no sample saw any", ", sampled every "+j.Every.String()
+	if j.Every == 0 {
+		return untold("not measured (the recorder would)")
 	}
-	c, most := untold(unseen), uint64(0)
-	see := func(bytes uint64, id gpu.ID, how string) {
-		if room := j.capacity(id); room > 0 && bytes > most && (c.Answer != Yes || bytes >= room/10*9) {
-			most, c = bytes, untold("at least "+pair(bytes, " of ", room)+" in one process"+how).on(j.mine(id))
-			if bytes >= room/10*9 {
-				c.Answer = Yes
-			}
-		}
-	}
+	c, most := untold("no sample saw any"), uint64(0)
 	for _, s := range j.Seen {
-		if s.Own {
-			see(s.Bytes.Bytes, s.Device, sampled)
+		room := j.capacity(s.Device)
+		nearlyAll := s.Bytes.Bytes >= room/10*9
+		if !s.Own || room == 0 || s.Bytes.Bytes <= most || c.Answer == Yes && !nearlyAll {
+			continue
 		}
-	}
-	for _, p := range j.peaks {
-		see(p.Peak.Bytes, p.device, "")
+		most = s.Bytes.Bytes
+		c = untold(fmt.Sprintf("at least %s in one process, sampled every %v", pair(most, " of ", room), j.Every))
+		if nearlyAll {
+			c.Answer = Yes
+		}
+		c = c.on(j.mine(s.Device))
 	}
 	return c
-}
-
-type peak struct {
-	gpu.Accounted
-	device gpu.ID
-}
-
-// accounted lists the job's processes in accounting, largest first: those sighted, or begun while it had the GPU alone.
-func (j judge) accounted() []peak {
-	var all []peak
-	for _, h := range j.Health {
-		another := func(o held) bool { return o.GPU == h.Device && (live(o.Finding) || o.Unknown != "") }
-		stranger := func(s Sighting) bool { return s.Device == h.Device && !s.Own }
-		alone := j.Shared+j.SharedUnknown == "" && !slices.ContainsFunc(j.held, another) &&
-			!slices.ContainsFunc(j.Seen, stranger) && !j.WallStart.IsZero()
-		for _, p := range h.Accounting.Processes {
-			if p.Peak.Known() && (j.sightedOn(p.PID)[h.Device] || alone && !p.Began.Before(j.WallStart)) {
-				all = append(all, peak{p, h.Device})
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b peak) int { return cmp.Compare(b.Peak.Bytes, a.Peak.Bytes) })
-	return all
 }
 
 // full reports whether the job's processes together filled a GPU, or left too little for the request, while the largest

@@ -15,9 +15,6 @@ import (
 func Why(in Input) Diagnosis {
 	j := newJudge(in)
 	d := Diagnosis{}
-	for _, p := range j.peaks[:min(len(j.peaks), MaxPeaks)] {
-		d.Peaks = append(d.Peaks, p.Accounted)
-	}
 	leftover := j.leftover()
 	for _, one := range []struct {
 		name  Name
@@ -42,8 +39,7 @@ type judge struct {
 	failures []failure // of messages with enough figures
 	ours     map[int]bool
 	foreign  map[int]bool
-	peaks    []peak // of this job's processes, by accounting
-	started  bool   // a process of the job had GPU memory, so CUDA had enough address space
+	started  bool // a process of the job had GPU memory, so CUDA had enough address space
 	// strange is memory of unknown origin without which a failed allocation would have fit; 0 if there is none.
 	strange   uint64
 	strangeAt failure
@@ -52,9 +48,7 @@ type judge struct {
 func newJudge(in Input) judge {
 	j := judge{Input: in, ours: map[int]bool{}, foreign: map[int]bool{}}
 	j.Messages, j.held = lastWords(in.Messages), bothEnds(in)
-	j.peaks = j.accounted()
-	j.started = len(j.peaks) > 0 && j.peaks[0].Peak.Bytes > 0 ||
-		slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Own && s.Bytes.Bytes > 0 })
+	j.started = slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Own && s.Bytes.Bytes > 0 })
 	if j.spread() { // it may have failed on another node, where PIDs are different
 		j.Seen, j.Recorded = nil, nil
 	} else {

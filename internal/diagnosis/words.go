@@ -129,8 +129,7 @@ func (j judge) question() string {
 // leading returns the sentences of the causes that stand by themselves, at most the two that explain most.
 func (j judge) leading(d Diagnosis) (out []string) {
 	for _, n := range rank {
-		c := d.Cause(n)
-		if c.Answer == Yes && c.With == "" && (n != Share || d.Reason == ByMessage) && len(out) < 2 {
+		if d.Cause(n).Explains() && (n != Share || d.Reason == ByMessage) && len(out) < 2 {
 			out = append(out, j.sentence(n, d.Reason))
 		}
 	}
@@ -178,7 +177,7 @@ func (j judge) try(d Diagnosis) (out []string) {
 	}
 	var all []string
 	for _, n := range rank {
-		if c := d.Cause(n); c.Answer == Yes && c.With == "" {
+		if d.Cause(n).Explains() {
 			all = append(all, j.remedies(n)...)
 		}
 	}

@@ -7,9 +7,8 @@ import (
 
 // Health is one sample of a device's condition. Facts its driver never reports are missing; failed reads are unknown.
 type Health struct {
-	Device     ID         `json:"device"`
-	Facts      []Fact     `json:"facts"`
-	Accounting Accounting `json:"accounting,omitzero"`
+	Device ID     `json:"device"`
+	Facts  []Fact `json:"facts"`
 }
 
 // Fact is one fact about a device's health: a code, its value and where it was read.
@@ -44,22 +43,6 @@ func (h Health) Fact(c FactCode) (Fact, bool) {
 		}
 	}
 	return Fact{}, false
-}
-
-// Accounting is the driver's record of processes that have ended, if accounting is enabled.
-type Accounting struct {
-	Mode      string      `json:"mode,omitempty"` // on, off; empty if not queried
-	Unknown   string      `json:"unknown,omitempty"`
-	Processes []Accounted `json:"processes,omitempty"`
-}
-
-// Accounted is one process in the driver's accounting, running or ended.
-type Accounted struct {
-	PID     int           `json:"pid"`
-	Peak    Figure        `json:"peak"`           // the most memory that it used, bytes
-	Began   time.Time     `json:"began,omitzero"` // wall time
-	Ran     time.Duration `json:"ran_ns"`         // 0 while it is running
-	Running bool          `json:"running,omitempty"`
 }
 
 // KernelLog holds the kernel log's entries about GPUs and about processes killed because host memory ran out.

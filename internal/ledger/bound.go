@@ -54,7 +54,7 @@ func (e End) Bare() End {
 	e = e.Bounded()
 	b := End{At: e.At, Began: e.Began, Wall: e.Wall, Epoch: e.Epoch, Unseen: e.Unseen, Presumed: e.Presumed,
 		SlurmConf: e.SlurmConf, Verdict: e.Verdict, Snapshot: gpu.Snapshot{At: e.Snapshot.At},
-		Health: slices.Clone(e.Health), Rest: map[string]int{everything: 1}}
+		Health: e.Health, Rest: map[string]int{everything: 1}}
 	b.Verdict.Judged, b.Verdict.Held = nil, clip(e.Verdict.Held, maxBare)
 	for _, f := range e.Findings {
 		b.Findings = append(b.Findings, finding.Finding{Code: f.Code, GPU: f.GPU, Index: f.Index, Bytes: f.Bytes,
@@ -65,9 +65,6 @@ func (e End) Bare() End {
 	}
 	if k := e.Kernel; k != nil {
 		b.Kernel = &gpu.KernelLog{Last: k.Last, Epoch: k.Epoch, Lost: k.Lost, Unknown: k.Unknown}
-	}
-	for i := range b.Health {
-		b.Health[i].Accounting = gpu.Accounting{}
 	}
 	return b
 }

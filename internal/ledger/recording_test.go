@@ -349,8 +349,7 @@ func TestSameOwner(t *testing.T) {
 func TestLastHealth(t *testing.T) {
 	look := func(at time.Duration, device gpu.ID, count string) End {
 		return End{At: at, Health: []gpu.Health{{Device: device,
-			Facts:      []gpu.Fact{{Code: gpu.ECCUncorrected, Value: count}},
-			Accounting: gpu.Accounting{Processes: make([]gpu.Accounted, 900)}}}}
+			Facts: []gpu.Fact{{Code: gpu.ECCUncorrected, Value: count}}}}}
 	}
 	key := 0
 	run := func(ends ...End) Run {
@@ -380,9 +379,6 @@ func TestLastHealth(t *testing.T) {
 			f, _ := h.Fact(gpu.ECCUncorrected)
 			if got[id] = f.Value; f.Unknown != "" {
 				got[id] += ", and later unknown"
-			}
-			if name == "bare" && len(h.Accounting.Processes) > 0 {
-				t.Error("what the driver accounted for was kept")
 			}
 		}
 		if !reflect.DeepEqual(got, tt.want) {

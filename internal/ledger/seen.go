@@ -198,22 +198,3 @@ func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duratio
 		})
 	}
 }
-
-// maxAccounts is how many processes from accounting a GPU's record keeps: the driver keeps thousands, of all jobs, and
-// the records of a node are in memory.
-const maxAccounts = 32
-
-// Accounts keeps the accounted processes that did not begin before since (wall time; zero: any), the largest first.
-func Accounts(all []gpu.Health, since time.Time) []gpu.Health {
-	kept := slices.Clone(all)
-	for i := range kept {
-		a := &kept[i].Accounting
-		a.Processes = slices.DeleteFunc(slices.Clone(a.Processes), func(p gpu.Accounted) bool {
-			return !since.IsZero() && !p.Began.IsZero() && p.Began.Before(since)
-		})
-		slices.SortStableFunc(a.Processes,
-			func(x, y gpu.Accounted) int { return cmp.Compare(y.Peak.Bytes, x.Peak.Bytes) })
-		a.Processes = a.Processes[:min(len(a.Processes), maxAccounts)]
-	}
-	return kept
-}

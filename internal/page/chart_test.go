@@ -258,21 +258,15 @@ func TestRunsWithoutAnEnd(t *testing.T) {
 	}
 }
 
-// The most memory in use is what the recorder saw between a job's two ends, and accounting of processes that began in it.
+// The most memory in use is what the recorder saw between a job's two ends.
 func TestMost(t *testing.T) {
-	end := seenAs(4, cardA, 0)
-	end.Health = []gpu.Health{{Device: cardA, Accounting: gpu.Accounting{Mode: "on", Processes: []gpu.Accounted{
-		{PID: 1, Peak: gpu.Bytes(90 * gib), Began: hour(-1)}, {PID: 2, Peak: gpu.Bytes(30 * gib), Began: hour(1)},
-		{PID: 3, Peak: gpu.Unknown("x"), Began: hour(2)},
-	}}}}
-	recorded := end
+	recorded := seenAs(4, cardA, 0)
 	recorded.Recording = &ledger.Recording{GPUs: []ledger.Recorded{{ID: cardA, Peak: ledger.Most{Bytes: 60 * gib}}}}
 	for name, tt := range map[string]struct {
 		end  ledger.End
 		want gpu.Figure
 	}{
 		"no one looked": {seenAs(4, cardA, gib), gpu.Unknown("not sampled")},
-		"accounting":    {end, gpu.Bytes(30 * gib)},
 		"the recorder":  {recorded, gpu.Bytes(60 * gib)},
 	} {
 		c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib), tt.end)}, Request{Now: hour(24)})

@@ -99,21 +99,15 @@ func (h *layout) block(r *ledger.Run) (k Block, ok bool) {
 	return k, true
 }
 
-// used sets the most memory that the recorder or the driver's accounting recorded on a GPU during a job.
+// used sets the most memory that the recorder saw on a GPU during a job.
 func (h *layout) used(k Block, id gpu.ID) Block {
 	for _, e := range k.run.Ends {
-		if e.Recording != nil {
-			for _, g := range e.Recording.GPUs {
-				if g.ID == id {
-					k.use(gpu.Bytes(g.Peak.Bytes))
-				}
-			}
+		if e.Recording == nil {
+			continue
 		}
-		for _, a := range e.Health {
-			for _, p := range a.Accounting.Processes {
-				if a.Device == id && !p.Began.Before(k.Start) && !p.Began.After(k.End) {
-					k.use(p.Peak)
-				}
+		for _, g := range e.Recording.GPUs {
+			if g.ID == id {
+				k.use(gpu.Bytes(g.Peak.Bytes))
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func (s Scene) peak() string {
 		least := strings.TrimSuffix(diagnosis.Size(low.Own.Bytes), " GiB")
 		words += fmt.Sprintf("%s (GPU %d) to ", least, s.number(low))
 	}
-	words += s.of(max(high.Own.Bytes, s.accountedMost()))
+	words += s.of(high.Own.Bytes)
 	switch {
 	case len(used) > 1:
 		return words
@@ -94,14 +94,6 @@ func (s Scene) number(g ledger.Recorded) int {
 		}
 	}
 	return -1
-}
-
-// accountedMost returns the peak of the largest process that the driver accounted for, 0 if it did not.
-func (s Scene) accountedMost() uint64 {
-	if s.Why == nil || len(s.Why.Peaks) == 0 {
-		return 0
-	}
-	return s.Why.Peaks[0].Peak.Bytes
 }
 
 func (s Scene) idle() (numbers []string) {

@@ -7,7 +7,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -88,11 +87,7 @@ func TestPeakInTheLog(t *testing.T) {
 			seen.Peak.Bytes = 20 << 30
 			recording(used(0, 41, 1, 71), seen)(s)
 		}},
-		"samples far apart": {2, func(s *Scene) { recording(used(0, 41, 1, 71), used(1, 0, 0, 0))(s); s.Recording.Every = time.Minute }},
-		"accounting saw more": {1, func(s *Scene) {
-			recording(used(0, 41, 1, 71))(s)
-			s.Why = &diagnosis.Diagnosis{Peaks: []gpu.Accounted{{Peak: gpu.Bytes(44 << 30)}}}
-		}},
+		"samples far apart":                {2, func(s *Scene) { recording(used(0, 41, 1, 71), used(1, 0, 0, 0))(s); s.Recording.Every = time.Minute }},
 		"a site that wants problems alone": {1, func(s *Scene) { recording(used(0, 41, 1, 71))(s); s.Show = config.ShowProblems }},
 	} {
 		s := scene(tt.cards, settle.Clean)

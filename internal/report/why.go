@@ -26,7 +26,7 @@ func (s Scene) asked() bool {
 func (s Scene) why() []string {
 	out := []string{s.headline()}
 	for _, c := range s.Why.Causes {
-		if c.Answer == diagnosis.Yes && c.With == "" {
+		if c.Explains() {
 			out = append(out, "  "+s.evidence(c))
 		}
 	}
@@ -48,7 +48,7 @@ func (s Scene) why() []string {
 func (s Scene) headline() string {
 	on := s.Node
 	for _, c := range s.Why.Causes {
-		if c.Answer == diagnosis.Yes && c.With == "" && c.Index != nil {
+		if c.Explains() && c.Index != nil {
 			on = fmt.Sprintf("%s GPU %d", s.Node, *c.Index)
 			break
 		}

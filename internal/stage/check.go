@@ -194,7 +194,7 @@ func (r *record) keep(c judge.Check) {
 	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Cards
 	now.Unexplained, now.Leaked = r.Unexplained(), c.Leaked(r.Judgement)
 	if len(r.Seen.Health) > 0 {
-		now.Health = ledger.Accounts(r.Seen.Health, now.Wall)
+		now.Health = r.Seen.Health
 	}
 	if log := r.Seen.Kernel; log != nil && log.Unknown == "" {
 		now.Kernel, now.Boot = &log.Last, log.Epoch.Boot

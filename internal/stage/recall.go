@@ -148,7 +148,7 @@ func (r *record) diagnose() {
 	if r.briefly {
 		in.HealthUnknown = "ECC counters, after a good end"
 	}
-	if first := diagnosis.Why(in); first.Reason != "" || len(first.Peaks) > 0 {
+	if diagnosis.Why(in).Reason != "" {
 		r.complete()
 		r.why = r.Why(in)
 	}

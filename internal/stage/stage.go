@@ -183,8 +183,8 @@ func (r *record) end() ledger.End {
 	e := r.End(r.Judgement)
 	e.Wall, e.Report, e.Diagnosis, e.SlurmConf = r.Clock.Wall(), joined(r.text), r.why, slurmConf(r.Driver)
 	e.Messages, e.Outputs = r.heard.Messages, r.heard.Outputs
-	began := cmp.Or(r.Past.Run.Start, &ledger.End{}).Wall
-	if e.Health = ledger.Accounts(r.Seen.Health, began); e.At == 0 {
+	e.Health = r.Seen.Health
+	if e.At == 0 {
 		e.At = r.Clock.Boot()
 	}
 	return e

@@ -80,19 +80,15 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 	return answer.Snapshots
 }
 
-// watching returns the request. The first one also asks for accounting, and that of an end for the GPUs' condition.
+// watching returns the request. The first one of an end also asks for the GPUs' condition.
 func (d *Driver) watching(cards []finding.Card, rule gpu.WatchRule) wire.Request {
 	timeout := d.Left(time.Duration(d.Times.Driver), d.Reserve())
 	r := within(wire.Request{Op: wire.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule}, timeout)
 	for _, c := range cards {
 		r.Devices = append(r.Devices, c.Device)
 	}
-	switch {
-	case d.Seen.Looks > 0:
-	case d.Phase == slurm.Prolog:
-		r.Accounting, r.StartAccounting = d.Config.NVIDIA.Accounting, d.Config.NVIDIA.Accounting
-	default:
-		r.Health, r.Accounting, r.Brief = true, true, d.brief()
+	if d.Seen.Looks == 0 && d.Phase != slurm.Prolog {
+		r.Health, r.Brief = true, d.brief()
 		d.briefly = d.briefly || r.Brief
 	}
 	return fitting(r)

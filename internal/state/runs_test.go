@@ -249,6 +249,21 @@ func TestGarbage(t *testing.T) {
 	must.Be(t, "the record all these were made from", sizes(s.Runs()), [2]int{1, 0})
 }
 
+// A record of version 1.0.0 has the driver's accounting of processes, which nothing reads any more.
+func TestEarlierRecord(t *testing.T) {
+	const processes = `[{"pid":9,"peak":{"bytes":5},"began":"2026-11-21T08:10:00Z","ran_ns":7}]`
+	s := open(t, folder(t))
+	damageFile(t, s, 7, "t5", []byte(`{"version":1,"key":"t5","job":{"id":7,"node":"n1"},"ends":[{"at_ns":5,`+
+		`"health":[{"device":"GPU-1","facts":[{"code":"persistence","value":"on","source":"nvml"}],`+
+		`"accounting":{"mode":"on","processes":`+processes+`}}],`+
+		`"diagnosis":{"reason":"failure","headline":"It failed","peaks":`+processes+`}}]}`))
+	runs, damage := s.Runs()
+	must.Not(t, len(runs) != 1 || len(damage) != 0, "%d runs, damage %v", len(runs), damage)
+	end := runs[0].Ends[0]
+	must.Be(t, "the condition", end.Health[0].Facts[0].Value, "on")
+	must.Be(t, "the diagnosis", end.Diagnosis.Headline, "It failed")
+}
+
 func TestLockedIsUnknown(t *testing.T) {
 	run := folder(t)
 	s := open(t, run)

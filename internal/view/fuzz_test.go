@@ -76,7 +76,7 @@ const outside = `{"version":1,"key":"t5","job":{"id":7,"node":"n1","user":"OUTSI
 "ends":[{"at_ns":5,"wall":"2026-11-21T07:00:00Z","snapshot":{"readings":[{"device":{"id":"OUTSIDE"},"memory":{"used":{"bytes":5},"free":{"unknown":"OUTSIDE"}},
 "processes":[{"pid":7,"memory":{"bytes":1}}],"processes_unknown":"OUTSIDE"}],"faults":[{"code":"lost","device":"OUTSIDE"}]},
 "processes":[{"pid":7,"name":"OUTSIDE","state":"S","start_ns":3,"exe":"OUTSIDE"}],
-"health":[{"device":"OUTSIDE","facts":[{"code":"recovery_action","value":"OUTSIDE","unknown":"OUTSIDE","source":"OUTSIDE"}],"accounting":{"mode":"OUTSIDE","unknown":"OUTSIDE"}}],
+"health":[{"device":"OUTSIDE","facts":[{"code":"recovery_action","value":"OUTSIDE","unknown":"OUTSIDE","source":"OUTSIDE"}]}],
 "kernel":{"xids":[{"bus_id":"0000:1b:00.0","code":79,"name":"OUTSIDE","text":"OUTSIDE"}],"kills":[{"pid":7,"name":"OUTSIDE","cgroup":"OUTSIDE"}],"unknown":"OUTSIDE","mismatch":"OUTSIDE"},
 "probes":[{"device":"OUTSIDE","result":"broken","why":"OUTSIDE","error":{"call":"OUTSIDE","name":"OUTSIDE","meaning":"OUTSIDE","remedy":"OUTSIDE"}},{"device":"OUTSIDE","result":"skipped","why":"OUTSIDE"}],
 "messages":[{"kind":"device","framework":"PyTorch","line":"OUTSIDE","count":2,"asked":{"unknown":"OUTSIDE"}}],

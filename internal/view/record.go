@@ -87,7 +87,6 @@ type Diagnosis struct {
 	Headline string           `json:"headline,omitempty"`
 	Causes   []Cause          `json:"causes"` // all of them, ruled out or not
 	Try      []string         `json:"try"`
-	Peaks    []Peak           `json:"peaks"` // of processes, by the driver's accounting
 }
 
 // Cause is the judgement of one cause.
@@ -97,13 +96,6 @@ type Cause struct {
 	Evidence string           `json:"evidence"`
 	Index    *int             `json:"index,omitempty"` // of the GPU that the evidence is about
 	With     diagnosis.Name   `json:"with,omitempty"`  // the cause that this one accompanies
-}
-
-// Peak is the most memory that one process had.
-type Peak struct {
-	PID     int        `json:"pid"`
-	BeganAt time.Time  `json:"began_at,omitzero"`
-	Memory  gpu.Figure `json:"memory"`
 }
 
 func newRecord(r ledger.Run) Record {
@@ -134,8 +126,7 @@ func newEnd(at string, r ledger.Run, e ledger.End) End {
 	}
 	if d := e.Diagnosis; d != nil {
 		out.Diagnosis = &Diagnosis{d.Reason, d.Headline,
-			each(d.Causes, func(c diagnosis.Cause) Cause { return Cause(c) }), d.Try,
-			each(d.Peaks, func(p gpu.Accounted) Peak { return Peak{p.PID, p.Began, p.Peak} })}
+			each(d.Causes, func(c diagnosis.Cause) Cause { return Cause(c) }), d.Try}
 	}
 	return out
 }

@@ -235,13 +235,6 @@ func (d Diagnosis) text(w io.Writer, exitUnknown bool) {
 		fmt.Fprintf(w, "  %s\n", cmp.Or(d.Headline, "Out of memory? How the job ended is not known"))
 		table(w, each(d.Causes, causeRow)...)
 	}
-	for _, p := range d.Peaks {
-		began := ""
-		if !p.BeganAt.IsZero() {
-			began = ", began " + stamp(p.BeganAt)
-		}
-		fmt.Fprintf(w, "    peak: PID %d had %s at most%s\n", p.PID, Figure(p.Memory), began)
-	}
 	for _, t := range d.Try {
 		fmt.Fprintf(w, "    try: %s\n", t)
 	}

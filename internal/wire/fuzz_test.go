@@ -11,6 +11,7 @@ import (
 )
 
 const (
+	// healthLine is of version 1.0.0, which had the driver's accounting in it.
 	healthLine = `{"bookend":1,"kind":"health","health":[{"device":"GPU-1","facts":[{"code":"ecc","value":"0","source":"nvml"}],` +
 		`"accounting":{"mode":"on","processes":[{"pid":7,"peak":{"bytes":5}}]}}]}` + "\n"
 	probeLine = `{"bookend":1,"kind":"probe","probe":{"device":"GPU-1","result":"gap","method":"contextless","free":{"bytes":9},"largest":{"bytes":5},"attempts":2}}` + "\n"

@@ -61,13 +61,9 @@ type Request struct {
 	// Health requests facts about Devices, read after their last sample.
 	Health bool `json:"health,omitempty"`
 	// Brief leaves out the facts that take the driver milliseconds per device. A backend may still send them.
-	Brief bool `json:"brief,omitempty"`
-	// Accounting requests what the driver's accounting kept of processes, with the facts; it is read, never switched.
-	Accounting bool `json:"accounting,omitempty"`
-	// StartAccounting switches accounting on if it is off. Bookend never switches it off.
-	StartAccounting bool          `json:"start_accounting,omitempty"`
-	Probe           gpu.ProbeRule `json:"probe,omitzero"`
-	Options         Options       `json:"options,omitempty"`
+	Brief   bool          `json:"brief,omitempty"`
+	Probe   gpu.ProbeRule `json:"probe,omitzero"`
+	Options Options       `json:"options,omitempty"`
 }
 
 // Options are the vendor's configuration keys that its backend supports; each value is the path of a file to load.

@@ -165,6 +165,7 @@ func TestDecodeRepliesKeepsWhatCameBefore(t *testing.T) {
 		"kind without content": {`{"bookend":1,"kind":"hello"}` + "\n", 0, Garbage},
 		"flood":                {strings.Repeat(" ", MaxReplyBytes+1), 0, TooLong},
 		"unknown kind":         {`{"bookend":1,"kind":"song","song":"la"}` + "\n" + doneLine, 1, ""},
+		"earlier version":      {healthLine + doneLine, 2, ""},
 		"unknown field":        {snapshotLine(`{"device":{"id":"a","colour":"red"},"heat":3}`) + doneLine, 2, ""},
 
 		"huge memory":      {figure(`{"bytes":18446744073709551615}`), 0, Garbage},

@@ -9,7 +9,6 @@
 //	                     released memory is gone at once
 //	W/world.conf         what the cards are and how the driver behaves; read anew by every call (Set)
 //	W/alloc/             the driver's bookkeeping, one file per holder of memory
-//	W/accounting/        its accounting, one file per process and card, where that is on
 //	W/noted/             the processes that a rule told to note
 //	W/dev/               nvidia0…, nvidiactl, nvidia-uvm; kmsg, a file with the kernel's log
 //	W/proc-driver/nvidia what /proc/driver/nvidia shows
@@ -85,7 +84,7 @@ func New(dir string, options ...Option) (w *World, err error) {
 func (w *World) makeFolders() {
 	for name, mode := range map[string]os.FileMode{
 		".": 0o755, filepath.Base(w.Dev()): 0o755, "proc-driver": 0o755, "sys": 0o755, "alloc": 0o777 | os.ModeSticky,
-		"accounting": 0o777 | os.ModeSticky, "noted": 0o777 | os.ModeSticky,
+		"noted": 0o777 | os.ModeSticky,
 	} {
 		path := filepath.Join(w.dir, name)
 		rig.Try(os.MkdirAll(path, 0o755))

@@ -96,16 +96,6 @@ func parseHolding(text string) (Holding, error) {
 	return h, nil
 }
 
-// AccountingSwitches lists the calls of nvmlDeviceSetAccountingMode that succeeded in this world, the oldest first, as
-// "CARD MODE": the card in PCI order, and 1 for on.
-func (w *World) AccountingSwitches() ([]string, error) {
-	text, err := os.ReadFile(filepath.Join(w.dir, "accounting/.switches"))
-	if os.IsNotExist(err) {
-		return nil, nil
-	}
-	return strings.Split(strings.TrimSpace(string(text)), "\n"), err
-}
-
 // Noted lists the PIDs of the processes that came to a rule "note", in no order.
 func (w *World) Noted() (pids []int, err error) {
 	entries, err := os.ReadDir(filepath.Join(w.dir, "noted"))

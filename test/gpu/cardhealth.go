@@ -28,7 +28,6 @@ var conditions = []struct {
 	{gpu.RemapPending, "--query-remapped-rows=remapped_rows.pending", "remap_pending", noYes},
 	{gpu.RemapFailed, "--query-remapped-rows=remapped_rows.failure", "remap_failure", noYes},
 	{gpu.PersistenceMode, "--query-gpu=persistence_mode", "persistence", onOff},
-	{"accounting", "--query-gpu=accounting.mode", "", onOff},
 }
 
 var (
@@ -40,19 +39,18 @@ var (
 // Bookend say.
 func (r *run) healthy(h gpu.Health) {
 	uuid, line := string(h.Device), string(h.Device)
-	facts := map[gpu.FactCode]string{"accounting": strings.TrimSpace(h.Accounting.Mode + " " + h.Accounting.Unknown)}
-	read := map[gpu.FactCode]bool{}
+	facts, read := map[gpu.FactCode]string{}, map[gpu.FactCode]bool{}
 	for _, f := range h.Facts {
 		facts[f.Code], read[f.Code] = strings.TrimSpace(f.Value+" "+f.Unknown), f.Unknown == "" && f.Value != ""
 		line += " " + string(f.Code) + "=" + facts[f.Code]
 	}
-	r.tell("%-18s %s accounting=%s\n", r.rec.Scenario, line, facts["accounting"])
+	r.tell("%-18s %s\n", r.rec.Scenario, line)
 	for _, code := range []gpu.FactCode{gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.RecoveryAction,
 		gpu.PersistenceMode} {
 		r.holds(string(code)+" was read", "true", facts[code], read[code])
 	}
 	if r.fake == 0 {
-		r.record("condition", "-i", uuid, "-q", "-d", "ECC,ROW_REMAPPER,MEMORY,COMPUTE,ACCOUNTING")
+		r.record("condition", "-i", uuid, "-q", "-d", "ECC,ROW_REMAPPER,MEMORY,COMPUTE")
 	}
 	told := 0
 	for _, c := range conditions {

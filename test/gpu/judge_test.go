@@ -238,10 +238,10 @@ func TestCauses(t *testing.T) {
 // What is said of a silent job's own need depends on when the recorder looked; a figure of another's need is wrong.
 func TestOwnNeedTold(t *testing.T) {
 	for evidence, want := range map[string]bool{
-		"at least 120.0 GiB of 139.8 GiB in one process":         true,
-		"not measured (the recorder or nvidia.accounting would)": true,
-		"no sample saw any": true,
-		"":                  false,
+		"at least 120.0 GiB of 139.8 GiB in one process": true,
+		"not measured (the recorder would)":              true,
+		"no sample saw any":                              true,
+		"":                                               false,
 		"asked 160.0 GiB at once, of a GPU with 139.8 GiB":         false,
 		"2.0 GiB was free, 4.0 GiB asked":                          false,
 		"the message does not say how much it had in all":          false,

@@ -39,11 +39,7 @@ type machine struct {
 func newMachine(t *testing.T, name string) *machine {
 	m := &machine{T: t, dir: filepath.Join(scratch, name), running: map[string]*fakegpu.Program{}}
 	must.Do(t, os.Mkdir(m.dir, 0o755))
-	options := []fakegpu.Option{fakegpu.GPUs(cards), fakegpu.With("teardown", "none")}
-	for i := range cards {
-		options = append(options, fakegpu.With(fmt.Sprintf("gpu%d.accounting_mode", i), "1"))
-	}
-	world, err := fakegpu.New(filepath.Join(m.dir, "world"), options...)
+	world, err := fakegpu.New(filepath.Join(m.dir, "world"), fakegpu.GPUs(cards), fakegpu.With("teardown", "none"))
 	must.Do(t, err)
 	m.world = world
 	t.Cleanup(func() {
@@ -124,7 +120,8 @@ type job struct {
 func (j job) user() string { return []string{"alice", "bob", "carol", "dave"}[j.uid%4] }
 
 // play lets the jobs of a story happen in their order, each for a moment, and writes what is on record of them then as a
-// history has it, moved to their hours of the story. What the hooks saw stays as it was.
+// history has it, moved to their hours of the story. What the hooks saw stays as it was; what the recorder would have seen
+// of jobs that last hours is added.
 func (m *machine) play(jobs []job, folder string) {
 	type step struct {
 		at float64
@@ -150,10 +147,11 @@ func (m *machine) play(jobs []job, folder string) {
 	for _, r := range all[nodeName] {
 		j := jobs[slices.IndexFunc(jobs, func(j job) bool { return j.id == r.Job.ID })]
 		if r.Start != nil {
-			move(r.Start, j.from, j)
+			move(r.Start, j.from)
 		}
 		for i := range r.Ends {
-			move(&r.Ends[i], j.to, j)
+			move(&r.Ends[i], j.to)
+			r.Ends[i].Recording = j.recording(r.Devices)
 		}
 		data, err := json.Marshal(r)
 		must.Do(m, err)
@@ -187,17 +185,22 @@ func (m *machine) end(j job) {
 	m.hook("bookend-epilog", slurm.Epilog, j)
 }
 
-func move(e *ledger.End, hour float64, j job) {
-	at := func(hour float64) time.Time {
-		return time.Date(2026, 11, 9, 6, 0, 0, 0, time.UTC).Add(time.Duration(hour * float64(time.Hour)))
-	}
-	by := at(hour).Sub(e.Wall)
+func move(e *ledger.End, hour float64) {
+	at := time.Date(2026, 11, 9, 6, 0, 0, 0, time.UTC).Add(time.Duration(hour * float64(time.Hour)))
+	by := at.Sub(e.Wall)
 	e.Wall, e.At, e.Snapshot.At = e.Wall.Add(by), e.At+by, e.Snapshot.At+by
-	for _, h := range e.Health {
-		for i := range h.Accounting.Processes {
-			h.Accounting.Processes[i].Began = at(j.from)
-		}
+}
+
+// recording has the job's memory on each of its GPUs. Without a prolog nothing is recorded.
+func (j job) recording(devices []ledger.Assigned) *ledger.Recording {
+	if j.late {
+		return nil
 	}
+	r := &ledger.Recording{}
+	for _, d := range devices {
+		r.GPUs = append(r.GPUs, ledger.Recorded{ID: d.Device.ID, Peak: ledger.Most{Bytes: uint64(j.mib) << 20}})
+	}
+	return r
 }
 
 const hours = 6 * 24

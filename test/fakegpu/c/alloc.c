@@ -1,6 +1,6 @@
 // The driver's bookkeeping: who holds how much of which card.
 #define _GNU_SOURCE
-#include "accounting.h"
+#include "world.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,9 +24,7 @@ bool alloc_write(int fd, struct ledger *l) {
 	l->seq++;
 	int n = snprintf(text, sizeof text, LEDGER_OUT, l->seq, l->pid, l->start, l->gpu, l->list, l->context,
 	                 l->hidden, l->memory, l->mapped, l->blocks, l->low, l->seq);
-	bool ok = pwrite(fd, text, n, 0) == n;
-	if (ok) accounting_note(l);
-	return ok;
+	return pwrite(fd, text, n, 0) == n;
 }
 
 bool alloc_read(int fd, struct ledger *l) {
@@ -80,10 +78,8 @@ int alloc_create(const struct ledger *l, char file[PATH_MAX]) {
 	struct flock lock = {.l_type = strcmp(l->list, SHARED) ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET};
 	struct ledger copy = *l;
 	if (fd >= 0 && fchmod(fd, 0644) == 0 && fcntl(fd, F_OFD_SETLK, &lock) == 0 && alloc_write(fd, &copy) &&
-	    rename(fresh, file) == 0) {
-		accounting_note(l); // what has no lasting name yet is in no figure
+	    rename(fresh, file) == 0)
 		return fd;
-	}
 	if (fd >= 0) {
 		unlink(fresh);
 		close(fd);
