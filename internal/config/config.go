@@ -112,8 +112,6 @@ type NVIDIA struct {
 	NVMLLibrary string `yaml:"nvml_library" text:"path or empty"`
 	CUDALibrary string `yaml:"cuda_library" text:"path or empty"`
 	DriverProc  string `yaml:"driver_proc" text:"path or empty"` // empty: the backend lists the GPUs
-	// Accounting makes the prolog enable the driver's accounting if it is off. Nothing disables it again.
-	Accounting bool `yaml:"accounting"`
 	// GPUMap maps Slurm's index to a UUID or bus id. If it is empty, Slurm's own numbering applies.
 	GPUMap map[int]string `yaml:"gpu_map" text:"name"`
 }

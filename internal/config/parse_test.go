@@ -102,7 +102,7 @@ func TestDegradedKeepsWhatSaysWhere(t *testing.T) {
 	}{
 		{"paths: {log: /srv/log}", "paths: {log: srv/log}", func(c *Config) { c.Paths.Log = "/srv/log" }},
 		{"backend: /opt/gpu", "backend: gpu", func(c *Config) { c.Backend = "/opt/gpu" }},
-		{"nvidia: {accounting: true}", "nvidia: {accounting: 1}", func(c *Config) { c.NVIDIA.Accounting = true }},
+		{"nvidia: {driver_proc: /srv/nv}", "nvidia: {driver_proc: nv}", func(c *Config) { c.NVIDIA.DriverProc = "/srv/nv" }},
 		{"log: {format: json}", "log: {format: xml}", func(c *Config) { c.Log.Format = JSON }},
 		{`metrics: {textfile: ""}`, "metrics: {textfile: x.prom}", func(c *Config) { c.Metrics.Textfile = "" }},
 		{"mode: enforce", "mode: off", func(*Config) {}},
@@ -121,6 +121,14 @@ func TestDegradedKeepsWhatSaysWhere(t *testing.T) {
 		must.Not(t, len(problems) != 1 || !reflect.DeepEqual(got, want),
 			"%s: got\n%v\n%+v\nwant\n%+v", text, problems, got, want)
 	}
+}
+
+// The file of version 1.0.0 as it was shipped has nvidia.accounting. It is ignored, and no mistake.
+func TestDropped(t *testing.T) {
+	c, problems := Parse([]byte("mode: enforce\nnvidia: {accounting: true, driver_proc: /srv/nv}\n"))
+	must.Not(t, len(problems) > 0 || c.Mode != Enforce || c.NVIDIA.DriverProc != "/srv/nv", "got %v, %+v", problems, c)
+	must.Not(t, len(c.Unused) != 1 || c.Unused[0].Key != "nvidia.accounting" || c.Unused[0].Line != 2,
+		"unused: %+v", c.Unused)
 }
 
 func TestLimits(t *testing.T) {

@@ -24,12 +24,12 @@ type reader struct {
 	lines    map[string]int // the line of each key
 }
 
-// dropped are keys of earlier versions that no site is known to have set; what they configured is fixed now.
+// dropped are keys of earlier versions that have no effect any more.
 var dropped = []string{
 	"BKD-BARMAP", // in a policy
 	"deadlines.prolog.append", "deadlines.prolog.job_log", "job_log.end", "job_log.start", "job_log.steps",
-	"job_log.why", "look", "nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig", "probe.partitions",
-	"thresholds.per_client",
+	"job_log.why", "look", "nvidia.accounting", "nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig",
+	"probe.partitions", "thresholds.per_client",
 }
 
 func (r *reader) problem(line int, key, text string) {
