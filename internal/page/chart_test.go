@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	gib   = 1 << 30
-	cardA = gpu.ID("GPU-aaaaaaaa")
-	cardB = gpu.ID("GPU-bbbbbbbb")
+	gib  = 1 << 30
+	gpuA = gpu.ID("GPU-aaaaaaaa")
+	gpuB = gpu.ID("GPU-bbbbbbbb")
 )
 
 var (
@@ -29,10 +29,10 @@ var (
 
 func hour(h float64) time.Time { return noon.Add(time.Duration(h * float64(time.Hour))) }
 
-// seenAs is one look at a card: its memory in use, and what was found.
+// seenAs is one look at a GPU: its memory in use, and what was found.
 func seenAs(h float64, id gpu.ID, used uint64, found ...finding.Finding) ledger.End {
 	e := ledger.End{At: time.Duration(h*3600+86400) * time.Second, Wall: hour(h), Findings: found}
-	e.Snapshot.Readings = []gpu.Reading{onCard(id, used)}
+	e.Snapshot.Readings = []gpu.Reading{readingOf(id, used)}
 	e.Curves = map[gpu.ID]settle.Curve{id: {State: settle.Clean}}
 	if len(found) > 0 {
 		e.Curves[id] = settle.Curve{State: settle.Flat}
@@ -43,7 +43,7 @@ func seenAs(h float64, id gpu.ID, used uint64, found ...finding.Finding) ledger.
 	return e
 }
 
-func onCard(id gpu.ID, used uint64) gpu.Reading {
+func readingOf(id gpu.ID, used uint64) gpu.Reading {
 	minor := int(id[4] - 'a')
 	return gpu.Reading{
 		Device: gpu.Device{ID: id, Name: "NVIDIA H200", Minor: &minor},
@@ -55,11 +55,11 @@ func finds(c code.Code, id gpu.ID, bytes uint64) finding.Finding {
 	return finding.Finding{Code: c, GPU: id, Bytes: gpu.Bytes(bytes)}
 }
 
-// ran is a job of one card, of which either end may be missing.
-func ran(id slurm.JobID, card gpu.ID, ends ...ledger.End) ledger.Run {
-	index := int(card[4] - 'a')
-	r := ledger.Run{Key: fmt.Sprint("w", id), Job: slurm.Job{ID: id, User: "alice"}, Epoch: epoch,
-		Devices: []ledger.Assigned{{Index: index, Device: gpu.Device{ID: card}}}}
+// ran is a job of one GPU, of which either end may be missing.
+func ran(job slurm.JobID, id gpu.ID, ends ...ledger.End) ledger.Run {
+	index := int(id[4] - 'a')
+	r := ledger.Run{Key: fmt.Sprint("w", job), Job: slurm.Job{ID: job, User: "alice"}, Epoch: epoch,
+		Devices: []ledger.Assigned{{Index: index, Device: gpu.Device{ID: id}}}}
 	if len(ends) > 0 && ends[0].Wall != (time.Time{}) {
 		r.Start = &ends[0]
 	}
@@ -71,20 +71,20 @@ func ran(id slurm.JobID, card gpu.ID, ends ...ledger.End) ledger.Run {
 
 // busyDay is a node's day on which much happens.
 func busyDay() []ledger.Run {
-	drain := seenAs(4, cardA, 20*gib, finds(code.Orphan, cardA, 20*gib))
+	drain := seenAs(4, gpuA, 20*gib, finds(code.Orphan, gpuA, 20*gib))
 	drain.Verdict = finding.Verdict{Action: config.Drain, Exit: 10, Code: code.Orphan,
 		Judged: []finding.Judged{{Action: config.Drain}}}
-	blind := seenAs(15, cardB, 0, finding.Finding{Code: code.NoDriver})
+	blind := seenAs(15, gpuB, 0, finding.Finding{Code: code.NoDriver})
 	blind.Snapshot, blind.Curves = gpu.Snapshot{}, nil
 	return []ledger.Run{
-		ran(1, cardA, seenAs(0, cardA, 0), drain),
-		ran(2, cardA, seenAs(6, cardA, 20*gib, finds(code.Dirty, cardA, 20*gib)), seenAs(8, cardA, 20*gib)),
-		ran(3, cardB, seenAs(9, cardB, 0), seenAs(10, cardB, 0)),
-		ran(4, cardA, seenAs(11, cardA, 0), seenAs(14, cardA, 0)),
-		ran(5, cardB, seenAs(12, cardB, 0), blind),
-		ran(6, cardB, ledger.End{}, seenAs(17, cardB, 0)),
-		ran(7, cardA, seenAs(18, cardA, 0)),
-		ran(8, cardA, seenAs(19, cardA, 30*gib), seenAs(20, cardA, 30*gib)),
+		ran(1, gpuA, seenAs(0, gpuA, 0), drain),
+		ran(2, gpuA, seenAs(6, gpuA, 20*gib, finds(code.Dirty, gpuA, 20*gib)), seenAs(8, gpuA, 20*gib)),
+		ran(3, gpuB, seenAs(9, gpuB, 0), seenAs(10, gpuB, 0)),
+		ran(4, gpuA, seenAs(11, gpuA, 0), seenAs(14, gpuA, 0)),
+		ran(5, gpuB, seenAs(12, gpuB, 0), blind),
+		ran(6, gpuB, ledger.End{}, seenAs(17, gpuB, 0)),
+		ran(7, gpuA, seenAs(18, gpuA, 0)),
+		ran(8, gpuA, seenAs(19, gpuA, 30*gib), seenAs(20, gpuA, 30*gib)),
 	}
 }
 
@@ -167,7 +167,7 @@ func TestTicks(t *testing.T) {
 }
 
 func TestTimeShown(t *testing.T) {
-	runs := []ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(4, cardA, 0))}
+	runs := []ledger.Run{ran(1, gpuA, seenAs(0, gpuA, 0), seenAs(4, gpuA, 0))}
 	for name, tt := range map[string]struct {
 		ask          Request
 		since, until time.Time
@@ -183,11 +183,11 @@ func TestTimeShown(t *testing.T) {
 	}
 }
 
-// Jobs that have a card at one time stand on top of each other; of more than there are rows for the last share one.
+// Jobs that have a GPU at one time stand on top of each other; of more than there are rows for the last share one.
 func TestRows(t *testing.T) {
 	var runs []ledger.Run
 	for i, times := range [][2]float64{{0, 9}, {1, 2}, {3, 8}, {4, 5}, {4.5, 6}, {4.6, 7}} {
-		runs = append(runs, ran(slurm.JobID(i+1), cardA, seenAs(times[0], cardA, 0), seenAs(times[1], cardA, 0)))
+		runs = append(runs, ran(slurm.JobID(i+1), gpuA, seenAs(times[0], gpuA, 0), seenAs(times[1], gpuA, 0)))
 	}
 	got := ""
 	for _, k := range Lay(runs, Request{Now: hour(24)}).Lanes[0].Blocks {
@@ -198,16 +198,16 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// Ninety days of eight cards and thousands of jobs come to a bounded number of blocks, marks and pieces, and every job
+// Ninety days of eight gpus and thousands of jobs come to a bounded number of blocks, marks and pieces, and every job
 // is in one of the blocks.
 func TestDense(t *testing.T) {
 	var runs []ledger.Run
-	const jobs, cards = 6000, 8
+	const jobs, gpus = 6000, 8
 	for i := range jobs {
-		card := gpu.ID("GPU-" + string(rune('a'+i%cards)))
-		at := float64(i/cards) * 90 * 24 / (jobs / cards)
-		end := seenAs(at+2, card, 20*gib, finds("BKD-ORPHAN", card, 20*gib))
-		runs = append(runs, ran(slurm.JobID(i+1), card, seenAs(at, card, 0), end))
+		id := gpu.ID("GPU-" + string(rune('a'+i%gpus)))
+		at := float64(i/gpus) * 90 * 24 / (jobs / gpus)
+		end := seenAs(at+2, id, 20*gib, finds("BKD-ORPHAN", id, 20*gib))
+		runs = append(runs, ran(slurm.JobID(i+1), id, seenAs(at, id, 0), end))
 	}
 	began := time.Now()
 	c := Lay(runs, Request{})
@@ -219,7 +219,7 @@ func TestDense(t *testing.T) {
 		for _, k := range l.Blocks {
 			total += k.Jobs
 		}
-		if len(l.Blocks) > 2/cell || len(l.Held) > 2/cell || len(l.Marks) > 65 || total != jobs/cards {
+		if len(l.Blocks) > 2/cell || len(l.Held) > 2/cell || len(l.Marks) > 65 || total != jobs/gpus {
 			t.Errorf("%d blocks of %d jobs, %d pieces, %d marks", len(l.Blocks), total, len(l.Held), len(l.Marks))
 		}
 	}
@@ -229,26 +229,26 @@ func TestDense(t *testing.T) {
 }
 
 func TestRunsWithoutAnEnd(t *testing.T) {
-	start := seenAs(0, cardA, 0)
-	open := ran(1, cardA, start)
-	bySlurm := ran(1, cardA, ledger.End{}, seenAs(5, cardA, 0))
+	start := seenAs(0, gpuA, 0)
+	open := ran(1, gpuA, start)
+	bySlurm := ran(1, gpuA, ledger.End{}, seenAs(5, gpuA, 0))
 	bySlurm.Job.Start = hour(2)
-	rebooted := ran(9, cardB, seenAs(8, cardB, 0), seenAs(9, cardB, 0))
+	rebooted := ran(9, gpuB, seenAs(8, gpuB, 0), seenAs(9, gpuB, 0))
 	rebooted.Epoch = gpu.Epoch{Boot: "c", Driver: "580", Module: "m"}
-	unseen := ledger.End{At: seenAs(3, cardA, 0).At, Wall: hour(7), Unseen: "its job began again"}
+	unseen := ledger.End{At: seenAs(3, gpuA, 0).At, Wall: hour(7), Unseen: "its job began again"}
 	for name, tt := range map[string]struct {
 		runs []ledger.Run
 		want string
 	}{
 		"runs":                           {[]ledger.Run{open}, "0-24 running"},
-		"ended":                          {[]ledger.Run{ran(1, cardA, start, seenAs(5, cardA, 0))}, "0-5"},
-		"its job began again":            {[]ledger.Run{open, ran(1, cardB, seenAs(6, cardB, 0), seenAs(7, cardB, 0))}, "0-6 noend"},
+		"ended":                          {[]ledger.Run{ran(1, gpuA, start, seenAs(5, gpuA, 0))}, "0-5"},
+		"its job began again":            {[]ledger.Run{open, ran(1, gpuB, seenAs(6, gpuB, 0), seenAs(7, gpuB, 0))}, "0-6 noend"},
 		"the node booted":                {[]ledger.Run{open, rebooted}, "0-8 noend"},
-		"a health check closed it":       {[]ledger.Run{ran(1, cardA, start, unseen)}, "0-7 noend"},
-		"closed, and ended all the same": {[]ledger.Run{ran(1, cardA, start, unseen, seenAs(8, cardA, 0))}, "0-8"},
-		"no start":                       {[]ledger.Run{ran(1, cardA, ledger.End{}, seenAs(5, cardA, 0))}, "5-5 nostart"},
+		"a health check closed it":       {[]ledger.Run{ran(1, gpuA, start, unseen)}, "0-7 noend"},
+		"closed, and ended all the same": {[]ledger.Run{ran(1, gpuA, start, unseen, seenAs(8, gpuA, 0))}, "0-8"},
+		"no start":                       {[]ledger.Run{ran(1, gpuA, ledger.End{}, seenAs(5, gpuA, 0))}, "5-5 nostart"},
 		"no start, but Slurm's word":     {[]ledger.Run{bySlurm}, "2-5 nostart"},
-		"the clock was set back":         {[]ledger.Run{ran(1, cardA, seenAs(5, cardA, 0), seenAs(2, cardA, 0))}, "5-5"},
+		"the clock was set back":         {[]ledger.Run{ran(1, gpuA, seenAs(5, gpuA, 0), seenAs(2, gpuA, 0))}, "5-5"},
 	} {
 		c := Lay(tt.runs, Request{Now: hour(24), Since: hour(-1)})
 		want := "job 1 row 0 of 1 " + tt.want
@@ -260,44 +260,44 @@ func TestRunsWithoutAnEnd(t *testing.T) {
 
 // The most memory in use is what the recorder saw between a job's two ends.
 func TestMost(t *testing.T) {
-	recorded := seenAs(4, cardA, 0)
-	recorded.Recording = &ledger.Recording{GPUs: []ledger.Recorded{{ID: cardA, Peak: ledger.Most{Bytes: 60 * gib}}}}
+	recorded := seenAs(4, gpuA, 0)
+	recorded.Recording = &ledger.Recording{GPUs: []ledger.Recorded{{ID: gpuA, Peak: ledger.Most{Bytes: 60 * gib}}}}
 	for name, tt := range map[string]struct {
 		end  ledger.End
 		want gpu.Figure
 	}{
-		"no one looked": {seenAs(4, cardA, gib), gpu.Unknown("not sampled")},
+		"no one looked": {seenAs(4, gpuA, gib), gpu.Unknown("not sampled")},
 		"the recorder":  {recorded, gpu.Bytes(60 * gib)},
 	} {
-		c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib), tt.end)}, Request{Now: hour(24)})
+		c := Lay([]ledger.Run{ran(1, gpuA, seenAs(0, gpuA, gib), tt.end)}, Request{Now: hour(24)})
 		if k := c.Lanes[0].Blocks[0]; k.Most != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, k.Most, tt.want)
 		}
 	}
 }
 
-// What stays on a card is drawn between looks that saw it, and no look's word goes further than what it saw.
+// What stays on a GPU is drawn between looks that saw it, and no look's word goes further than what it saw.
 func TestHeld(t *testing.T) {
-	leaves := ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 20*gib, finds(code.Orphan, cardA, 20*gib)))
+	leaves := ran(1, gpuA, seenAs(0, gpuA, 0), seenAs(2, gpuA, 20*gib, finds(code.Orphan, gpuA, 20*gib)))
 	// got is a job's start that found so much, and its end with what it found itself
 	got := func(id slurm.JobID, start, end float64, had, left uint64, more ...finding.Finding) ledger.Run {
-		return ran(id, cardA, seenAs(start, cardA, had, finds(code.Dirty, cardA, had)), seenAs(end, cardA, left, more...))
+		return ran(id, gpuA, seenAs(start, gpuA, had, finds(code.Dirty, gpuA, had)), seenAs(end, gpuA, left, more...))
 	}
 	clean := func(id slurm.JobID, start, end float64) ledger.Run {
-		return ran(id, cardA, seenAs(start, cardA, 0), seenAs(end, cardA, 0))
+		return ran(id, gpuA, seenAs(start, gpuA, 0), seenAs(end, gpuA, 0))
 	}
-	unread := seenAs(6, cardA, 0, finding.Finding{Code: code.Unread, GPU: cardA, Unknown: "no answer"})
-	unread.Curves = map[gpu.ID]settle.Curve{cardA: {State: settle.Unknown}}
+	unread := seenAs(6, gpuA, 0, finding.Finding{Code: code.Unread, GPU: gpuA, Unknown: "no answer"})
+	unread.Curves = map[gpu.ID]settle.Curve{gpuA: {State: settle.Unknown}}
 	reloaded := got(2, 6, 8, 9*gib, 0)
 	reloaded.Epoch.Module = "m2"
-	vague := seenAs(2, cardA, gib, finding.Finding{Code: code.Residue, GPU: cardA, Bytes: gpu.Unknown("x")})
+	vague := seenAs(2, gpuA, gib, finding.Finding{Code: code.Residue, GPU: gpuA, Bytes: gpu.Unknown("x")})
 	vague.Snapshot.Readings[0].Memory.Used = gpu.Unknown("x")
-	unseen := ledger.End{At: seenAs(8, cardA, 0).At, Wall: hour(8), Unseen: "its job began again"}
+	unseen := ledger.End{At: seenAs(8, gpuA, 0).At, Wall: hour(8), Unseen: "its job began again"}
 	checked := func(used uint64) *ledger.Check {
-		return &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, used).Snapshot}
+		return &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, gpuA, used).Snapshot}
 	}
 	leaked, stopped := checked(20*gib), checked(0)
-	leaked.Leaked, stopped.Stopped = map[gpu.ID]uint64{cardA: 20 * gib}, true
+	leaked.Leaked, stopped.Stopped = map[gpu.ID]uint64{gpuA: 20 * gib}, true
 	type runs = []ledger.Run
 	for name, tt := range map[string]struct {
 		runs  runs
@@ -305,25 +305,25 @@ func TestHeld(t *testing.T) {
 		want  string
 	}{
 		"nothing":                       {runs{clean(1, 0, 2)}, nil, ""},
-		"no one looked since":           {runs{leaves}, nil, "2-24 20 unseen"},
+		"not sampled since":             {runs{leaves}, nil, "2-24 20 unseen"},
 		"gone when the next job came":   {runs{leaves, clean(2, 6, 8)}, nil, "2-6 20 gone"},
 		"found again":                   {runs{leaves, got(2, 6, 8, 20*gib, 0)}, nil, "2-6 20 stayed, 6-8 20 gone"},
 		"the driver was reloaded":       {runs{leaves, reloaded}, nil, "2-6 20 gone, 6-8 9 gone"},
-		"how much no one knows":         {runs{ran(1, cardA, seenAs(0, cardA, 0), vague)}, nil, "2-24 ? unseen"},
-		"in use, by whom no one knows":  {runs{clean(1, 0, 2)}, checked(gib), ""},
+		"how much is unknown":           {runs{ran(1, gpuA, seenAs(0, gpuA, 0), vague)}, nil, "2-24 ? unseen"},
+		"in use, by an unknown process": {runs{clean(1, 0, 2)}, checked(gib), ""},
 		"a health check saw it":         {runs{leaves}, leaked, "2-5 20 stayed, 5-24 20 unseen"},
 		"a health check saw it gone":    {runs{leaves}, checked(0), "2-5 20 gone"},
 		"a health check that was ended": {runs{leaves}, stopped, "2-24 20 unseen"},
 		"kept over a job that adds none": {runs{leaves, got(2, 6, 8, 20*gib, 20*gib)}, nil,
 			"2-6 20 stayed, 6-8 20 stayed, 8-24 20 unseen"},
-		"a job adds to it": {runs{leaves, got(2, 6, 8, 20*gib, 50*gib, finds(code.Orphan, cardA, 30*gib))}, nil,
+		"a job adds to it": {runs{leaves, got(2, 6, 8, 20*gib, 50*gib, finds(code.Orphan, gpuA, 30*gib))}, nil,
 			"2-6 20 stayed, 6-8 20 stayed, 8-24 50 unseen"},
-		"the next look could not tell": {runs{leaves, ran(2, cardA, unread, seenAs(8, cardA, 0)), clean(3, 9, 10)}, nil,
+		"the next look could not tell": {runs{leaves, ran(2, gpuA, unread, seenAs(8, gpuA, 0)), clean(3, 9, 10)}, nil,
 			"2-9 20 gone"},
-		"beside another job of the GPU": {runs{clean(1, 0, 9), got(2, 3, 4, gib, 0)}, nil, ""},
-		"left beside another job": {runs{ran(1, cardA, seenAs(0, cardA, 0), seenAs(9, cardA, gib)),
-			ran(2, cardA, seenAs(3, cardA, 0), seenAs(4, cardA, 50*gib, finds(code.Orphan, cardA, gib)))}, nil, ""},
-		"an end that no one saw": {runs{leaves, ran(2, cardA, *got(2, 6, 8, 20*gib, 0).Start, unseen),
+		"while another job has the GPU": {runs{clean(1, 0, 9), got(2, 3, 4, gib, 0)}, nil, ""},
+		"left while another job runs": {runs{ran(1, gpuA, seenAs(0, gpuA, 0), seenAs(9, gpuA, gib)),
+			ran(2, gpuA, seenAs(3, gpuA, 0), seenAs(4, gpuA, 50*gib, finds(code.Orphan, gpuA, gib)))}, nil, ""},
+		"an end that was not seen": {runs{leaves, ran(2, gpuA, *got(2, 6, 8, 20*gib, 0).Start, unseen),
 			clean(3, 10, 11)}, nil, "2-6 20 stayed, 6-10 20 gone"},
 	} {
 		c := Lay(tt.runs, Request{Now: hour(24), Since: hour(0), Check: tt.check})
@@ -343,10 +343,10 @@ func TestHeld(t *testing.T) {
 }
 
 func TestCheckIsAnEntry(t *testing.T) {
-	check := &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardB, 0).Snapshot,
-		Cards:    []ledger.Assigned{{Index: 6, Device: gpu.Device{ID: cardB}}},
-		Findings: []finding.Finding{finds(code.Trespass, cardB, gib)}}
-	c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))},
+	check := &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, gpuB, 0).Snapshot,
+		Cards:    []ledger.Assigned{{Index: 6, Device: gpu.Device{ID: gpuB}}},
+		Findings: []finding.Finding{finds(code.Trespass, gpuB, gib)}}
+	c := Lay([]ledger.Run{ran(1, gpuA, seenAs(0, gpuA, 0), seenAs(2, gpuA, 0))},
 		Request{Now: hour(24), Check: check})
 	if len(c.Entries) != 1 || c.Entries[0].Phase != "health check" || c.Entries[0].Job != "" || len(c.Lanes) != 2 ||
 		*c.Lanes[1].GPU.Index != 6 || len(c.Lanes[1].Marks) != 1 {
@@ -359,7 +359,7 @@ func TestMarks(t *testing.T) {
 	var runs []ledger.Run
 	for i, at := range []float64{1, 1.1, 1.2, 10} {
 		c := []code.Code{code.Dirty, code.Throttle, code.Orphan, code.Dirty}[i]
-		runs = append(runs, ran(1, cardA, ledger.End{}, seenAs(at, cardA, gib, finds(c, cardA, gib))))
+		runs = append(runs, ran(1, gpuA, ledger.End{}, seenAs(at, gpuA, gib, finds(c, gpuA, gib))))
 	}
 	c := Lay(runs, Request{Since: hour(0), Until: hour(24), Now: hour(24)})
 	m := c.Lanes[0].Marks
@@ -371,9 +371,9 @@ func TestMarks(t *testing.T) {
 
 // What policy ignores is no entry; what lies outside the time shown is none either.
 func TestEntries(t *testing.T) {
-	quiet := seenAs(2, cardA, gib, finds(code.Orphan, cardA, gib), finds("BKD-NEW", cardA, 0))
+	quiet := seenAs(2, gpuA, gib, finds(code.Orphan, gpuA, gib), finds("BKD-NEW", gpuA, 0))
 	quiet.Verdict.Judged[0].Action = "ignore"
-	c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib, finds(code.Dirty, cardA, gib)), quiet)},
+	c := Lay([]ledger.Run{ran(1, gpuA, seenAs(0, gpuA, gib, finds(code.Dirty, gpuA, gib)), quiet)},
 		Request{Since: hour(1), Until: hour(3), Now: hour(24)})
 	if len(c.Entries) != 1 || c.Entries[0].Finding.Code != "BKD-NEW" || c.Entries[0].Kind.Title == "" {
 		t.Errorf("%+v", c.Entries)

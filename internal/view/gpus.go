@@ -111,7 +111,7 @@ func (in Input) processes(r gpu.Reading) []Process {
 	for _, listed := range r.Processes {
 		facts, known := in.Who[listed.PID]
 		if facts.PID = listed.PID; !known {
-			facts.Why = "no one looked"
+			facts.Why = "not read"
 		}
 		p := newProcess(facts, listed.Memory, in.At)
 		in.addRecord(&p, facts.Cgroup)

@@ -147,7 +147,7 @@ type Suspect string
 
 // The suspects.
 const (
-	SuspectGPU  Suspect = "card" // several users had the finding
+	SuspectGPU  Suspect = "gpu"  // several users had the finding
 	SuspectUser Suspect = "user" // it was always the same user
 	SuspectNode Suspect = "node" // the process belongs to no job: something else runs on the node
 )

@@ -46,10 +46,10 @@ func job(id slurm.JobID, uid uint32, hours int, gpus ...int) ledger.Run {
 }
 
 // found adds a finding on a GPU to the end of a run.
-func found(r ledger.Run, c code.Code, card int, action config.Action) ledger.Run {
+func found(r ledger.Run, c code.Code, index int, action config.Action) ledger.Run {
 	e := &r.Ends[0]
 	e.Findings = append(e.Findings,
-		finding.Finding{Code: c, GPU: gpu.ID(fmt.Sprintf("GPU-%d", card)), Index: &card})
+		finding.Finding{Code: c, GPU: gpu.ID(fmt.Sprintf("GPU-%d", index)), Index: &index})
 	e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: action})
 	e.Verdict.Action, e.Verdict.Code = action, c
 	return r
