@@ -23,17 +23,17 @@ type Record struct {
 
 // End is what one hook found.
 type End struct {
-	At         time.Time      `json:"at"`
-	Unseen     string         `json:"unseen,omitempty"` // why it is known to have ended although no epilog ran
-	Verdict    Verdict        `json:"verdict"`
-	StillBytes uint64         `json:"still_bytes"` // in use at the start and still, if nothing else was found
-	GPUs       []GPUEnd       `json:"gpus"`        // those that were read
-	Findings   []Finding      `json:"findings"`
-	KernelLog  []string       `json:"kernel_log"` // what it had about GPUs and host memory since the start
-	Outputs    []Output       `json:"outputs"`    // of the job, in which messages about memory were searched
-	Messages   []Message      `json:"messages"`
-	Diagnosis  *Diagnosis     `json:"diagnosis"`          // null if no diagnosis was made
-	LeftOut    map[string]int `json:"left_out,omitempty"` // entries left out of the record, by list: docs/limits.md
+	At         time.Time            `json:"at"`
+	Unseen     string               `json:"unseen,omitempty"` // why it is known to have ended although no epilog ran
+	Verdict    Verdict              `json:"verdict"`
+	StillBytes uint64               `json:"still_bytes"` // in use at the start and still, if nothing else was found
+	GPUs       []GPUEnd             `json:"gpus"`        // those that were read
+	Findings   []Finding            `json:"findings"`
+	KernelLog  []string             `json:"kernel_log"` // what it had about GPUs and host memory since the start
+	Outputs    []ledger.Output      `json:"outputs"`    // of the job, in which messages about memory were searched
+	Messages   []Message            `json:"messages"`
+	Diagnosis  *diagnosis.Diagnosis `json:"diagnosis"`          // null if no diagnosis was made
+	LeftOut    map[string]int       `json:"left_out,omitempty"` // entries left out of the record, by list: docs/limits.md
 }
 
 // GPUEnd is one GPU at one end.
@@ -62,15 +62,6 @@ type Test struct {
 	Error    *gpu.CallError  `json:"error,omitempty"`
 }
 
-// Output is one of a job's outputs, and how much of its end was searched.
-type Output struct {
-	Kind ledger.OutputKind `json:"kind"` // output, errors, step
-	Path string            `json:"path,omitempty"`
-	Size int64             `json:"size_bytes"`
-	Read int64             `json:"read_bytes"`
-	Why  string            `json:"why,omitempty"` // why no more was searched
-}
-
 // Message stands for all messages of one kind in a job's outputs.
 type Message struct {
 	Kind      oom.Kind      `json:"kind"`
@@ -79,23 +70,6 @@ type Message struct {
 	Line      string        `json:"line"`
 	Count     int           `json:"count"`
 	Output    int           `json:"output"` // which of the outputs has it
-}
-
-// Diagnosis says why a job ran out of memory.
-type Diagnosis struct {
-	Reason   diagnosis.Reason `json:"reason,omitempty"` // empty if the user gets no report
-	Headline string           `json:"headline,omitempty"`
-	Causes   []Cause          `json:"causes"` // all of them, ruled out or not
-	Try      []string         `json:"try"`
-}
-
-// Cause is the judgement of one cause.
-type Cause struct {
-	Name     diagnosis.Name   `json:"name"`
-	Answer   diagnosis.Answer `json:"answer"` // yes, no, cannot tell
-	Evidence string           `json:"evidence"`
-	Index    *int             `json:"index,omitempty"` // of the GPU that the evidence is about
-	With     diagnosis.Name   `json:"with,omitempty"`  // the cause that this one accompanies
 }
 
 func newRecord(r ledger.Run) Record {
@@ -115,7 +89,7 @@ func newRecord(r ledger.Run) Record {
 func newEnd(at string, r ledger.Run, e ledger.End) End {
 	out := End{At: e.Wall, Unseen: e.Unseen, Verdict: newVerdict(e.Verdict), GPUs: []GPUEnd{},
 		Findings: newFindings(at, e), KernelLog: kernelLog(e.Kernel), LeftOut: e.Rest,
-		Outputs: each(e.Outputs, func(o ledger.Output) Output { return Output(o) }),
+		Outputs: e.Outputs, Diagnosis: e.Diagnosis,
 		Messages: each(e.Messages, func(m oom.Message) Message {
 			return Message{m.Kind, m.Framework, m.Asked, m.Line, m.Count, m.File}
 		})}
@@ -123,10 +97,6 @@ func newEnd(at string, r ledger.Run, e ledger.End) End {
 		if reading, ok := e.Snapshot.Reading(d.Device.ID); ok {
 			out.GPUs = append(out.GPUs, newGPUEnd(d.Index, reading, e))
 		}
-	}
-	if d := e.Diagnosis; d != nil {
-		out.Diagnosis = &Diagnosis{d.Reason, d.Headline,
-			each(d.Causes, func(c diagnosis.Cause) Cause { return Cause(c) }), d.Try}
 	}
 	return out
 }

@@ -168,7 +168,7 @@ func (r Shown) endText(w io.Writer, title string, e End, tests bool) {
 	}
 	e.messagesText(w)
 	if d := e.Diagnosis; d != nil {
-		d.text(w, r.Exit == nil)
+		diagnosisText(w, *d, r.Exit == nil)
 	}
 	var parts []string
 	for _, list := range slices.Sorted(maps.Keys(e.LeftOut)) {
@@ -205,7 +205,7 @@ func (t Test) text() string {
 func (e End) messagesText(w io.Writer) {
 	for _, o := range e.Outputs {
 		if e.Diagnosis != nil || len(e.Messages) > 0 {
-			fmt.Fprintf(w, "  %s: %s\n", strings.TrimRight(o.Kind.Name()+" "+o.Path, " "), o.searched())
+			fmt.Fprintf(w, "  %s: %s\n", strings.TrimRight(o.Kind.Name()+" "+o.Path, " "), searched(o))
 		}
 	}
 	for _, m := range e.Messages {
@@ -217,7 +217,7 @@ func (e End) messagesText(w io.Writer) {
 	}
 }
 
-func (o Output) searched() string {
+func searched(o ledger.Output) string {
 	switch {
 	case o.Why != "" && o.Read == 0:
 		return "not searched: " + o.Why
@@ -227,10 +227,10 @@ func (o Output) searched() string {
 	return "all searched"
 }
 
-// text writes every cause of running out of memory with its full evidence, whether or not the user got a report: it
+// diagnosisText writes every cause of running out of memory with its full evidence, whether or not the user got a report: it
 // contains PIDs and jobs of other users. Causes are left out if the job is known to have succeeded and nothing
 // indicates a problem.
-func (d Diagnosis) text(w io.Writer, exitUnknown bool) {
+func diagnosisText(w io.Writer, d diagnosis.Diagnosis, exitUnknown bool) {
 	if d.Reason != "" || exitUnknown {
 		fmt.Fprintf(w, "  %s\n", cmp.Or(d.Headline, "Out of memory? How the job ended is not known"))
 		table(w, each(d.Causes, causeRow)...)
@@ -240,7 +240,7 @@ func (d Diagnosis) text(w io.Writer, exitUnknown bool) {
 	}
 }
 
-func causeRow(c Cause) string {
+func causeRow(c diagnosis.Cause) string {
 	answer, text := string(c.Answer), c.Evidence
 	if c.Answer == diagnosis.Yes {
 		answer = "YES"
