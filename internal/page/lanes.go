@@ -296,7 +296,7 @@ type Held struct {
 	Start, End time.Time
 	Bytes      gpu.Figure // in the first sample
 	Share      float64    // fraction of the GPU's memory, at least the smallest visible one
-	// Fate is what became of it: stayed (in both samples), gone, or unseen (no later sample is conclusive).
+	// Fate is what outcome of it: stayed (in both samples), gone, or unseen (no later sample is conclusive).
 	Fate string
 	By   string // which hook took the first sample
 }

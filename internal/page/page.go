@@ -68,7 +68,7 @@ type sheet struct {
 var functions = template.FuncMap{
 	"percent": func(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }, "clean": safe, "plural": plural,
 	"width": func(from, to float64) string { return fmt.Sprintf("%.3f%%", (to-from)*100) },
-	"name":  gpuName, "model": model, "shape": shape, "severity": severity, "whose": whose, "outcome": became,
+	"name":  gpuName, "model": model, "shape": shape, "severity": severity, "owner": ownerText, "outcome": outcome,
 	"stamp": stamp, "figure": figure,
 	"moment": func(t time.Time) string { return t.Local().Format("2 January 2006, 15:04 (UTC-07:00)") },
 }
@@ -142,7 +142,7 @@ func namesOf(people []string) *regexp.Regexp {
 	return re
 }
 
-func (s sheet) Nothing() bool {
+func (s sheet) Empty() bool {
 	left := func(l Lane) bool { return len(l.Held) > 0 }
 	return s.Chart.Jobs == 0 && len(s.Chart.Entries) == 0 && !slices.ContainsFunc(s.Chart.Lanes, left)
 }
@@ -245,7 +245,7 @@ func severity(e code.Entry) string { return shape(Entry{Kind: e}) }
 func (s sheet) MarkTip(m Mark) string {
 	e := s.Gravest(m)
 	text := fmt.Sprintf("%s: %s\n%s, %s\n%s", safe(e.Kind.Code), e.Kind.Title, s.Occasion(e), stamp(e.At),
-		became(e))
+		outcome(e))
 	if more := len(m.Entries) - 1; more > 0 {
 		text += fmt.Sprintf("\n\nand %d more", more)
 	}
@@ -286,7 +286,7 @@ func process(p finding.Process) string {
 	return fmt.Sprintf("%d (%s)", p.PID, p.Name)
 }
 
-func whose(e Entry) string {
+func ownerText(e Entry) string {
 	o := e.Owner
 	if o == nil {
 		return ""
@@ -309,7 +309,7 @@ func (s sheet) Occasion(e Entry) string {
 	return fmt.Sprintf("%s of job %s%s", e.Phase, e.Job, s.Of(e.User))
 }
 
-func became(e Entry) string {
+func outcome(e Entry) string {
 	switch a := e.Judged.Action; {
 	case e.Drained:
 		return "drained the node"

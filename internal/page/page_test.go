@@ -122,7 +122,7 @@ func TestOutcome(t *testing.T) {
 		"to drain, held back": {Judged: finding.Judged{Action: config.Drain}},
 		"drained the node":    {Judged: finding.Judged{Action: config.Drain}, Drained: true},
 	} {
-		if got := became(e); got != want {
+		if got := outcome(e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -37,9 +37,9 @@ func (h History) Text(w io.Writer) {
 	}
 	rows := []string{row("LAST SEEN", "JOB", "USER", "GPU", "RAN", "PEAK", "BUSY", "FOUND")}
 	for _, r := range h.Runs {
-		peak, busy := r.used()
-		rows = append(rows, row(stamp(cmp.Or(r.EndedAt, r.BeganAt)), r.Job, owner(r.User, r.UID), r.gpus(), r.ran(),
-			peak, busy, r.found()))
+		peak, busy := r.usage()
+		rows = append(rows, row(stamp(cmp.Or(r.EndedAt, r.BeganAt)), r.Job, owner(r.User, r.UID), r.numbers(), r.duration(),
+			peak, busy, r.outcomes()))
 	}
 	table(w, rows...)
 	if h.More > 0 {
@@ -60,19 +60,19 @@ type Filter struct {
 // Pick returns the runs that match the filter, in their order.
 func (f Filter) Pick(runs []ledger.Run) (out []ledger.Run) {
 	for _, r := range runs {
-		if f.lets(r) {
+		if f.matches(r) {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-func (f Filter) lets(r ledger.Run) bool {
+func (f Filter) matches(r ledger.Run) bool {
 	switch {
-	case f.Job != nil && !names(*f.Job, r):
+	case f.Job != nil && !refersTo(*f.Job, r):
 	case f.User != "" && f.User != r.Job.User && f.User != fmt.Sprint(r.Job.UID):
 	case f.GPU != "" && !slices.ContainsFunc(r.Devices, f.isGPU):
-	case (f.Code != "" || f.Found) && !slices.ContainsFunc(r.Both(), f.finds):
+	case (f.Code != "" || f.Found) && !slices.ContainsFunc(r.Both(), f.hasFinding):
 	case !f.Since.IsZero() && r.Closed() && r.Last().Wall.Before(f.Since): // a running job is present now
 	case !f.Until.IsZero() && r.First().Wall.After(f.Until):
 	default:
@@ -81,7 +81,7 @@ func (f Filter) lets(r ledger.Run) bool {
 	return false
 }
 
-func (f Filter) finds(e *ledger.End) bool {
+func (f Filter) hasFinding(e *ledger.End) bool {
 	for i, found := range e.Findings {
 		if (f.Code == "" || found.Code == f.Code) && (!f.Found || e.Verdict.Tells(i)) {
 			return true
@@ -90,7 +90,7 @@ func (f Filter) finds(e *ledger.End) bool {
 	return false
 }
 
-func names(ref slurm.Ref, r ledger.Run) bool {
+func refersTo(ref slurm.Ref, r ledger.Run) bool {
 	switch {
 	case ref.SLUID != "":
 		return r.Job.SLUID == ref.SLUID

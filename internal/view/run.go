@@ -86,17 +86,17 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 	}
 	switch end := r.Epilog(); {
 	case end != nil:
-		s.ended(r, *end)
+		s.addEnds(r, *end)
 	case r.Running(all):
 		s.State = Running
 	case r.Closed():
 		s.Unseen = r.Last().Unseen
 	}
-	s.recorded(r)
+	s.addRecording(r)
 	return s
 }
 
-func (s *Run) ended(r ledger.Run, first ledger.End) {
+func (s *Run) addEnds(r ledger.Run, first ledger.End) {
 	verdict := newVerdict(r.Last().Verdict)
 	s.State, s.EndedAt, s.End, s.StillBytes = Ended, first.Wall, &verdict, stillThere(r, r.Last())
 	if r.Start != nil {
@@ -127,7 +127,7 @@ func stillThere(r ledger.Run, e ledger.End) (bytes uint64) {
 	return bytes
 }
 
-func (s *Run) recorded(r ledger.Run) {
+func (s *Run) addRecording(r ledger.Run) {
 	end := r.Epilog()
 	if end == nil || end.Recording == nil {
 		s.Peak = gpu.Unknown("nothing is on record of the time between its start and its end")
@@ -138,17 +138,17 @@ func (s *Run) recorded(r ledger.Run) {
 		return
 	}
 	var busy ledger.Busy
-	untold := false
+	unattributed := false
 	for _, g := range end.Recording.GPUs {
 		s.Peak.Bytes = max(s.Peak.Bytes, g.Own.Bytes)
 		busy.Samples, busy.Sum = busy.Samples+g.Busy.Samples, busy.Sum+g.Busy.Sum
 		i := slices.IndexFunc(r.Devices, func(d ledger.Assigned) bool { return d.Device.ID == g.ID })
-		untold = untold || g.Together == 0 && !g.Unused()
+		unattributed = unattributed || g.Together == 0 && !g.Unused()
 		if g.Unused() && i >= 0 {
 			s.IdleGPUs = append(s.IdleGPUs, r.Devices[i].Index)
 		}
 	}
-	if s.Peak.Bytes == 0 && untold {
+	if s.Peak.Bytes == 0 && unattributed {
 		s.Peak = gpu.Unknown("whose the processes on its GPUs were is not known")
 	}
 	if percent, known := busy.Mean(); known {
@@ -171,14 +171,14 @@ func owner(user string, uid uint32) string {
 	return fmt.Sprintf("uid %d", uid)
 }
 
-func (s Run) gpus() string {
+func (s Run) numbers() string {
 	if len(s.GPUs) == 0 {
 		return "?"
 	}
 	return strings.Join(each(s.GPUs, GPU.number), ",")
 }
 
-func (s Run) ran() string {
+func (s Run) duration() string {
 	switch {
 	case s.State == Running:
 		return "runs"
@@ -188,8 +188,8 @@ func (s Run) ran() string {
 	return (time.Duration(*s.Seconds) * time.Second).String()
 }
 
-// used formats the recorded peak and the mean utilization of the GPUs, with "-" for unknown values.
-func (s Run) used() (peak, busy string) {
+// usage formats the recorded peak and the mean utilization of the GPUs, with "-" for unknown values.
+func (s Run) usage() (peak, busy string) {
 	peak, busy = "-", "-"
 	if s.Peak.Known() {
 		peak = Figure(s.Peak)
@@ -200,8 +200,8 @@ func (s Run) used() (peak, busy string) {
 	return peak, busy
 }
 
-// found describes the findings at both ends of a run, and how the job itself failed if it did.
-func (s Run) found() string {
+// outcomes describes the findings at both ends of a run, and how the job itself failed if it did.
+func (s Run) outcomes() string {
 	var parts []string
 	for _, at := range []struct {
 		name, before string
@@ -240,12 +240,12 @@ func (s Run) found() string {
 // codesAt lists the codes found at one end, without duplicates and those that policy ignores or only notes.
 func (s Run) codesAt(end string) string {
 	var words []string
-	var said []code.Code
+	var listed []code.Code
 	for _, f := range s.Findings {
-		if f.At != end || f.Action == config.Ignore || f.Action == config.Note || slices.Contains(said, f.Code) {
+		if f.At != end || f.Action == config.Ignore || f.Action == config.Note || slices.Contains(listed, f.Code) {
 			continue
 		}
-		said = append(said, f.Code)
+		listed = append(listed, f.Code)
 		word := string(f.Code)
 		if f.Bytes.Known() && f.Bytes.Bytes > 0 {
 			word += " " + Figure(f.Bytes)

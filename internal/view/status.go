@@ -34,7 +34,7 @@ type Status struct {
 	OnRecord int                        `json:"ended_on_record"`
 	Damaged  []string                   `json:"damaged"` // records that cannot be used
 
-	well map[code.Code]bool // codes that were checked now and found not to apply
+	refuted map[code.Code]bool // codes that were checked now and found not to apply
 }
 
 // Driver reports whether the GPUs' driver answers.
@@ -91,10 +91,10 @@ type Met struct {
 // See adds a problem that exists now. An empty text means that the code was checked and does not apply.
 func (s *Status) See(c code.Code, said string) {
 	if said == "" {
-		if s.well == nil {
-			s.well = map[code.Code]bool{}
+		if s.refuted == nil {
+			s.refuted = map[code.Code]bool{}
 		}
-		s.well[c] = true
+		s.refuted[c] = true
 		return
 	}
 	i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return c != "" && t.Code == c })
@@ -110,7 +110,7 @@ func (s *Status) See(c code.Code, said string) {
 func (s *Status) Meet(counted []metrics.Trouble) {
 	for _, m := range counted {
 		is := func(t Trouble) bool { return t.Code == m.Code }
-		if !slices.ContainsFunc(s.Troubles, is) && m.Clear == 0 && !s.well[m.Code] {
+		if !slices.ContainsFunc(s.Troubles, is) && m.Clear == 0 && !s.refuted[m.Code] {
 			s.See(m.Code, string(m.Detail))
 		}
 		if i := slices.IndexFunc(s.Troubles, is); i >= 0 {
@@ -300,7 +300,7 @@ func (s Status) jobsText(w io.Writer) {
 		if r.State != Running && r.Start != nil && r.Start.Code != "" {
 			came += "; at its start: " + outcome(*r.Start, 0)
 		}
-		rows = append(rows, row(r.name(), r.gpus(), owner(r.User, r.UID), when, came))
+		rows = append(rows, row(r.name(), r.numbers(), owner(r.User, r.UID), when, came))
 	}
 	table(w, rows...)
 	if more := s.OnRecord - len(s.Ended); more > 0 {
