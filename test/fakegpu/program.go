@@ -15,7 +15,7 @@ import (
 
 // Program is a running fakecuda.
 type Program struct {
-	PID      int   // of the process that took memory; with --orphan and --pidns not the one started
+	PID      int   // of the process that took memory; with --orphan not the one started
 	Children []int // of --fork-hold and --workers
 	cmd      *exec.Cmd
 	out      io.ReadCloser

@@ -17,7 +17,7 @@ struct flags {
 	long idle, ask, churn_mib;            // MiB
 	long beat, churn, sink;               // ms
 	double sleep, workers_life;           // seconds; negative: for ever
-	bool all, context, orphan, fork_hold, export, stop, vfork, leader_exits, pidns, pieces, torch;
+	bool all, orphan, fork_hold, export, stop, vfork, leader_exits, pieces, torch;
 };
 extern struct flags flags;
 
@@ -27,8 +27,6 @@ void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)
 void report_ready(int pid);
 // report_to sends the ready line, or the error, elsewhere than to the standard output.
 void report_to(int fd);
-// report_text passes on what another process reported: the rest of a ready line, or an error.
-void report_text(int pid, const char *text);
 
 // vendor_library is the driver's library, vendor_nvml the one that tells of it, vendor_node a path below its /dev.
 const char *vendor_library(void);
@@ -77,8 +75,6 @@ void answer_shared(int connection);
 
 // leave_session makes an orphan of this process; the command started ends when the orphan is ready.
 void leave_session(void);
-// enter_pidns returns in a child inside a new PID namespace; the process outside reports for it and waits.
-void enter_pidns(void);
 // hold_in_child returns in a child that has every descriptor, once its parent has killed itself.
 int hold_in_child(void);
 void start_workers(void);

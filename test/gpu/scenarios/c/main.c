@@ -2,7 +2,7 @@
 // keeps it in one of the ways real programs do. fakecuda is the same program on the fake driver beside it. Once it
 // holds what it was asked for it prints one line:
 //
-//   ready pid=PID [inside=PID] [gpu=UUID bytes=N [used=M]]... [child=PID]... [holder=PID]
+//   ready pid=PID [gpu=UUID bytes=N [used=M]]... [child=PID]... [holder=PID]
 //
 // bytes is what it allocated, or mapped, on a card; used what cuMemGetInfo says is gone from the whole card: its own
 // context included, and everybody else's memory too. Without --sleep every verb but ipc-export lives until killed.
@@ -10,13 +10,11 @@
 // usage: cudajob alloc [--mib N|--near-full MIB] [flags]
 //   --gpu I[,I...]     CUDA ordinals (0)             --near-full MIB   one block, all but MIB of what is free
 //   --chunks C         in C blocks                   --pieces-2mib     in blocks of 2 MiB
-//   --no-context       cuMemCreate, no context       --list ROLE       fake: compute, graphics or mps
+//   --list ROLE        fake: compute, graphics or mps
 //   --fork-hold        a child that never execs keeps all descriptors, the parent kills itself: pid is the dead
 //                      parent's, holder the child's
 //   --workers N        N forked children that end by themselves, --workers-life S (3) seconds after their parent
 //   --export SOCKET    memory as descriptors, handed to a waiting holdfd
-//   --pidns            in a new PID namespace, of a new user namespace unless root; pid is the one seen outside. The
-//                      process started stays outside, touches no CUDA, and ends with it
 //   --stop             SIGSTOP itself                --leader-exits    only a second thread lives on
 //   --torch            when memory runs out, say it in PyTorch's words; of what it has, --idle MIB counts as its pool's
 //                      unused part, and --other PID:MIB is somebody else's
@@ -60,12 +58,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-struct flags flags = {.gpus = "0", .chunks = 1, .churn_mib = 64, .near_full = -1, .sleep = -1, .workers_life = 3, .context = true};
+struct flags flags = {.gpus = "0", .chunks = 1, .churn_mib = 64, .near_full = -1, .sleep = -1, .workers_life = 3};
 
 // The ready line
 
 static int report = 1; // where it goes
-static bool inner;     // another process, outside this PID namespace, says our PID
 static char line[8192];
 
 void report_to(int fd) {
@@ -93,15 +90,7 @@ void die(const char *format, ...) {
 }
 
 void report_ready(int pid) {
-	if (inner) dprintf(report, " inside=%d%s\n", pid, line);
-	else dprintf(report, "ready pid=%d%s\n", pid, line);
-	if (report > 2) report_to(-1);
-}
-
-void report_text(int pid, const char *text) {
-	bool ready = !strncmp(text, " inside=", 8);
-	if (!ready) dprintf(report == 1 ? 2 : report, "%s", text);
-	else dprintf(report, "ready pid=%d%s", pid, text);
+	dprintf(report, "ready pid=%d%s\n", pid, line);
 	if (report > 2) report_to(-1);
 }
 
@@ -111,9 +100,6 @@ static void begin(void) {
 	vendor_mortal();
 	if (flags.name) prctl(PR_SET_NAME, flags.name);
 	if (flags.orphan) leave_session();
-	if (!flags.pidns) return;
-	enter_pidns();
-	inner = true;
 }
 
 // Of what is taken later nothing can be said yet.
@@ -188,10 +174,10 @@ static void highest(void) { watch_highest(flags.socket); }
 // Flags
 
 static const struct option options[] = {
-	{"mib", 1, 0, 'm'}, {"gpu", 1, 0, 'g'}, {"chunks", 1, 0, 'c'}, {"no-context", 0, 0, 'C'},
+	{"mib", 1, 0, 'm'}, {"gpu", 1, 0, 'g'}, {"chunks", 1, 0, 'c'},
 	{"list", 1, 0, 'l'}, {"name", 1, 0, 'n'}, {"sleep", 1, 0, 's'}, {"orphan", 0, 0, 'o'},
 	{"fork-hold", 0, 0, 'f'}, {"workers", 1, 0, 'w'}, {"workers-life", 1, 0, 'W'}, {"export", 1, 0, 'e'},
-	{"stop", 0, 0, 'S'}, {"leader-exits", 0, 0, 'L'}, {"torch", 0, 0, 't'}, {"pidns", 0, 0, 'p'},
+	{"stop", 0, 0, 'S'}, {"leader-exits", 0, 0, 'L'}, {"torch", 0, 0, 't'},
 	{"pieces-2mib", 0, 0, '2'}, {"near-full", 1, 0, 'F'}, {"socket", 1, 0, 'k'}, {"all", 0, 0, 'a'},
 	{"lock", 1, 0, 'K'}, {"idle", 1, 0, 'i'}, {"ask", 1, 0, 'A'}, {"other", 1, 0, 'O'},
 	{"after", 1, 0, 'T'}, {"beat", 1, 0, 'B'}, {"churn", 1, 0, 'u'},
@@ -200,13 +186,11 @@ static const struct option options[] = {
 
 static bool set_switch(int option) {
 	switch (option) {
-	case 'C': flags.context = false; break;
 	case 'o': flags.orphan = true; break;
 	case 'f': flags.fork_hold = true; break;
 	case 'S': flags.stop = true; break;
 	case 'L': flags.leader_exits = true; break;
 	case 't': flags.torch = true; break;
-	case 'p': flags.pidns = true; break;
 	case '2': flags.pieces = true; break;
 	case 'a': flags.all = true; break;
 	case 'V': flags.vfork = true; break;
@@ -245,12 +229,9 @@ static void set(int option) {
 static const char *wrong(const char *verb) {
 	bool forks = flags.fork_hold || flags.workers > 0;
 	if (flags.workers < 0 || flags.workers > MAX_WORKERS) return "--workers takes up to 64";
-	if (flags.pidns && forks) return "--pidns goes with neither --fork-hold nor --workers";
-	if (flags.after && (forks || flags.export || flags.pidns || flags.beat)) return "--after goes with plain memory alone";
-	if (flags.sink && !flags.context) return "--sink needs a context";
-	if (flags.churn && (!flags.context || flags.beat)) return "--churn needs a context, and does not go with --beat";
-	if (flags.beat && (flags.mib <= 0 || !flags.context || flags.export)) return "--beat needs memory in a context";
-	if (flags.near_full >= 0 && !flags.context) return "--near-full needs a context";
+	if (flags.after && (forks || flags.export || flags.beat)) return "--after goes with plain memory alone";
+	if (flags.churn && flags.beat) return "--churn does not go with --beat";
+	if (flags.beat && (flags.mib <= 0 || flags.export)) return "--beat needs memory in a context";
 	if (!strcmp(verb, "alloc")) return flags.mib < 0 ? "--mib N" : NULL;
 	if (!strncmp(verb, "ipc-", 4) && !flags.socket) return "--socket SOCKET";
 	if (!strcmp(verb, "ipc-export") && flags.mib <= 0) return "--mib N";

@@ -25,23 +25,26 @@ static int create(int device, unsigned long long bytes, bool export, unsigned lo
 // piece takes one block; an export's descriptor is returned, otherwise -1.
 static int piece(int device, unsigned long long bytes) {
 	unsigned long long handle;
-	bool virtual = flags.export || !flags.context;
-	int rc = virtual ? create(device, bytes, flags.export, &handle) : cu.alloc(&handle, bytes);
+	int rc = flags.export ? create(device, bytes, true, &handle) : cu.alloc(&handle, bytes);
 	if (rc == OUT_OF_MEMORY) run_out(device, bytes, held);
-	check(rc, virtual ? "cuMemCreate" : "cuMemAlloc");
+	check(rc, flags.export ? "cuMemCreate" : "cuMemAlloc");
 	int fd = -1;
 	if (flags.export) check(cu.share(&fd, handle, 1, 0), "cuMemExportToShareableHandle");
-	if (!virtual) use(handle, bytes);
-	if (!virtual && !first_bytes) first = handle, first_bytes = bytes;
+	if (!flags.export) use(handle, bytes);
+	if (!flags.export && !first_bytes) first = handle, first_bytes = bytes;
 	held += bytes;
 	return fd;
 }
 
-static int open_card(int ordinal) {
+static int device_of(int ordinal) {
 	int device;
-	void *context;
 	check(cu.get(&device, ordinal), "cuDeviceGet");
-	if (!flags.context) return device;
+	return device;
+}
+
+static int open_card(int ordinal) {
+	int device = device_of(ordinal);
+	void *context;
 	int rc = cu.retain(&context, device);
 	if (rc == OUT_OF_MEMORY) run_out(device, 0, 0);
 	check(rc, "cuDevicePrimaryCtxRetain");
@@ -74,7 +77,7 @@ static int take_on(int ordinal, int *exports, int room) {
 		if (fd >= 0 && n < room) exports[n++] = fd;
 	}
 	if (flags.ask) piece(device, flags.ask * MIB);
-	announce(device, bytes, flags.context);
+	announce(device, bytes, true);
 	return n;
 }
 
@@ -163,9 +166,8 @@ static unsigned long long largest(int device, unsigned long long *handle) {
 
 unsigned long long probe_memory(void) {
 	unsigned long long handle = 0, bytes = flags.mib * MIB;
-	flags.context = false;
 	start_driver();
-	int device = open_card(atoi(flags.gpus));
+	int device = device_of(atoi(flags.gpus));
 	if (flags.all) bytes = largest(device, &handle);
 	else check(create(device, bytes, false, &handle), "cuMemCreate");
 	announce(device, bytes, false);

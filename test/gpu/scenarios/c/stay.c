@@ -5,12 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,47 +55,6 @@ void leave_session(void) {
 	bool ready = !strncmp(text, "ready ", 6);
 	size_t n = strlen(text);
 	_exit(write(ready ? 1 : 2, text, n) == (ssize_t)n && ready ? 0 : 1);
-}
-
-// PID namespaces
-
-static void map_own(const char *file, unsigned id) {
-	char text[64];
-	int n = snprintf(text, sizeof text, "%u %u 1", id, id), fd = open(file, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, text, n) != n) die("map ids by %s: %s", file, strerror(errno));
-	close(fd);
-}
-
-// Without root's rights it takes a user namespace, in which this user is still itself.
-static void unshare_pids(void) {
-	unsigned uid = geteuid(), gid = getegid();
-	if (unshare(CLONE_NEWPID) == 0) return;
-	if (unshare(CLONE_NEWUSER | CLONE_NEWPID)) die("make a PID namespace: %s", strerror(errno));
-	int fd = open("/proc/self/setgroups", O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, "deny", 4) != 4) die("give up setgroups: %s", strerror(errno));
-	close(fd);
-	map_own("/proc/self/uid_map", uid);
-	map_own("/proc/self/gid_map", gid);
-}
-
-static void end(int signal) { _exit(128 + signal); }
-
-void enter_pidns(void) {
-	int p[2];
-	open_pipe(p);
-	unshare_pids();
-	pid_t pid = split();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); // who kills the process that was started ends both
-		signal(SIGTERM, end);             // the first of a namespace ignores what it has no handler for
-		close(p[0]);
-		report_to(p[1]);
-		return;
-	}
-	report_text(pid, listen_to(p));
-	int status = 0;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
 // Children

@@ -28,8 +28,7 @@ void run_out(int device, unsigned long long bytes, unsigned long long held) {
 	size_t left = 0, total = 0;
 	char asked[32], whole[32], rest[32], others[128], own[32], live[32], idle[32];
 	if (!flags.torch) die("%llu bytes: %d CUDA_ERROR_OUT_OF_MEMORY", bytes, OUT_OF_MEMORY);
-	if (flags.context) cu.info(&left, &total);
-	else cu.total(&total, device);
+	cu.info(&left, &total);
 	unsigned long long unused = flags.idle * MIB;
 	die("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is "
 	    "free. %sIncluding non-PyTorch memory, this process has %s memory in use. Of the allocated memory %s is allocated by "
