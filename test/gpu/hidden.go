@@ -64,17 +64,5 @@ wait`
 func (r *run) hiddenAmongPassers() {
 	crowd := r.startAs(1, "", "passers")
 	crowd.Role = "starts processes that end at once"
-	job := r.leave(func(s *standing) {
-		h := r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--fork-hold")
-		h.Role, h.Proc = "dead: killed, its child lives", readProc(h.PID)
-		children := r.kin("child with inherited descriptors")
-		h.kill()
-		awaitGone(h.PID)
-		r.scenery(&h.Holder, append(children, record.Holder{PID: crowd.PID, Role: crowd.Role, UID: crowd.UID})...)
-		r.scene.others = children
-		r.known(s.card.UUID, &h.Holder)
-	})
-	w := r.phantomLeft()
-	w.code, w.job, w.evidence = "BKD-PHANTOM", job.ID, "exclusive"
-	r.left(job, w, exitPhantom)
+	r.leavePhantom("cudajob", r.forkHold(), record.Holder{PID: crowd.PID, Role: crowd.Role, UID: crowd.UID})
 }

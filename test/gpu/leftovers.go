@@ -28,14 +28,7 @@ func (r *run) leaveOrphan() *job { return r.leaveIn(0, "left behind", "cudajob",
 
 // leaveIn runs a job that leaves a user's program, and waits until that is as it shall be.
 func (r *run) leaveIn(user int, role, program string, ready func(*holder), flags ...string) *job {
-	return r.leave(func(s *standing) {
-		args := append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)
-		h := r.startAs(user, s.card.UUID, program, args...)
-		ready(h)
-		h.Role = role
-		r.scenery(&h.Holder)
-		r.known(s.card.UUID, &h.Holder)
-	})
+	return r.leave(func(s *standing) { r.occupies(user, s.card.UUID, role, program, ready, flags...) })
 }
 
 // leftIn is a job that leaves a program, once that is as it shall be; the node is drained for it.
@@ -117,12 +110,17 @@ func (r *run) orphanGone() {
 }
 
 func (r *run) phantom() {
-	r.leavePhantom("cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--fork-hold")
+	r.leavePhantom("cudajob", r.forkHold())
 }
 
-func (r *run) torchPhantom() { r.leavePhantom("forkhold", fmt.Sprint(min(8<<10, r.size()))) }
+func (r *run) forkHold() []string {
+	return []string{"alloc", "--mib", fmt.Sprint(r.size()), "--fork-hold"}
+}
 
-func (r *run) leavePhantom(program string, args ...string) {
+func (r *run) torchPhantom() { r.leavePhantom("forkhold", []string{fmt.Sprint(min(8<<10, r.size()))}) }
+
+// leavePhantom runs a job that leaves a child of a dead process; others come and go beside it.
+func (r *run) leavePhantom(program string, args []string, others ...record.Holder) {
 	job := r.leave(func(s *standing) {
 		h := r.ask(s, program, args...)
 		h.Role, h.Proc = "dead: killed, its child lives", readProc(h.PID)
@@ -132,7 +130,8 @@ func (r *run) leavePhantom(program string, args ...string) {
 		}
 		h.kill()
 		awaitGone(h.PID)
-		r.scenery(&h.Holder, children...)
+		r.scenery(&h.Holder, append(others, children...)...)
+		r.scene.others = children
 		r.known(s.card.UUID, &h.Holder)
 	})
 	w := r.phantomLeft()

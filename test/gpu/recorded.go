@@ -81,10 +81,7 @@ func (r *run) recordedSpikes() {
 // recordedStray is a login that used the job's GPU and went before the job ended.
 func (r *run) recordedStray() {
 	s := r.stand()
-	h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
-	h.Role = "dead: " + ofNoJob
-	r.scenery(&h.Holder)
-	r.known(s.card.UUID, &h.Holder)
+	h := r.occupies(1, s.card.UUID, "dead: "+ofNoJob, "cudajob", asItIs)
 	r.sampled(s.id)
 	h.kill()
 	awaitGone(h.PID)
@@ -103,10 +100,7 @@ func (r *run) recordedStray() {
 // recordedLeak is a job that leaves a process: all that it used to its very end is on record.
 func (r *run) recordedLeak() {
 	job := r.leave(func(s *standing) {
-		h := r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
-		h.Role = "left behind"
-		r.scenery(&h.Holder)
-		r.known(s.card.UUID, &h.Holder)
+		r.occupies(0, s.card.UUID, "left behind", "cudajob", asItIs)
 		r.sampled(s.id)
 	})
 	r.left(job, r.itsOrphan(job, "orphan"), exitOrphan)
@@ -118,18 +112,10 @@ func (r *run) recordedLeak() {
 		on.Peak.Bytes >= r.size()*mib)
 }
 
-// recordedTrespass is a job's process on the GPU of another user's job, gone before either job ends. Device fences keep a
-// job's own processes from that, so root puts one into the job's cgroup that has the GPU open already.
+// recordedTrespass is a job's process on the GPU of another user's job, gone before either job ends.
 func (r *run) recordedTrespass() {
 	victim := r.stand()
-	gate := r.gate() + "-culprit"
-	id := r.submit(1, r.script("echo \"ready pid=$$\"", r.until(gate)), "--gres="+r.oneGPU)
-	member := saidPID(r.awaitOutput(id, "ready "))
-	h := r.startAs(1, victim.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
-	h.Role = "dead: of job " + string(id)
-	r.moveTo(h, member)
-	r.scenery(&h.Holder)
-	r.known(victim.card.UUID, &h.Holder)
+	id, h, gate := r.guest(victim.card.UUID, "dead: ", "--gres="+r.oneGPU)
 	r.sampled(victim.id)
 	h.kill()
 	awaitGone(h.PID)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"bookend/test/cluster"
 )
 
 func (r *run) stray() {
@@ -20,19 +22,31 @@ func (r *run) startAs(userIndex int, card, program string, args ...string) *hold
 	return r.daemon.start(uid, gid, card, program, args...)
 }
 
-// beside runs a job beside another user's live one, with a process that root put into that one's cgroup: device fences
-// keep a job's own processes from opening a card that it was not given, but not from one that is open already. It wants
-// the process named, and nothing drained for what a live job does.
+// occupies starts a user's program on a GPU, which the scene is about, and waits until it is as it shall be.
+func (r *run) occupies(user int, uuid, role, program string, ready func(*holder), flags ...string) *holder {
+	h := r.startAs(user, uuid, program, append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...)
+	ready(h)
+	h.Role = role
+	r.scenery(&h.Holder)
+	r.known(uuid, &h.Holder)
+	return h
+}
+
+// guest runs another user's job until its gate opens, with a process of its own on a GPU that it was not given: device
+// fences keep a job's processes from opening one, so root puts a process that has it open into the job's cgroup.
+func (r *run) guest(uuid, role string, args ...string) (id cluster.JobID, h *holder, gate string) {
+	gate = r.gate() + "-guest"
+	id = r.submit(1, r.script("echo \"ready pid=$$\"", r.until(gate)), args...)
+	member := saidPID(r.awaitOutput(id, "ready "))
+	h = r.occupies(1, uuid, role+"of job "+string(id), "cudajob", func(h *holder) { r.moveTo(h, member) })
+	return id, h, gate
+}
+
+// beside runs a job beside another user's live one, which has a process on its GPU. It wants the process named, and
+// nothing drained for what a live job does.
 func (r *run) beside(unknown bool, args ...string) {
 	s := r.stand()
-	gate := r.gate() + "-guest"
-	id := r.submit(1, r.script("echo \"ready pid=$$\"", r.until(gate)), args...)
-	member := saidPID(r.awaitOutput(id, "ready "))
-	h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
-	h.Role = "of job " + string(id)
-	r.moveTo(h, member)
-	r.scenery(&h.Holder)
-	r.known(s.card.UUID, &h.Holder)
+	id, h, gate := r.guest(s.card.UUID, "", args...)
 	r.evidence("before the job ends")
 	job := r.release(s)
 	r.evidence("after the job, the other job alive")
