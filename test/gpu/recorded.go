@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"bookend/internal/child"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
@@ -133,18 +134,17 @@ func (r *run) recordedTrespass() {
 	r.draining(culprit, 0)
 }
 
-// sampled waits until the recorder has looked at a standing job twice more: a rehearsal leaves no time for that. A
-// control has none.
+// sampled waits until two samples of a standing job are on record that were taken after now, one after the other: a
+// rehearsal leaves no time for that, and a count on record may be an old one. A control has none.
 func (r *run) sampled(id cluster.JobID) {
-	if r.scene.control {
-		return
+	for n := 0; n < 2 && !r.scene.control; n++ {
+		now := child.SystemClock().Boot()
+		settled(func() {
+			if at := r.store().Recorded().At; at < now || r.soFar(id).Samples == 0 {
+				panic(fmt.Errorf("no sample of job %s since %v, the last at %v", id, now, at))
+			}
+		})
 	}
-	had := r.soFar(id).Samples
-	settled(func() {
-		if now := r.soFar(id).Samples; now < had+2 {
-			panic(fmt.Errorf("%d samples of job %s, then %d", had, id, now))
-		}
-	})
 }
 
 // awaitTogether waits until so many of a job's programs have memory, and were recorded at once. A control has no recorder.
