@@ -10,10 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
 	"bookend/internal/nodefiles"
+	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/state"
 	"bookend/internal/view"
@@ -38,7 +37,7 @@ services use; an admin can accept more. It is valid until the driver is reloaded
 			Long: fmt.Sprintf(`Accepts up to %d MiB that are in use on a GPU without a job or a listed process as its
 baseline, until the driver is reloaded.
 
-GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them.`, finding.MaxBaseline>>20),
+GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them.`, record.MaxBaseline>>20),
 			Args: operands(1, 1, "a GPU: a UUID, a PCI bus id or nvidiaN"),
 			RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0]) },
 		}),
@@ -51,7 +50,7 @@ GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them.`, finding.M
 	return a.perNode(cmd)
 }
 
-func (a *app) baselines(cfg config.Config) (r records, cards map[gpu.ID]finding.Baseline, ids []gpu.ID, err error) {
+func (a *app) baselines(cfg config.Config) (r records, cards map[gpu.ID]record.Baseline, ids []gpu.ID, err error) {
 	if r, err = read(a.env, cfg.Paths, a.node); err == nil {
 		cards, err = r.store.Baselines()
 	}
@@ -150,7 +149,7 @@ func (a *app) accept(name string) error {
 }
 
 // reading returns a sample of the GPU with this UUID, bus ID or nvidiaN, the processes on it, and the sample's time.
-func (a *app) reading(cfg config.Config, all records, name string) (gpu.Reading, map[int]finding.Process, time.Duration,
+func (a *app) reading(cfg config.Config, all records, name string) (gpu.Reading, map[int]record.Process, time.Duration,
 	error) {
 	now := a.look(cfg, all, time.Duration(cfg.Deadlines.Epilog.Driver))
 	if now.Problem != "" {
@@ -164,33 +163,33 @@ func (a *app) reading(cfg config.Config, all records, name string) (gpu.Reading,
 }
 
 // acceptable returns the baseline for a GPU on which there is no more than allowed, apart from services of the node.
-func acceptable(r gpu.Reading, who map[int]finding.Process, t config.Thresholds) (finding.Baseline, error) {
-	b := finding.Baseline{GPU: r.Device.ID, Accepted: true, Holder: "accepted"}
+func acceptable(r gpu.Reading, who map[int]record.Process, t config.Thresholds) (record.Baseline, error) {
+	b := record.Baseline{GPU: r.Device.ID, Accepted: true, Holder: "accepted"}
 	if r.ProcessesUnknown != "" {
 		return b, fmt.Errorf("its processes are unknown: %s", report.Clean(r.ProcessesUnknown, 200))
 	}
 	for _, p := range r.Processes {
 		facts := who[p.PID]
 		if facts.Gone || facts.Why != "" || !facts.OfSystem() || facts.EnvJobID != 0 || !p.Memory.Known() ||
-			p.Memory.Bytes > finding.MaxBaseline {
+			p.Memory.Bytes > record.MaxBaseline {
 			return b, fmt.Errorf("process %d (%s) is on it, and is no small service of the node: end it first", p.PID,
 				report.Clean(facts.Name, 48))
 		}
-		b.Residents = append(b.Residents, finding.Resident{
+		b.Residents = append(b.Residents, record.Resident{
 			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
 		})
 	}
-	limits := finding.LimitsOf(t)
-	bytes, unknown := finding.Unexplained(r, limits, finding.Baseline{})
+	limits := record.LimitsOf(t)
+	bytes, unknown := record.Unexplained(r, limits, record.Baseline{})
 	switch {
 	case unknown != "":
 		return b, fmt.Errorf("how much that is is unknown: %s", report.Clean(unknown, 200))
 	case bytes == 0:
 		return b, errors.New("there is nothing: all memory in use is explained")
-	case bytes > finding.MaxBaseline:
+	case bytes > record.MaxBaseline:
 		return b, fmt.Errorf("%s are more than the %d MiB that a GPU may carry: somebody holds them. Look who has "+
 			"the driver open (fuser -v /dev/nvidia*) and end it; if the memory stays, reset the GPU or reboot the "+
-			"node", view.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
+			"node", view.Figure(gpu.Bytes(bytes)), record.MaxBaseline>>20)
 	}
 	b.Bytes = bytes
 	return b, nil
@@ -202,14 +201,14 @@ func unread(all records, id gpu.ID) error {
 		return fmt.Errorf("a job may have that GPU: %w", all.damaged[i])
 	}
 	damaged, err := all.store.Damaged()
-	if i := slices.IndexFunc(damaged, func(d ledger.Damaged) bool { return d.MayHold(id) }); i >= 0 {
+	if i := slices.IndexFunc(damaged, func(d record.Damaged) bool { return d.MayHold(id) }); i >= 0 {
 		return fmt.Errorf("job %d may have that GPU: its record is damaged", damaged[i].Job)
 	}
 	return err
 }
 
 func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
-	related := func(a ledger.Assigned) bool { return a.Device.ID == d.Parent || a.Device.Parent == d.ID }
+	related := func(a record.Assigned) bool { return a.Device.ID == d.Parent || a.Device.Parent == d.ID }
 	for _, r := range all.runs {
 		if r.Running(all.runs) && !r.Epoch.OtherBoot(epoch) &&
 			(r.Given(d.ID) || slices.ContainsFunc(r.Devices, related)) {

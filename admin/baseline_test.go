@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
 	"bookend/internal/nodefiles"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -61,16 +60,16 @@ func nodeIn(t tester, dir string) testNode {
 // job puts a job on record that was given a card, and has ended or not.
 func (n testNode) job(t tester, id slurm.JobID, card gpu.ID, ended bool) {
 	t.Helper()
-	run := ledger.Run{Job: slurm.Job{ID: id, Node: "n1"}, Epoch: n.epoch,
-		Start: &ledger.End{At: time.Duration(id) * time.Second}}
+	run := record.Run{Job: slurm.Job{ID: id, Node: "n1"}, Epoch: n.epoch,
+		Start: &record.End{At: time.Duration(id) * time.Second}}
 	if card != "" {
-		run.Devices = []ledger.Assigned{{Device: gpu.Device{ID: card}}}
+		run.Devices = []record.Assigned{{Device: gpu.Device{ID: card}}}
 	}
 	must(t, n.store.Begin(run))
 	if ended {
 		found, _, err := n.store.Find(run.Job)
 		must(t, err)
-		must(t, n.store.Close(found, ledger.End{At: time.Duration(id+1) * time.Second}))
+		must(t, n.store.Close(found, record.End{At: time.Duration(id+1) * time.Second}))
 	}
 }
 
@@ -101,7 +100,7 @@ END
 
 // A card with services on it may be accepted with them; with anybody else's process it may not.
 func TestAcceptable(t *testing.T) {
-	service := finding.Process{PID: 812, Start: time.Second, Service: "dcgm.service"}
+	service := record.Process{PID: 812, Start: time.Second, Service: "dcgm.service"}
 	reading := func(change func(*gpu.Reading)) gpu.Reading {
 		r := gpu.Reading{
 			Device: gpu.Device{ID: cardA}, Memory: gpu.Memory{Used: gpu.Bytes(80 << 20)},
@@ -112,18 +111,18 @@ func TestAcceptable(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		r    gpu.Reading
-		who  finding.Process
+		who  record.Process
 		says string
 	}{
 		"a service": {reading(func(*gpu.Reading) {}), service, ""},
-		"somebody's": {reading(func(*gpu.Reading) {}), finding.Process{PID: 812, Name: "train\x1b"},
+		"somebody's": {reading(func(*gpu.Reading) {}), record.Process{PID: 812, Name: "train\x1b"},
 			`process 812 (train\x1b)`},
-		"a job's": {reading(func(*gpu.Reading) {}), finding.Process{PID: 812, Service: "x",
+		"a job's": {reading(func(*gpu.Reading) {}), record.Process{PID: 812, Service: "x",
 			Cgroup: slurm.Owner{ID: 3}}, "process 812"},
-		"perhaps a job's": {reading(func(*gpu.Reading) {}), finding.Process{PID: 812, Service: "x", EnvJobID: 3},
+		"perhaps a job's": {reading(func(*gpu.Reading) {}), record.Process{PID: 812, Service: "x", EnvJobID: 3},
 			"process 812"},
-		"gone": {reading(func(*gpu.Reading) {}), finding.Process{PID: 812, Gone: true}, "process 812"},
-		"not read": {reading(func(*gpu.Reading) {}), finding.Process{PID: 812, Why: "denied",
+		"gone": {reading(func(*gpu.Reading) {}), record.Process{PID: 812, Gone: true}, "process 812"},
+		"not read": {reading(func(*gpu.Reading) {}), record.Process{PID: 812, Why: "denied",
 			Service: "x"}, "process 812"},
 		"a large service": {reading(func(r *gpu.Reading) { r.Processes[0].Memory = gpu.Bytes(65 << 20) }),
 			service, "no small service"},
@@ -136,7 +135,7 @@ func TestAcceptable(t *testing.T) {
 		"figures say nothing": {reading(func(r *gpu.Reading) { r.Memory.Unjudged = "NUMA" }), service, "NUMA"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := acceptable(tt.r, map[int]finding.Process{812: tt.who}, config.Default().Thresholds)
+			b, err := acceptable(tt.r, map[int]record.Process{812: tt.who}, config.Default().Thresholds)
 			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Fatalf("%+v, %v; want %q", b, err, tt.says)
 			}

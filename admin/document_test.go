@@ -8,16 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
+	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
-	"bookend/internal/ledger"
 	"bookend/internal/metrics"
-	"bookend/internal/oom"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/view"
 )
@@ -36,13 +33,13 @@ func busyIn(t tester, dir string) testNode {
 	n.shows(t, 20480)
 	n.leaves(t, 42, "alice\x1b[2J", 1000)
 	n.job(t, 43, cardB, false)
-	must(t, n.store.PutBaseline(finding.Baseline{GPU: cardB, Epoch: n.epoch, Bytes: 10 << 20, Holder: "dcgm.service",
-		Residents: []finding.Resident{{PID: 812, Service: "dcgm.service"}}}))
-	must(t, n.store.PutProbes(health.TestRecord{Epoch: n.epoch, Wall: time.Now(), Probe: gpu.Probe{Device: cardA,
+	must(t, n.store.PutBaseline(record.Baseline{GPU: cardB, Epoch: n.epoch, Bytes: 10 << 20, Holder: "dcgm.service",
+		Residents: []record.Resident{{PID: 812, Service: "dcgm.service"}}}))
+	must(t, n.store.PutProbes(condition.TestRecord{Epoch: n.epoch, Wall: time.Now(), Probe: gpu.Probe{Device: cardA,
 		Result: gpu.ProbeOK, Free: gpu.Bytes(2), Largest: gpu.Bytes(1)}}))
 	must(t, os.MkdirAll(n.dir+"/var", 0o755))
 	must(t, metrics.Record(metrics.Files{Var: n.dir + "/var"}, metrics.Run{
-		Hook: metrics.Epilog, Job: 42, At: time.Now(), Findings: []metrics.Finding{{Code: code.Slow, Own: true,
+		Hook: metrics.Epilog, Job: 42, At: time.Now(), Findings: []metrics.Finding{{Code: catalog.Slow, Own: true,
 			Detail: "4 s"}},
 	}))
 	return n
@@ -53,37 +50,37 @@ func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 	t.Helper()
 	minor, index := 0, 0
 	device := gpu.Device{ID: cardA, BusID: "0000:1b:00.0", Minor: &minor, Name: "NVIDIA H200"}
-	end := func(at time.Duration, state settle.State, used uint64) ledger.End {
+	end := func(at time.Duration, state record.State, used uint64) record.End {
 		memory := gpu.Memory{Total: gpu.Bytes(1 << 37), Used: gpu.Bytes(used), Free: gpu.Bytes(1<<37 - used),
 			Reserved: gpu.Unknown("old driver")}
-		return ledger.End{At: at, Wall: time.Now().Add(at - time.Hour),
-			Curves:   map[gpu.ID]settle.Curve{cardA: {State: state, Looks: 3, Settled: 200 * time.Millisecond}},
+		return record.End{At: at, Wall: time.Now().Add(at - time.Hour),
+			Curves:   map[gpu.ID]record.Curve{cardA: {State: state, Looks: 3, Settled: 200 * time.Millisecond}},
 			Snapshot: gpu.Snapshot{At: at, Readings: []gpu.Reading{{Device: device, Memory: memory}}}}
 	}
-	run := ledger.Run{Job: slurm.Job{ID: id, Node: "n1", User: user, UID: uid, Partition: "gpu",
+	run := record.Run{Job: slurm.Job{ID: id, Node: "n1", User: user, UID: uid, Partition: "gpu",
 		Exit: slurm.ExitStatus{Known: true, Raw: 256}}, Epoch: n.epoch,
-		Devices: []ledger.Assigned{{Device: device}}, Display: ledger.Display{Array: slurm.ArrayTask{Master: 40,
+		Devices: []record.Assigned{{Device: device}}, Display: record.Display{Array: slurm.ArrayTask{Master: 40,
 			Task: 2}}}
-	start := end(time.Minute, settle.Clean, 0)
+	start := end(time.Minute, record.Clean, 0)
 	start.Probes = []gpu.Probe{{Device: cardA, Result: gpu.ProbeOK, Largest: gpu.Bytes(1 << 36),
 		Free: gpu.Bytes(1 << 37), Attempts: 1}}
 	run.Start = &start
 	must(t, n.store.Begin(run))
-	over := end(2*time.Minute, settle.Flat, 20<<30)
+	over := end(2*time.Minute, record.Flat, 20<<30)
 	over.Probes = []gpu.Probe{{Device: cardA, Result: gpu.ProbeBroken, Error: &gpu.CallError{Call: "cuInit", Code: 802,
 		Name: "CUDA_ERROR_SYSTEM_NOT_READY"}}}
-	process := finding.Process{PID: 4711, Name: "train", UID: uid, Start: 90 * time.Second}
-	over.Findings = []finding.Finding{
-		{Code: code.Orphan, GPU: cardA, Index: &index, Bytes: gpu.Bytes(20 << 30),
-			Holder: &finding.Holder{Process: process, Memory: gpu.Bytes(20 << 30)},
-			Owner:  &finding.Owner{Job: id, UID: uid, Level: finding.ByCgroup},
-			Candidates: []finding.Holder{{Process: finding.Process{PID: 5, Gone: true},
+	process := record.Process{PID: 4711, Name: "train", UID: uid, Start: 90 * time.Second}
+	over.Findings = []record.Finding{
+		{Code: catalog.Orphan, GPU: cardA, Index: &index, Bytes: gpu.Bytes(20 << 30),
+			Holder: &record.Holder{Process: process, Memory: gpu.Bytes(20 << 30)},
+			Owner:  &record.Owner{Job: id, UID: uid, Level: record.ByCgroup},
+			Candidates: []record.Holder{{Process: record.Process{PID: 5, Gone: true},
 				Memory: gpu.Unknown("no descriptor")}}},
-		{Code: code.Unread, Unknown: "not read", Bytes: gpu.Unknown("not read")},
+		{Code: catalog.Unread, Unknown: "not read", Bytes: gpu.Unknown("not read")},
 	}
-	over.Verdict = finding.Verdict{Action: config.Warn, Code: code.Orphan, Held: "observe mode",
-		Judged: []finding.Judged{{Action: config.Drain}, {Action: config.Warn, Why: "unknown"}}}
-	over.Messages = []oom.Message{{Kind: oom.Device, Framework: oom.PyTorch, Line: "CUDA out of memory", Count: 2}}
+	over.Verdict = record.Verdict{Action: config.Warn, Code: catalog.Orphan, Held: "observe mode",
+		Judged: []record.Judged{{Action: config.Drain}, {Action: config.Warn, Why: "unknown"}}}
+	over.Messages = []record.Message{{Kind: record.KindDevice, Framework: record.FromPyTorch, Line: "CUDA out of memory", Count: 2}}
 	why := diagnosis.Why(diagnosis.Input{Job: run.Job, Messages: over.Messages})
 	over.Diagnosis = &why
 	found, _, err := n.store.Find(run.Job)

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
+	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/drain"
-	"bookend/internal/health"
 	"bookend/internal/slurm"
 	"bookend/internal/stage"
 )
@@ -39,14 +39,14 @@ func (a *app) explain(what string) error {
 		"findings, and NVIDIA lists all Xids", what)
 }
 
-// writeExplanation writes the meaning and remedy of a code, exit code, Xid or drain reason. It returns false if none matches.
+// writeExplanation writes the meaning and remedy of a code, exit code, Xid or drain reason, and whether there is one.
 func writeExplanation(w io.Writer, what string, here config.Config) bool {
 	e := explainer{here: here}
 	what = strings.TrimSpace(what)
 	n, err := strconv.Atoi(what)
 	digits, isXid := strings.CutPrefix(strings.ToLower(what), "xid")
 	xid, errXid := strconv.Atoi(strings.TrimSpace(digits))
-	switch c, ok := code.Parse(what); {
+	switch c, ok := catalog.Parse(what); {
 	case ok:
 		e.code(c)
 	case isXid && errXid == nil:
@@ -75,7 +75,7 @@ func (e *explainer) paragraph(title, text string, lines ...[2]string) {
 }
 
 func (e *explainer) xid(number int) {
-	if row, ok := health.XidRow(number); ok {
+	if row, ok := condition.XidRow(number); ok {
 		e.paragraph(fmt.Sprintf("Xid %d", number), "an error that the driver writes to the kernel log",
 			[2]string{"means", row.Meaning}, [2]string{"NVIDIA", row.Asks})
 		e.code(row.Code)
@@ -87,14 +87,14 @@ const scriptsExit0 = "The scripts in /etc/bookend/slurm/hooks exit 0 instead; " 
 
 func (e *explainer) exit(n int) {
 	text := ""
-	c, known := code.OfExit(n)
-	switch entry, _ := code.Lookup(c); {
+	c, known := catalog.OfExit(n)
+	switch entry, _ := catalog.Lookup(c); {
 	case n == 0:
 		text = "nothing to drain for"
 	case n == 2:
 		text = "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, for " +
 			"example. " + scriptsExit0 + "Raise the limit (pids cgroup, kernel.threads-max) or see syslog"
-	case n == code.ExitOther:
+	case n == catalog.ExitOther:
 		text = "a finding without a number of its own that the policy drains for"
 	case known:
 		text = "the node was drained: " + entry.Title
@@ -133,8 +133,8 @@ func (e *explainer) reason(what string) {
 	}
 }
 
-func (e *explainer) code(c code.Code) {
-	entry, _ := code.Lookup(c)
+func (e *explainer) code(c catalog.Code) {
+	entry, _ := catalog.Lookup(c)
 	policy, shipped := policyOf(c, e.here), policyOf(c, config.Default())
 	if policy != shipped {
 		policy += " (default: " + shipped + ")"
@@ -143,14 +143,14 @@ func (e *explainer) code(c code.Code) {
 	if strings.Contains(policy, string(config.Repeat)) {
 		drains = "in mode enforce, if the last job on the GPU or the node ended with the same before this one began"
 	}
-	if why := entry.NeverDrains(); entry.Scope != code.Own && why != "" {
+	if why := entry.NeverDrains(); entry.Scope != catalog.Own && why != "" {
 		drains = "never: " + why
-	} else if c == code.Output {
+	} else if c == catalog.Output {
 		drains = "never: it is about a file in its user's hands"
 	}
 	exit := "none of its own"
 	if !strings.HasPrefix(drains, "never") {
-		exit = fmt.Sprintf("%d if it drains", code.Exit(c))
+		exit = fmt.Sprintf("%d if it drains", catalog.Exit(c))
 	}
 	e.paragraph(string(c), entry.Title,
 		[2]string{"means", entry.Meaning}, [2]string{"do", entry.Remedy}, [2]string{"policy", policy},
@@ -159,16 +159,16 @@ func (e *explainer) code(c code.Code) {
 }
 
 // policyOf returns the policy's action for a finding in each phase, in partitions that have no policy of their own.
-func policyOf(of code.Code, c config.Config) string {
+func policyOf(of catalog.Code, c config.Config) string {
 	return fmt.Sprintf("prolog %s, epilog %s, health check %s", c.Action(slurm.Prolog, "", of),
 		c.Action(slurm.Epilog, "", of), c.Action(slurm.HealthCheck, "", of))
 }
 
-func codesIn(words string) (found []code.Code) {
+func codesIn(words string) (found []catalog.Code) {
 	apart := func(r rune) bool { return r != '-' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
 	for _, word := range strings.FieldsFunc(words, apart) {
-		if _, ok := code.Lookup(code.Code(word)); ok {
-			found = append(found, code.Code(word))
+		if _, ok := catalog.Lookup(catalog.Code(word)); ok {
+			found = append(found, catalog.Code(word))
 		}
 	}
 	return found

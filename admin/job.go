@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/internal/view"
@@ -49,7 +49,7 @@ Bookend keeps the report. bookend show has the evidence of every cause, for root
 }
 
 // ofJob makes a command take a job: root gets all records of the node, users get the reports of their own job.
-func (a *app) ofJob(cmd *cobra.Command, say func(ref slurm.Ref, runs []ledger.Run, all records) error) *cobra.Command {
+func (a *app) ofJob(cmd *cobra.Command, say func(ref slurm.Ref, runs []record.Run, all records) error) *cobra.Command {
 	cmd.Args = operands(1, 1, "JOBID")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ref, err := slurm.ParseRef(args[0])
@@ -72,17 +72,17 @@ func (a *app) ofJob(cmd *cobra.Command, say func(ref slurm.Ref, runs []ledger.Ru
 		if len(runs) == 0 {
 			return notFound("no record of job %s on node %s", ref.Text, all.node)
 		}
-		runs = ledger.Newest(runs)
+		runs = record.Newest(runs)
 		slices.Reverse(runs)
-		slices.SortStableFunc(runs, func(x, y ledger.Run) int { return cmp.Compare(x.Job.ID, y.Job.ID) })
+		slices.SortStableFunc(runs, func(x, y record.Run) int { return cmp.Compare(x.Job.ID, y.Job.ID) })
 		return say(ref, runs, all)
 	}
 	return a.perNode(a.inJSON(cmd))
 }
 
-func (a *app) why(ref slurm.Ref, runs []ledger.Run, all records) error {
+func (a *app) why(ref slurm.Ref, runs []record.Run, all records) error {
 	var start, end string
-	last := ledger.Newest(runs)[0]
+	last := record.Newest(runs)[0]
 	if last.Start != nil {
 		start = last.Start.Report
 	}
@@ -94,11 +94,11 @@ func (a *app) why(ref slurm.Ref, runs []ledger.Run, all records) error {
 	return a.write(view.NewOwnReport(all.node, ref.Text, start == "", start, end), false)
 }
 
-func (a *app) show(ref slurm.Ref, runs []ledger.Run, all records) error {
-	return a.write(view.NewShow(all.node, ref.Text, runs, all.runs, all.store.Recorded()), found(runs))
+func (a *app) show(ref slurm.Ref, runs []record.Run, all records) error {
+	return a.write(view.NewShow(all.node, ref.Text, runs, all.runs, all.store.RecorderState()), found(runs))
 }
 
-func found(runs []ledger.Run) bool { return len(view.Filter{Found: true}.Pick(runs)) > 0 }
+func found(runs []record.Run) bool { return len(view.Filter{Found: true}.Pick(runs)) > 0 }
 
 // own shows the reports of a user's own job. It opens them as that user, so the kernel checks the permission.
 func (a *app) own(ref slurm.Ref) error {
@@ -173,7 +173,7 @@ func (a *app) history(cmd *cobra.Command, q asked) error {
 	for _, d := range all.damaged {
 		fmt.Fprintf(a.env.Stderr, "bookend: damaged record: %v\n", d)
 	}
-	picked := ledger.Newest(filter.Pick(all.runs))
+	picked := record.Newest(filter.Pick(all.runs))
 	if q.offenders {
 		l := view.NewOffenders(all.node, picked)
 		return a.write(l, len(l.GPUs) > 0)
@@ -191,7 +191,7 @@ func (q asked) filter(now time.Time) (f view.Filter, err error) {
 		return f, fmt.Errorf("--limit: want 0 or more, not %d", q.limit)
 	}
 	if q.code != "" {
-		c, ok := code.Parse(q.code)
+		c, ok := catalog.Parse(q.code)
 		if !ok {
 			return f, fmt.Errorf("--code: no such finding: %q", q.code)
 		}
@@ -252,7 +252,7 @@ func period(since, until string, now time.Time) (from, to time.Time, err error) 
 type records struct {
 	node    string
 	store   *state.Store
-	runs    []ledger.Run
+	runs    []record.Run
 	damaged []state.Damage
 }
 

@@ -11,18 +11,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/backend"
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/metrics"
 	"bookend/internal/nodefiles"
+	"bookend/internal/protocol"
+	"bookend/internal/record"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/stage"
 	"bookend/internal/state"
 	"bookend/internal/view"
-	"bookend/internal/wire"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -82,16 +82,16 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 			s.See("", fmt.Sprintf("%s cannot be read: %v", what, err))
 		}
 	}
-	s.See(code.BadConfig, problem)
-	s.See(code.BackendRefused, "")
+	s.See(catalog.BadConfig, problem)
+	s.See(catalog.BackendRefused, "")
 	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
-		program, options := cfg.BackendOf(v.Name, wire.Snapshot)
+		program, options := cfg.BackendOf(v.Name, protocol.Snapshot)
 		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
 			s.See(t.Code, "the backend cannot be started: "+t.Detail)
 		}
 	}
 	if all.store != nil {
-		s.See(code.Stuck, stuck(a.env, cfg, all))
+		s.See(catalog.Stuck, stuck(a.env, cfg, all))
 		damaged, err := all.store.Damaged()
 		unread("which records are damaged", err)
 		for _, d := range damaged {
@@ -111,7 +111,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 		for _, t := range unwritten {
 			s.See(t.Code, t.Words())
 		}
-		if kept := all.store.Recorded(); kept.At != 0 && all.store.HasRecorder() {
+		if kept := all.store.RecorderState(); kept.At != 0 && all.store.HasRecorder() {
 			s.Recorder = &view.Recorder{At: a.env.Clock.Booted().Add(kept.At), Jobs: len(kept.Runs),
 				Problem: kept.Problem}
 		}
@@ -148,7 +148,7 @@ func (a *app) glance(cfg config.Config, all records, limit time.Duration) stage.
 	}
 	var odd []gpu.ID
 	for _, r := range now.Snapshot.Readings {
-		bytes, _ := finding.Unexplained(r, finding.LimitsOf(cfg.Thresholds), finding.Baseline{})
+		bytes, _ := record.Unexplained(r, record.LimitsOf(cfg.Thresholds), record.Baseline{})
 		if bytes >= uint64(cfg.Thresholds.Report) {
 			odd = append(odd, r.Device.ID)
 		}
@@ -179,10 +179,10 @@ func (a *app) look(cfg config.Config, all records, limit time.Duration) stage.Gl
 
 func (a *app) scene(cfg config.Config, all records, now stage.Glance) view.Input {
 	s := view.Input{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
-		Epoch: nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: finding.LimitsOf(cfg.Thresholds)}
+		Epoch: nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: record.LimitsOf(cfg.Thresholds)}
 	if all.store != nil {
 		s.Baselines, _ = all.store.Baselines() // "bookend baseline" reports unreadable ones
-		maps.DeleteFunc(s.Baselines, func(_ gpu.ID, b finding.Baseline) bool { return !b.Epoch.Same(s.Epoch) })
+		maps.DeleteFunc(s.Baselines, func(_ gpu.ID, b record.Baseline) bool { return !b.Epoch.Same(s.Epoch) })
 	}
 	return s
 }

@@ -17,11 +17,11 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/doctor"
 	"bookend/internal/nodefiles"
+	"bookend/internal/protocol"
 	"bookend/internal/report"
 	"bookend/internal/safefile"
 	"bookend/internal/stage"
 	"bookend/internal/view"
-	"bookend/internal/wire"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -171,13 +171,13 @@ func (a *app) checkConfig(args []string) error {
 func (a *app) startable(cfg config.Config) error {
 	var programs []string
 	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
-		program, options := cfg.BackendOf(v.Name, wire.Snapshot)
+		program, options := cfg.BackendOf(v.Name, protocol.Snapshot)
 		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
 			a.say("%s: %s", t.Code, t.Detail)
 			return a.unusable("configuration is valid, but the hooks cannot start the backend and would look at no GPU")
 		}
 		a.say("checked: %s: there, executable; only root can write it and the directories above it", program)
-		tests, options := cfg.BackendOf(v.Name, wire.Probe)
+		tests, options := cfg.BackendOf(v.Name, protocol.Probe)
 		if t := backend.Check(backend.Params{Path: tests, Root: true}, options); cfg.Tests(v.Name) && t != nil {
 			a.say("%s: %s", t.Code, t.Detail)
 			return a.unusable("configuration is valid, but the hooks would test no GPU")

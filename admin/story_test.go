@@ -15,7 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -127,7 +127,7 @@ func storyJob(ts *testscript.TestScript, _ bool, args []string) {
 func storyAgain(ts *testscript.TestScript, _ bool, args []string) {
 	s := teller{ts}
 	job := slurm.Job{ID: slurm.JobID(s.number(args[0])), Node: "n1", Start: time.Now()}
-	s.Check(s.node().store.Begin(ledger.Run{Job: job, Start: &ledger.End{At: time.Hour, Wall: time.Now()}}))
+	s.Check(s.node().store.Begin(record.Run{Job: job, Start: &record.End{At: time.Hour, Wall: time.Now()}}))
 }
 
 func storyLeaves(ts *testscript.TestScript, _ bool, args []string) {

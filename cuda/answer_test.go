@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/gpu"
-	"bookend/internal/serve"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
 )
@@ -21,7 +21,7 @@ import (
 func TestIdleNode(t *testing.T) {
 	w := world(t, "", fakegpu.Minors(2, 0, 3, 1))
 	req := request(w.NVML())
-	req.Op = wire.Watch
+	req.Op = protocol.Watch
 	req.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 5 * time.Second, SlackBytes: 32 << 20}
 	all := looks(t, req)
 	if len(all) != 1 {
@@ -56,7 +56,7 @@ func TestIdleNode(t *testing.T) {
 
 func TestHelloNamesTheProgram(t *testing.T) {
 	got := answerTo(request(world(t, "").NVML())).Hello
-	if got == nil || *got != (wire.Hello{Backend: "nvidia", Version: "1.2.3-test"}) {
+	if got == nil || *got != (protocol.Hello{Backend: "nvidia", Version: "1.2.3-test"}) {
 		t.Errorf("got %+v", got)
 	}
 	out, err := exec.Command(program, "--version").Output()
@@ -143,7 +143,7 @@ func TestProcesses(t *testing.T) {
 func TestWatchEndsBeforeItsAlarm(t *testing.T) {
 	w := world(t, "gpu0.extra_mib=5000")
 	req := request(w.NVML())
-	req.Op, req.DeadlineMillis = wire.Watch, 8000
+	req.Op, req.DeadlineMillis = protocol.Watch, 8000
 	req.Watch = gpu.WatchRule{Max: time.Minute, Flat: time.Minute}
 	if all := looks(t, req); len(all) < 3 {
 		t.Errorf("got %d looks", len(all))
@@ -182,7 +182,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := startByHand(t, tt.input)
-			if end := p.wait(t); end.ExitCode() != serve.Refused {
+			if end := p.wait(t); end.ExitCode() != backendkit.Refused {
 				t.Errorf("ended with %v", end)
 			}
 			if !strings.Contains(p.stderr.String(), tt.stderr) || !strings.Contains(p.stdout.String(), tt.stdout) ||
@@ -216,14 +216,14 @@ func TestHang(t *testing.T) {
 	t.Run("stdin closed", func(t *testing.T) {
 		p := startByHand(t, line(t, late))
 		must.Do(t, p.stdin.Close())
-		if end := p.wait(t); end.ExitCode() != serve.Stopped {
+		if end := p.wait(t); end.ExitCode() != backendkit.Stopped {
 			t.Errorf("ended with %v", end)
 		}
 	})
 	t.Run("second request", func(t *testing.T) {
 		p := startByHand(t, line(t, late))
 		_, _ = p.stdin.Write([]byte(line(t, late)))
-		if end := p.wait(t); end.ExitCode() != serve.Stopped && end.ExitCode() != serve.Refused { // both came at once
+		if end := p.wait(t); end.ExitCode() != backendkit.Stopped && end.ExitCode() != backendkit.Refused { // both came at once
 			t.Errorf("ended with %v", end)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"bookend/internal/serve"
+	"bookend/internal/backendkit"
 )
 
 // cudaSoname is the name by which the dynamic linker finds CUDA's library.
@@ -21,7 +21,7 @@ const cudaSoname = "libcuda.so.1"
 
 type cudaDevice C.int
 
-type outcome = serve.Outcome
+type outcome = backendkit.Outcome
 
 func result(call string, code C.int) *outcome { return cuda.Returned(call, int(code)) }
 
@@ -43,7 +43,7 @@ func startCUDA(path string) *outcome {
 	defer C.free(unsafe.Pointer(name))
 	var why [512]C.char
 	if C.cuda_load(name, &why[0], C.size_t(len(why))) != 0 {
-		return &outcome{Of: &cuda, Call: serve.Load, Text: C.GoString(&why[0])}
+		return &outcome{Of: &cuda, Call: backendkit.Load, Text: C.GoString(&why[0])}
 	}
 	return result("cuInit", C.cuda_init())
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/gpu"
-	"bookend/internal/serve"
 	"bookend/test/fakegpu"
 	"bookend/test/golden"
 	"bookend/test/must"
@@ -28,7 +28,7 @@ func TestErrorsDoc(t *testing.T) {
 	for _, e := range cudaErrors {
 		code := fmt.Sprint(e.Code)
 		switch {
-		case e.Code == serve.Lacks:
+		case e.Code == backendkit.Lacks:
 			code = "none"
 		case e.Call != "":
 			code += " of " + e.Call

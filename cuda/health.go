@@ -9,10 +9,10 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/serve"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 )
 
 // healthLeast is the time that must be left before the end of sampling to read any health. The calls take some 4 ms
@@ -30,7 +30,7 @@ func (s *session) tellHealth(end time.Duration) error {
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	if err = s.Out.Write(wire.Reply{Kind: wire.KindHealth, Health: all}); serve.TooLong(err) {
+	if err = s.Out.Write(protocol.Reply{Kind: protocol.KindHealth, Health: all}); backendkit.TooLong(err) {
 		return nil
 	}
 	return err
@@ -58,7 +58,7 @@ func (s *session) checkUp(d device) gpu.Health {
 func (p *patient) examine(all []examination) (facts []gpu.Fact) {
 	for _, e := range all {
 		var values []string
-		why := serve.Bounded("not asked: " + p.lost)
+		why := backendkit.Bounded("not asked: " + p.lost)
 		if p.lost == "" {
 			var failed *failure
 			values, failed = ask(func() ([]string, nvml.Return) { return e.read(p.card) }, p.lib, e.source)

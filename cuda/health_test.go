@@ -8,23 +8,23 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/backendkit"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/serve"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 	"bookend/test/fakegpu"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
 
-func healthOf(w *fakegpu.World, devices ...gpu.Device) wire.Request {
+func healthOf(w *fakegpu.World, devices ...gpu.Device) protocol.Request {
 	req := askFor(w, devices...)
 	req.Health = true
 	return req
 }
 
 // health asks and wants a complete answer without trouble, with a look and the health of these devices, in order.
-func health(t *testing.T, req wire.Request, devices ...gpu.ID) []gpu.Health {
+func health(t *testing.T, req protocol.Request, devices ...gpu.ID) []gpu.Health {
 	t.Helper()
 	a := answerTo(req)
 	var got []gpu.ID
@@ -173,7 +173,7 @@ func TestHealthOfInstances(t *testing.T) {
 
 // What goes wrong in a health call costs the looks nothing.
 func TestTroubleInAHealthCall(t *testing.T) {
-	for rule, want := range map[string]code.Code{"hang": code.Hang, "hang-hard": code.Hang, "crash": code.BackendCrash} {
+	for rule, want := range map[string]catalog.Code{"hang": catalog.Hang, "hang-hard": catalog.Hang, "crash": catalog.BackendCrash} {
 		t.Run(rule, func(t *testing.T) {
 			t.Parallel()
 			w := world(t, "gpus=2, on.nvmlDeviceGetFieldValues.gpu0="+rule)
@@ -201,8 +201,8 @@ func TestNoTimeForHealth(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Hour
 	s := session{ // without a library: nothing may be called
-		Session: serve.Session{Req: wire.Request{Health: true},
-			Out: wire.NewWriter(&out), Boot: func() time.Duration { return now }},
+		Session: backendkit.Session{Req: protocol.Request{Health: true},
+			Out: protocol.NewWriter(&out), Boot: func() time.Duration { return now }},
 		slots: []opened{{devices: []device{{}}}},
 	}
 	must.Do(t, s.tellHealth(now+healthLeast-1))

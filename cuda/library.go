@@ -14,8 +14,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/gpu"
-	"bookend/internal/serve"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -76,7 +76,7 @@ func (l *library) load(path string) *gpu.Fault {
 		return nil
 	}
 	why := C.GoString(C.dlerror())
-	fault := gpu.Fault{Code: gpu.FaultDriver, Detail: serve.Bounded("dlopen: " + why)}
+	fault := gpu.Fault{Code: gpu.FaultDriver, Detail: backendkit.Bounded("dlopen: " + why)}
 	if why == path+": cannot open shared object file: No such file or directory" {
 		fault.Code = gpu.FaultNoLibrary // for a missing dependency the message names that instead of path
 	}
@@ -117,7 +117,7 @@ func (l *library) describe(f failure) string {
 	if f.ret == nvml.ERROR_FUNCTION_NOT_FOUND {
 		text = "the driver lacks this function"
 	}
-	return serve.Bounded(fmt.Sprintf("%s: %s (%d)", f.call, text, int(f.ret)))
+	return backendkit.Bounded(fmt.Sprintf("%s: %s (%d)", f.call, text, int(f.ret)))
 }
 
 func faultCode(ret nvml.Return) gpu.FaultCode {

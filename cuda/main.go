@@ -19,15 +19,15 @@ package main
 import (
 	"os"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/serve"
 )
 
 var version = "devel" // set by the linker
 
 func main() {
-	p := serve.Program{
+	p := backendkit.Program{
 		Name: "bookend-gpu", Vendor: gpu.NVIDIA.Name, Version: version,
 		Boot: child.SystemClock().Boot, Exit: os.Exit, Answer: answer,
 	}

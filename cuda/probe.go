@@ -9,19 +9,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/serve"
 )
 
 type prober struct {
-	*serve.Tests
+	*backendkit.Tests
 	init time.Duration // what CUDA took to start
 	lib  *library
 }
 
 // serveProbe tests devices one after another, as the driver would do anyway. It sends each result immediately.
-func serveProbe(s serve.Session) error {
+func serveProbe(s backendkit.Session) error {
 	p := &prober{Tests: s.Tests()}
 	path, err := libraryPath(s.Req.Options[optionCUDA], cudaSoname)
 	if err != nil {
@@ -44,7 +44,7 @@ func serveProbe(s serve.Session) error {
 		return err
 	}
 	begin := s.Boot()
-	started, ok, err := serve.Await(p.Tests, func() (started, error) { return p.load(path, asked) })
+	started, ok, err := backendkit.Await(p.Tests, func() (started, error) { return p.load(path, asked) })
 	switch {
 	case err != nil:
 		return err
@@ -136,15 +136,15 @@ func (p *prober) testAll(asked []gpu.Device, s started) error {
 	var cards []device
 	for i, o := range s.opened {
 		if o.fault != nil {
-			p.Tell(serve.Skipped(asked[i].ID, o.fault.Detail))
+			p.Tell(backendkit.Skipped(asked[i].ID, o.fault.Detail))
 		} else if why := p.untestable(o.devices[0]); why != "" {
-			p.Tell(serve.Skipped(asked[i].ID, why))
+			p.Tell(backendkit.Skipped(asked[i].ID, why))
 		} else {
 			cards = append(cards, o.devices[0])
 		}
 	}
 	for _, d := range cards {
-		result := serve.Skipped(d.ID, "")
+		result := backendkit.Skipped(d.ID, "")
 		if s.failed != nil {
 			p.unseen(&result, *s.failed)
 		} else {
@@ -159,9 +159,9 @@ func (p *prober) testAll(asked []gpu.Device, s started) error {
 // unseen skips a device that CUDA does not show if another may be the cause: its list ends at the first unknown one.
 func (p *prober) unseen(result *gpu.Probe, o outcome) {
 	if len(p.Req.Devices) > 1 && (o.Code == cudaNoDevice || o.Code == cudaInvalidDevice) {
-		serve.Skip(result, "CUDA does not show it, or not one that was asked for together with it: ask for it "+
+		backendkit.Skip(result, "CUDA does not show it, or not one that was asked for together with it: ask for it "+
 			"alone. "+o.Words())
 		return
 	}
-	serve.Fail(result, o)
+	backendkit.Fail(result, o)
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/gpu"
-	"bookend/internal/serve"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -40,11 +40,12 @@ func (p *prober) forbidden(d device) string {
 
 func (p *prober) test(d device, result *gpu.Probe) {
 	if !p.More() {
-		serve.Skip(result, fmt.Sprintf("%s: CUDA took %v to start", serve.OutOfTime, p.init.Round(time.Millisecond)))
+		took := p.init.Round(time.Millisecond)
+		backendkit.Skip(result, fmt.Sprintf("%s: CUDA took %v to start", backendkit.OutOfTime, took))
 		return
 	}
 	if d.BusID == "" {
-		serve.Skip(result, "its bus id is not known")
+		backendkit.Skip(result, "its bus id is not known")
 		return
 	}
 	number, failed := cudaByBus(string(d.BusID))
@@ -53,12 +54,12 @@ func (p *prober) test(d device, result *gpu.Probe) {
 		return
 	}
 	if other := strange(d, number); other != "" {
-		serve.Skip(result, other)
+		backendkit.Skip(result, other)
 		return
 	}
 	release, why := p.Lock(d.ID)
 	if why != "" {
-		serve.Skip(result, why)
+		backendkit.Skip(result, why)
 		return
 	}
 	defer release()
@@ -94,16 +95,16 @@ func (v *vacancy) search(result *gpu.Probe) {
 	}
 	switch {
 	case failed != nil:
-		serve.Fail(result, *failed)
+		backendkit.Fail(result, *failed)
 	case can:
 		result.Method = gpu.Contextless
 		step = max(step, 1)
-		step = (serve.SearchStep + step - 1) / step * step // rounded up to the driver's granularity
-		serve.Search(v, step, v.Req.Probe.Gap, result)
+		step = (backendkit.SearchStep + step - 1) / step * step // rounded up to the driver's granularity
+		backendkit.Search(v, step, v.Req.Probe.Gap, result)
 	}
 	if failed == nil && !can || result.Error != nil && result.Error.Code == cudaNotSupported {
 		const why = "its memory cannot be had without a context, which a test does not make"
-		*result = serve.Skipped(v.device.ID, why)
+		*result = backendkit.Skipped(v.device.ID, why)
 	}
 }
 

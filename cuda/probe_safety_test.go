@@ -10,16 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/gpu"
+	"bookend/internal/protocol"
 	"bookend/internal/safefile"
-	"bookend/internal/serve"
-	"bookend/internal/wire"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
 )
 
 // held takes a test's lock of a card, as another hook does.
-func held(t *testing.T, req wire.Request, card int, exclusive bool) (release func()) {
+func held(t *testing.T, req protocol.Request, card int, exclusive bool) (release func()) {
 	t.Helper()
 	return must.Have(safefile.Lock(req.Probe.Locks[req.Devices[card].ID], 0, exclusive))(t)
 }
@@ -74,9 +74,9 @@ func TestProbeWaitsWithinItsTime(t *testing.T) {
 }
 
 func TestProbeHasNoTimeLeft(t *testing.T) {
-	s := serve.Session{Boot: func() time.Duration { return 5 * time.Second }}
+	s := backendkit.Session{Boot: func() time.Duration { return 5 * time.Second }}
 	p := &prober{Tests: s.Tests(), init: 4*time.Second + 321*time.Microsecond}
-	result := serve.Skipped("GPU-1", "")
+	result := backendkit.Skipped("GPU-1", "")
 	if p.test(device{}, &result); result.Result != gpu.ProbeSkipped ||
 		result.Why != "no time left for the test: CUDA took 4s to start" {
 		t.Errorf("got %s", text(t, result))
@@ -84,10 +84,10 @@ func TestProbeHasNoTimeLeft(t *testing.T) {
 }
 
 // stuckWithMemory starts a test by hand that never gives its memory back, and waits until it has it.
-func stuckWithMemory(t *testing.T, w *fakegpu.World, req wire.Request, wrapper ...string) *byHand {
+func stuckWithMemory(t *testing.T, w *fakegpu.World, req protocol.Request, wrapper ...string) *byHand {
 	t.Helper()
 	must.Do(t, w.Set("on.cuMemRelease", "hang-hard"))
-	req.Bookend = wire.Version
+	req.Bookend = protocol.Version
 	p := startByHand(t, line(t, req), wrapper...)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		used := must.Have(w.Used(0))(t)

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 	"bookend/test/fakegpu"
 	"bookend/test/golden"
 	"bookend/test/must"
@@ -19,12 +19,12 @@ import (
 const idleFree = (143771 - 615) * mib // free on an idle card
 
 // probeOf asks for a test of cards of a world, with all that a hook gives.
-func probeOf(t *testing.T, w *fakegpu.World, cards ...int) wire.Request {
+func probeOf(t *testing.T, w *fakegpu.World, cards ...int) protocol.Request {
 	t.Helper()
 	dir := t.TempDir()
 	must.Do(t, os.Mkdir(filepath.Join(dir, "mps"), 0o755))
 	req := request(w.NVML())
-	req.Op, req.All, req.Options[optionCUDA] = wire.Probe, false, w.CUDA()
+	req.Op, req.All, req.Options[optionCUDA] = protocol.Probe, false, w.CUDA()
 	req.Probe = gpu.ProbeRule{Gap: 64 * mib, Locks: map[gpu.ID]string{}, LockWait: time.Second,
 		Empty: filepath.Join(dir, "mps")}
 	for _, card := range cards {
@@ -36,7 +36,7 @@ func probeOf(t *testing.T, w *fakegpu.World, cards ...int) wire.Request {
 }
 
 // probed asks, and wants one result for each device and no trouble.
-func probed(t *testing.T, req wire.Request) []gpu.Probe {
+func probed(t *testing.T, req protocol.Request) []gpu.Probe {
 	t.Helper()
 	a := answerTo(req)
 	if len(a.Troubles) > 0 || !a.Complete || len(a.Probes) != len(req.Devices) {
@@ -185,9 +185,9 @@ func TestProbeWithoutLibrary(t *testing.T) {
 // Requests that only a broken hook makes.
 func TestProbeRefuses(t *testing.T) {
 	w := world(t, "gpus=1")
-	for name, change := range map[string]func(*wire.Request){
-		"relative path": func(r *wire.Request) { r.Options[optionCUDA] = "libcuda.so.1" },
-		"no id":         func(r *wire.Request) { r.Devices[0].ID = "" },
+	for name, change := range map[string]func(*protocol.Request){
+		"relative path": func(r *protocol.Request) { r.Options[optionCUDA] = "libcuda.so.1" },
+		"no id":         func(r *protocol.Request) { r.Devices[0].ID = "" },
 	} {
 		req := probeOf(t, w, 0)
 		change(&req)
@@ -228,12 +228,12 @@ func TestProbeWithASlowStart(t *testing.T) {
 func TestProbeThatDoesNotEnd(t *testing.T) {
 	tests := map[string]struct {
 		rule string
-		code code.Code
+		code catalog.Code
 	}{
-		"crash in the middle": {"on.cuMemCreate.gpu2=crash", code.BackendCrash},
-		"hang in the middle":  {"on.cuMemCreate.gpu2=hang", code.Hang},
-		"crash with memory":   {"on.cuMemRelease.gpu2=crash", code.BackendCrash},
-		"hang with memory":    {"on.cuMemRelease.gpu2=hang-hard", code.Hang},
+		"crash in the middle": {"on.cuMemCreate.gpu2=crash", catalog.BackendCrash},
+		"hang in the middle":  {"on.cuMemCreate.gpu2=hang", catalog.Hang},
+		"crash with memory":   {"on.cuMemRelease.gpu2=crash", catalog.BackendCrash},
+		"hang with memory":    {"on.cuMemRelease.gpu2=hang-hard", catalog.Hang},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

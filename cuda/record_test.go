@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"bookend/internal/backend"
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 	"bookend/test/fakegpu"
 )
 
@@ -26,7 +26,7 @@ func record(t *testing.T, w *fakegpu.World, devices ...gpu.Device) *recording {
 	r := &recording{looks: make(chan gpu.Snapshot, 1000), stop: make(chan struct{}), ended: make(chan backend.Answer, 1)}
 	born := make(chan int, 1)
 	req := request(w.NVML())
-	req.Op, req.All, req.Devices, req.Watch = wire.Record, false, devices, gpu.WatchRule{Every: 100 * time.Millisecond}
+	req.Op, req.All, req.Devices, req.Watch = protocol.Record, false, devices, gpu.WatchRule{Every: 100 * time.Millisecond}
 	go func() {
 		r.ended <- backend.Ask(backend.Params{Path: program, Stop: r.stop,
 			Started: func(pid int, _ uint64) { born <- pid },
@@ -104,7 +104,7 @@ func TestRecordFails(t *testing.T) {
 	if err := syscall.Kill(r.pid, syscall.SIGSEGV); err != nil {
 		t.Fatal(err)
 	}
-	if a := <-r.ended; len(a.Troubles) != 1 || a.Troubles[0].Code != code.BackendCrash {
+	if a := <-r.ended; len(a.Troubles) != 1 || a.Troubles[0].Code != catalog.BackendCrash {
 		t.Errorf("%+v", a.Troubles)
 	}
 	liar := t.TempDir() + "/liar"
@@ -112,9 +112,9 @@ func TestRecordFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	req := request(w.NVML())
-	req.Op, req.Watch = wire.Record, gpu.WatchRule{Every: time.Second}
+	req.Op, req.Watch = protocol.Record, gpu.WatchRule{Every: time.Second}
 	a := backend.Ask(backend.Params{Path: liar, OnLook: func(gpu.Snapshot) {}}, req)
-	if len(a.Troubles) != 1 || a.Troubles[0].Code != code.BackendGarbage {
+	if len(a.Troubles) != 1 || a.Troubles[0].Code != catalog.BackendGarbage {
 		t.Errorf("%+v", a.Troubles)
 	}
 }

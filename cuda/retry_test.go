@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 	"bookend/test/fakegpu"
 )
 
@@ -17,9 +17,9 @@ func asked(w *fakegpu.World) map[string][]gpu.Device {
 	}
 }
 
-func watchOf(w *fakegpu.World, devices []gpu.Device) wire.Request {
+func watchOf(w *fakegpu.World, devices []gpu.Device) protocol.Request {
 	req := request(w.NVML())
-	req.Op, req.All, req.Devices = wire.Watch, devices == nil, devices
+	req.Op, req.All, req.Devices = protocol.Watch, devices == nil, devices
 	req.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 350 * time.Millisecond, SlackBytes: 32 << 20}
 	return req
 }

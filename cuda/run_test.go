@@ -15,7 +15,7 @@ import (
 
 	"bookend/internal/backend"
 	"bookend/internal/gpu"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
 )
@@ -69,17 +69,17 @@ func start(t *testing.T, w *fakegpu.World, args ...string) *fakegpu.Program {
 }
 
 // request asks for all cards of a library within a time no healthy answer needs.
-func request(library string) wire.Request {
-	return wire.Request{Op: wire.Snapshot, All: true, DeadlineMillis: 120_000,
-		Options: wire.Options{optionNVML: library}}
+func request(library string) protocol.Request {
+	return protocol.Request{Op: protocol.Snapshot, All: true, DeadlineMillis: 120_000,
+		Options: protocol.Options{optionNVML: library}}
 }
 
-func answerTo(req wire.Request) backend.Answer {
+func answerTo(req protocol.Request) backend.Answer {
 	return backend.Ask(backend.Params{Path: program}, req)
 }
 
 // looks asks and wants a complete answer without trouble.
-func looks(t *testing.T, req wire.Request) []gpu.Snapshot {
+func looks(t *testing.T, req protocol.Request) []gpu.Snapshot {
 	t.Helper()
 	a := answerTo(req)
 	if len(a.Troubles) > 0 || !a.Complete || len(a.Snapshots) == 0 {
@@ -89,7 +89,7 @@ func looks(t *testing.T, req wire.Request) []gpu.Snapshot {
 	return a.Snapshots
 }
 
-func look(t *testing.T, req wire.Request) gpu.Snapshot {
+func look(t *testing.T, req protocol.Request) gpu.Snapshot {
 	t.Helper()
 	return looks(t, req)[0]
 }
@@ -139,13 +139,13 @@ func (p *byHand) wait(t *testing.T) *os.ProcessState {
 	return p.cmd.ProcessState
 }
 
-func line(t *testing.T, req wire.Request) string {
+func line(t *testing.T, req protocol.Request) string {
 	t.Helper()
 	l := must.Have(req.Line())(t)
 	return string(l)
 }
 
-func askFor(w *fakegpu.World, devices ...gpu.Device) wire.Request {
+func askFor(w *fakegpu.World, devices ...gpu.Device) protocol.Request {
 	r := request(w.NVML())
 	r.All, r.Devices = false, devices
 	return r

@@ -4,22 +4,22 @@ import (
 	"slices"
 	"time"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/serve"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 )
 
 type session struct {
-	serve.Session
+	backendkit.Session
 	lib    *library
 	slots  []opened         // nil until the driver reported how many
 	last   gpu.Snapshot     // the newest sample
 	wholes map[gpu.ID]whole // while recording
 }
 
-func answer(asked serve.Session) error {
-	if asked.Req.Op == wire.Probe {
+func answer(asked backendkit.Session) error {
+	if asked.Req.Op == protocol.Probe {
 		return serveProbe(asked)
 	}
 	lib, fault, err := openLibrary(asked.Req.Options[optionNVML])
@@ -30,7 +30,7 @@ func answer(asked serve.Session) error {
 		return asked.Finish(*fault)
 	}
 	s := session{Session: asked, lib: lib}
-	if s.Req.Op == wire.Record {
+	if s.Req.Op == protocol.Record {
 		s.wholes = map[gpu.ID]whole{}
 		err = s.Record(s.record, s.unused)
 	} else if err = s.Watch(&s); err == nil {

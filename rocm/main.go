@@ -17,17 +17,17 @@ import (
 	"os"
 	"time"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
 	"bookend/internal/nodefiles"
-	"bookend/internal/serve"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 )
 
 var version = "devel" // set by the linker
 
 func main() {
-	p := serve.Program{
+	p := backendkit.Program{
 		Name: "bookend-amd", Vendor: gpu.AMD.Name, Version: version,
 		Boot: child.SystemClock().Boot, Exit: os.Exit, Answer: answer,
 	}
@@ -40,7 +40,7 @@ const (
 	optionSys  = "sys"
 )
 
-func answer(s serve.Session) error {
+func answer(s backendkit.Session) error {
 	d := nodefiles.AMDDriver{Proc: s.Req.Options[optionProc], Sys: s.Req.Options[optionSys]}
 	if d.Proc == "" || d.Sys == "" {
 		return fmt.Errorf("serve %q: the roots of /proc and /sys are not named", s.Req.Op)
@@ -51,9 +51,9 @@ func answer(s serve.Session) error {
 	e := &eyes{Session: s, AMDDriver: d}
 	var err error
 	switch s.Req.Op {
-	case wire.Probe:
+	case protocol.Probe:
 		err = e.skipTests()
-	case wire.Record:
+	case protocol.Record:
 		err = s.Record(e.Look, func(gpu.Snapshot) bool { return false })
 	default:
 		if err = s.Watch(e); err == nil && s.Req.Health {
@@ -71,7 +71,7 @@ func (e *eyes) skipTests() error {
 	for _, d := range e.Req.Devices {
 		const why = "test allocations are bookend-hip's"
 		p := gpu.Probe{Device: d.ID, Result: gpu.ProbeSkipped, Why: why, At: e.Boot()}
-		if err := e.Out.Write(wire.Reply{Kind: wire.KindProbe, Probe: &p}); err != nil {
+		if err := e.Out.Write(protocol.Reply{Kind: protocol.KindProbe, Probe: &p}); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func (e *eyes) skipTests() error {
 }
 
 type eyes struct {
-	serve.Session
+	backendkit.Session
 	nodefiles.AMDDriver
 	last gpu.Snapshot
 }
@@ -168,7 +168,7 @@ func (e *eyes) tellHealth() error {
 	if len(all) == 0 {
 		return nil
 	}
-	if err = e.Out.Write(wire.Reply{Kind: wire.KindHealth, Health: all}); serve.TooLong(err) {
+	if err = e.Out.Write(protocol.Reply{Kind: protocol.KindHealth, Health: all}); backendkit.TooLong(err) {
 		return nil
 	}
 	return err

@@ -12,7 +12,7 @@ import (
 	"bookend/internal/backend"
 	"bookend/internal/gpu"
 	"bookend/internal/nodefiles"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 	"bookend/test/build"
 	"bookend/test/fakeamd"
 	"bookend/test/must"
@@ -52,12 +52,12 @@ var (
 		{Bus: "0000:c6:00.0", Minor: 129, UniqueID: "00000000000000d2", Total: 64 * gib}}
 )
 
-func request(w *fakeamd.World, op wire.Op) wire.Request {
-	return wire.Request{Op: op, All: true, DeadlineMillis: 120_000, Health: true,
-		Options: wire.Options{"proc": w.Proc, "sys": w.Sys}}
+func request(w *fakeamd.World, op protocol.Op) protocol.Request {
+	return protocol.Request{Op: op, All: true, DeadlineMillis: 120_000, Health: true,
+		Options: protocol.Options{"proc": w.Proc, "sys": w.Sys}}
 }
 
-func ask(t *testing.T, r wire.Request) backend.Answer {
+func ask(t *testing.T, r protocol.Request) backend.Answer {
 	t.Helper()
 	a := backend.Ask(backend.Params{Path: program}, r)
 	if len(a.Troubles) > 0 || !a.Complete {
@@ -179,7 +179,7 @@ func TestLook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := fakeamd.New(t.TempDir(), tt.cards...)
 			tt.so(w)
-			got := said(ask(t, request(w, wire.Snapshot)))
+			got := said(ask(t, request(w, protocol.Snapshot)))
 			device := w.Sys + "/bus/pci/devices/0000:26:00.0/mem_info_vram_used"
 			got = strings.NewReplacer(partitionWhy, "PART", fmt.Sprintf("mem_info_vram_used: %d bytes of %d", 200*gib, 192*gib), "USED",
 				fmt.Sprintf("read %q: \"\" is not a number", device), "EMPTY",
@@ -197,7 +197,7 @@ const partitionWhy = "a partition: its driver tells the memory of the whole GPU 
 // A device is asked for by its id, or by its place where no id is known; one that is not there is a fault.
 func TestAskedFor(t *testing.T) {
 	w := fakeamd.New(t.TempDir(), mi300x, another)
-	r := request(w, wire.Snapshot)
+	r := request(w, protocol.Snapshot)
 	r.All, r.Devices = false, []gpu.Device{{ID: "GPU-a1b2c3d4e5f60719"}, {BusID: "0000:26:00.0"}, {ID: "GPU-0", BusID: "0000:99:00.0"}}
 	want := "GPU-a1b2c3d4e5f60719 renderD136 0 MiB\nGPU-a1b2c3d4e5f60718 renderD128 0 MiB\n" +
 		"no_device GPU-00000:99:00.0: the driver has no such GPU\n"
@@ -211,7 +211,7 @@ func TestWatch(t *testing.T) {
 	w := fakeamd.New(t.TempDir(), mi300x)
 	w.Use(0, 9*gib)
 	w.Compute(10, 128, 9*gib)
-	r := request(w, wire.Watch)
+	r := request(w, protocol.Watch)
 	r.Watch = gpu.WatchRule{Max: 100 * time.Second, Flat: 50 * time.Second, SlackBytes: 32 << 20}
 	reads := must.Have(rig.WatchOpenings(filepath.Join(w.Sys, "bus/pci/devices", mi300x.Bus, "mem_info_vram_used")))(t)
 	defer reads.Close()
@@ -237,7 +237,7 @@ func TestCondition(t *testing.T) {
 	} {
 		c := mi300x
 		c.RAS = text
-		h := ask(t, request(fakeamd.New(t.TempDir(), c), wire.Snapshot)).Health
+		h := ask(t, request(fakeamd.New(t.TempDir(), c), protocol.Snapshot)).Health
 		if text == "" {
 			if len(h) != 1 || len(h[0].Facts) > 0 {
 				t.Errorf("without RAS: %+v", h)
@@ -254,12 +254,12 @@ func TestCondition(t *testing.T) {
 // Nobody waits for a test that there is not; a recording goes on until it is stopped.
 func TestOtherRequests(t *testing.T) {
 	w := fakeamd.New(t.TempDir(), mi300x)
-	r := request(w, wire.Probe)
+	r := request(w, protocol.Probe)
 	r.All, r.Health, r.Devices = false, false, []gpu.Device{{ID: "GPU-a1b2c3d4e5f60718"}}
 	if p := ask(t, r).Probes; len(p) != 1 || p[0].Result != gpu.ProbeSkipped {
 		t.Errorf("%+v", p)
 	}
-	r.Op, r.Watch = wire.Record, gpu.WatchRule{Every: 100 * time.Millisecond}
+	r.Op, r.Watch = protocol.Record, gpu.WatchRule{Every: 100 * time.Millisecond}
 	stop, n := make(chan struct{}), 0
 	a := backend.Ask(backend.Params{Path: program, Stop: stop, OnLook: func(s gpu.Snapshot) {
 		if n++; n == 3 {

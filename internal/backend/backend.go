@@ -15,11 +15,11 @@ import (
 	"syscall"
 	"time"
 
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
 	"bookend/internal/gpu"
+	"bookend/internal/protocol"
 	"bookend/internal/safefile"
-	"bookend/internal/wire"
 )
 
 // Params describe the backend and how to run it.
@@ -44,7 +44,7 @@ type Params struct {
 
 // Answer is what a backend wrote, and what is wrong with it. Strings of the driver and the backend are not cleaned.
 type Answer struct {
-	Hello     *wire.Hello
+	Hello     *protocol.Hello
 	Snapshots []gpu.Snapshot // oldest first
 	Faults    []gpu.Fault    // of the driver as a whole; those of a device are in the snapshots
 	Complete  bool           // the backend wrote that it was done
@@ -65,23 +65,23 @@ type Abandoned struct {
 
 // Trouble is one thing that went wrong with the backend itself.
 type Trouble struct {
-	Code   code.Code
+	Code   catalog.Code
 	Detail string // may contain the first line of the backend's stderr
 	// Unsure means that neither the driver nor the backend need be the cause: it counts as unknown.
 	Unsure bool
 }
 
 // Ask sends one request and waits for the answer, at most req.Deadline() and the grace period.
-func Ask(p Params, req wire.Request) Answer {
+func Ask(p Params, req protocol.Request) Answer {
 	if req.Deadline() <= 0 {
-		return failed(code.Slow, "no time left to ask the backend")
+		return failed(catalog.Slow, "no time left to ask the backend")
 	}
 	if err := p.trust(req.Options); err != nil {
-		return failed(code.BackendRefused, err.Error())
+		return failed(catalog.BackendRefused, err.Error())
 	}
 	line, err := req.Line()
 	if err != nil {
-		return failed(code.BackendFlood, err.Error())
+		return failed(catalog.BackendFlood, err.Error())
 	}
 	spec := child.Spec{
 		Path: p.Path,
@@ -91,7 +91,7 @@ func Ask(p Params, req wire.Request) Answer {
 		Env:       []string{fmt.Sprint("GOMAXPROCS=", 4+len(req.Devices))},
 		Stdin:     line,
 		HoldStdin: true, // its end tells the backend that the caller has gone
-		MaxOutput: wire.MaxReplyBytes,
+		MaxOutput: protocol.MaxReplyBytes,
 		Timeout:   req.Deadline(),
 		Grace:     p.Grace,
 		Started:   p.Started,
@@ -115,7 +115,7 @@ func Ask(p Params, req wire.Request) Answer {
 				p.Said(early)
 			}
 		}
-		return len(all) <= wire.MaxReplyBytes
+		return len(all) <= protocol.MaxReplyBytes
 	}
 	res := child.Run(spec)
 	res.Stdout = append(all, res.Stdout...) // and what does not end with a newline
@@ -151,44 +151,44 @@ func Joined(answers ...Answer) (all Answer) {
 	return all
 }
 
-func (p Params) record(spec child.Spec, req wire.Request) Answer {
+func (p Params) record(spec child.Spec, req protocol.Request) Answer {
 	const ever = 10 * 365 * 24 * time.Hour // the backend sets an alarm for each sample
 	var bad error
 	spec.Timeout = ever
 	spec.OnLine = func(line []byte) (more bool) {
 		var look *gpu.Snapshot
-		if look, bad = wire.DecodeLook(line); look != nil {
+		if look, bad = protocol.DecodeLook(line); look != nil {
 			p.OnLook(*look)
 		}
 		return bad == nil
 	}
 	a := judge(child.Run(spec), req)
 	if bad != nil {
-		a.Troubles = []Trouble{{Code: code.BackendGarbage, Detail: bad.Error()}}
+		a.Troubles = []Trouble{{Code: catalog.BackendGarbage, Detail: bad.Error()}}
 		return a
 	}
-	a.Troubles = slices.DeleteFunc(a.Troubles, func(t Trouble) bool { return t.Code == code.BackendGarbage })
+	a.Troubles = slices.DeleteFunc(a.Troubles, func(t Trouble) bool { return t.Code == catalog.BackendGarbage })
 	return a
 }
 
 // Check returns what would keep Ask from starting the backend, nil if nothing would. It starts nothing.
-func Check(p Params, o wire.Options) *Trouble {
+func Check(p Params, o protocol.Options) *Trouble {
 	if err := p.trust(o); err != nil {
-		return &Trouble{Code: code.BackendRefused, Detail: err.Error()}
+		return &Trouble{Code: catalog.BackendRefused, Detail: err.Error()}
 	}
 	st, err := os.Stat(p.Path)
 	switch {
 	case err != nil:
-		return &Trouble{Code: code.BackendMissing, Detail: err.Error()}
+		return &Trouble{Code: catalog.BackendMissing, Detail: err.Error()}
 	case !st.Mode().IsRegular() || st.Mode().Perm()&0o111 == 0:
-		return &Trouble{Code: code.BackendMissing, Detail: fmt.Sprintf("%s: not an executable file", p.Path)}
+		return &Trouble{Code: catalog.BackendMissing, Detail: fmt.Sprintf("%s: not an executable file", p.Path)}
 	}
 	return nil
 }
 
 // trust checks what will run as root.
 // Threat: a configuration that points into a user's directory, or a directory on the way that others may write to.
-func (p Params) trust(o wire.Options) error {
+func (p Params) trust(o protocol.Options) error {
 	if !p.Root {
 		return nil
 	}
@@ -201,37 +201,37 @@ func (p Params) trust(o wire.Options) error {
 	return nil
 }
 
-func failed(c code.Code, detail string) Answer {
+func failed(c catalog.Code, detail string) Answer {
 	return Answer{Troubles: []Trouble{{Code: c, Detail: detail}}}
 }
 
-func judge(res child.Result, req wire.Request) Answer {
+func judge(res child.Result, req protocol.Request) Answer {
 	a := Answer{Took: res.Took}
 	switch defect := errors.As(res.Err, &a.Panic); {
 	case defect && res.Outcome == child.NotStarted:
 		return a
 	case errors.Is(res.Err, child.ErrNoExec): // a busy node, or a disk that hangs: the backend need not be missing
-		return Answer{Took: res.Took, Troubles: []Trouble{{Code: code.Slow, Detail: fmt.Sprint(res.Err), Unsure: true}}}
+		return Answer{Took: res.Took, Troubles: []Trouble{{Code: catalog.Slow, Detail: fmt.Sprint(res.Err), Unsure: true}}}
 	case res.Outcome == child.NotStarted:
-		return failed(code.BackendMissing, fmt.Sprint(res.Err))
+		return failed(catalog.BackendMissing, fmt.Sprint(res.Err))
 	}
 	if res.Outcome == child.Abandoned {
 		a.Abandoned = &Abandoned{res.PID, res.StartTicks}
 	}
 	ending := ended(res, req)
-	replies, err := wire.DecodeReplies(res.Stdout)
+	replies, err := protocol.DecodeReplies(res.Stdout)
 	a.take(replies)
 	if a.outstayed(req, ending) {
 		ending = nil
 	}
 	breach := breached(err, ending != nil)
 	switch {
-	case breach != nil && breach.Code == code.BackendVersion:
+	case breach != nil && breach.Code == catalog.BackendVersion:
 		ending = nil // a backend of another release refuses the request: that is no crash
-	case ending != nil && ending.Code == code.BackendFlood:
+	case ending != nil && ending.Code == catalog.BackendFlood:
 		breach = nil // the answer is cut where the backend was stopped
 	}
-	if breach != nil || ending != nil && ending.Code == code.BackendFlood { // after a bad line the rest is not trusted
+	if breach != nil || ending != nil && ending.Code == catalog.BackendFlood { // after a bad line the rest is not trusted
 		a.Snapshots, a.Faults, a.Health, a.Probes = nil, nil, nil, nil
 	}
 	for _, t := range []*Trouble{ending, breach} {
@@ -244,72 +244,72 @@ func judge(res child.Result, req wire.Request) Answer {
 
 // outstayed reports whether a backend was killed after it had reported all test allocations: a thread that waits for
 // CUDA's start keeps a process alive for a while. One that cannot be killed is abandoned, and not meant here.
-func (a *Answer) outstayed(req wire.Request, ending *Trouble) bool {
-	return req.Op == wire.Probe && a.Complete && a.Abandoned == nil && ending != nil && ending.Code == code.Hang
+func (a *Answer) outstayed(req protocol.Request, ending *Trouble) bool {
+	return req.Op == protocol.Probe && a.Complete && a.Abandoned == nil && ending != nil && ending.Code == catalog.Hang
 }
 
-func (a *Answer) take(replies []wire.Reply) {
+func (a *Answer) take(replies []protocol.Reply) {
 	for _, r := range replies {
 		switch r.Kind {
-		case wire.KindHello:
+		case protocol.KindHello:
 			a.Hello = r.Hello
-		case wire.KindSnapshot:
+		case protocol.KindSnapshot:
 			a.Snapshots = append(a.Snapshots, *r.Snapshot)
-		case wire.KindFault:
+		case protocol.KindFault:
 			a.Faults = append(a.Faults, *r.Fault)
-		case wire.KindHealth:
+		case protocol.KindHealth:
 			a.Health = r.Health
-		case wire.KindProbe:
+		case protocol.KindProbe:
 			a.Probes = append(a.Probes, *r.Probe)
-		case wire.KindDone:
+		case protocol.KindDone:
 			a.Complete = true
 		}
 	}
 }
 
 // ended returns what is wrong with the way in which the backend ended, nil if nothing is.
-func ended(res child.Result, req wire.Request) *Trouble {
-	is, how := code.BackendCrash, fmt.Sprintf("exit code %d", res.ExitCode)
+func ended(res child.Result, req protocol.Request) *Trouble {
+	is, how := catalog.BackendCrash, fmt.Sprintf("exit code %d", res.ExitCode)
 	switch {
 	case res.Outcome == child.Stopped:
 		return nil
 	case res.Outcome == child.Hung:
-		return &Trouble{Code: code.Hang, Detail: fmt.Sprintf("killed after %v", req.Deadline())}
+		return &Trouble{Code: catalog.Hang, Detail: fmt.Sprintf("killed after %v", req.Deadline())}
 	case res.Outcome == child.Abandoned:
 		how = fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)
-		return &Trouble{Code: code.Hang, Detail: how}
+		return &Trouble{Code: catalog.Hang, Detail: how}
 	case res.Outcome == child.Flooded:
-		return &Trouble{Code: code.BackendFlood, Detail: fmt.Sprintf("wrote more than %d bytes", wire.MaxReplyBytes)}
+		return &Trouble{Code: catalog.BackendFlood, Detail: fmt.Sprintf("wrote more than %d bytes", protocol.MaxReplyBytes)}
 	case res.Signal == syscall.SIGALRM: // set by the backend for this deadline
 		how = fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))
-		return &Trouble{Code: code.Hang, Detail: how}
+		return &Trouble{Code: catalog.Hang, Detail: how}
 	case res.Outcome == child.Crashed:
 		how = "ended by signal " + res.Signal.String()
 	case res.ExitCode == 0:
 		return nil
 	case res.ExitCode == 127 && strings.Contains(string(res.Stderr), "undefined symbol"):
-		is = code.Old // the dynamic linker ends a program that calls what the driver's library lacks
+		is = catalog.Old // the dynamic linker ends a program that calls what the driver's library lacks
 	}
 	return &Trouble{Code: is, Detail: withLastWords(how, res.Stderr)}
 }
 
 // breached returns how the answer breaks the protocol. An answer that a crash or hang has cut off does not.
 func breached(err error, cut bool) *Trouble {
-	var problem *wire.Error
+	var problem *protocol.Error
 	if !errors.As(err, &problem) {
 		return nil
 	}
 	switch problem.Problem {
-	case wire.WrongVersion:
-		return &Trouble{Code: code.BackendVersion, Detail: problem.Error()}
-	case wire.CutOff:
+	case protocol.WrongVersion:
+		return &Trouble{Code: catalog.BackendVersion, Detail: problem.Error()}
+	case protocol.CutOff:
 		if cut {
 			return nil
 		}
-	case wire.TooLong:
-		return &Trouble{Code: code.BackendFlood, Detail: problem.Error()}
+	case protocol.TooLong:
+		return &Trouble{Code: catalog.BackendFlood, Detail: problem.Error()}
 	}
-	return &Trouble{Code: code.BackendGarbage, Detail: problem.Error()}
+	return &Trouble{Code: catalog.BackendGarbage, Detail: problem.Error()}
 }
 
 // withLastWords adds the first line of a backend's stderr: a Go panic and the linker begin with the message.

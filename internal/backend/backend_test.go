@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
 	"bookend/internal/gpu"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 	"bookend/test/must"
 )
 
@@ -34,8 +34,8 @@ func fake(t *testing.T, dir, script string) Params {
 	return Params{Path: path}
 }
 
-func snapshot(limit time.Duration) wire.Request {
-	return wire.Request{Op: wire.Snapshot, All: true, DeadlineMillis: limit.Milliseconds()}
+func snapshot(limit time.Duration) protocol.Request {
+	return protocol.Request{Op: protocol.Snapshot, All: true, DeadlineMillis: limit.Milliseconds()}
 }
 
 const (
@@ -49,7 +49,7 @@ func TestAsk(t *testing.T) {
 		limit    time.Duration
 		looks    int
 		complete bool
-		code     code.Code
+		code     catalog.Code
 		detail   string
 	}{
 		"complete":               {hello + look + look + done, plenty, 2, true, "", ""},
@@ -58,27 +58,27 @@ func TestAsk(t *testing.T) {
 		"in pieces": {"printf '{\"bookend\":1,'\n/bin/sleep 0.1\nprintf '\"kind\":\"done\"}\\n'", plenty,
 			0, true, "", ""},
 
-		"crashes": {look + "echo panic: boom >&2\nkill -SEGV $$", plenty, 1, false, code.BackendCrash,
+		"crashes": {look + "echo panic: boom >&2\nkill -SEGV $$", plenty, 1, false, catalog.BackendCrash,
 			"segmentation fault: panic: boom"},
-		"crashes after done": {look + done + "kill -ABRT $$", plenty, 1, true, code.BackendCrash, "aborted"},
-		"fails":              {"echo out of luck >&2\nexit 1", plenty, 0, false, code.BackendCrash, "exit code 1: out of luck"},
-		"fails with 127":     {"exit 127", plenty, 0, false, code.BackendCrash, "exit code 127"},
+		"crashes after done": {look + done + "kill -ABRT $$", plenty, 1, true, catalog.BackendCrash, "aborted"},
+		"fails":              {"echo out of luck >&2\nexit 1", plenty, 0, false, catalog.BackendCrash, "exit code 1: out of luck"},
+		"fails with 127":     {"exit 127", plenty, 0, false, catalog.BackendCrash, "exit code 127"},
 		"lacks a function": {look +
 			"echo 'bookend-gpu: symbol lookup error: bookend-gpu: undefined symbol: nvmlX' >&2\nexit 127", plenty, 1,
-			false, code.Old, "undefined symbol: nvmlX"},
-		"its own alarm":     {look + "kill -ALRM $$", plenty, 1, false, code.Hang, "its own alarm"},
-		"hangs":             {look + "exec /bin/sleep 600", little, 1, false, code.Hang, "killed after "},
-		"waits for the end": {look + "/bin/cat >/dev/null\n" + done, little, 1, false, code.Hang, "killed"},
-		"talks, then garbage": {look + "echo NVRM: oops\n" + done, plenty, 0, false, code.BackendGarbage,
+			false, catalog.Old, "undefined symbol: nvmlX"},
+		"its own alarm":     {look + "kill -ALRM $$", plenty, 1, false, catalog.Hang, "its own alarm"},
+		"hangs":             {look + "exec /bin/sleep 600", little, 1, false, catalog.Hang, "killed after "},
+		"waits for the end": {look + "/bin/cat >/dev/null\n" + done, little, 1, false, catalog.Hang, "killed"},
+		"talks, then garbage": {look + "echo NVRM: oops\n" + done, plenty, 0, false, catalog.BackendGarbage,
 			"line 2: garbage"},
 		"an impossible pid": {`echo '{"bookend":1,"kind":"snapshot","snapshot":{"at":5,"readings":[{"device":{"id":"a"},"processes":[{"pid":-1}]}]}}'` + "\n" + done,
-			plenty, 0, false, code.BackendGarbage, "process -1"},
+			plenty, 0, false, catalog.BackendGarbage, "process -1"},
 		"another version": {`echo '{"bookend":2,"kind":"hello"}'` + "\nexit 1", plenty, 0, false,
-			code.BackendVersion, "version 2, not 1"},
-		"stops short":         {hello + look, plenty, 0, false, code.BackendGarbage, "cut off"},
-		"stops within a line": {hello + look + "printf '{\"bookend'", plenty, 0, false, code.BackendGarbage, "cut off"},
-		"says nothing":        {"", plenty, 0, false, code.BackendGarbage, "cut off"},
-		"floods":              {look + "exec /usr/bin/yes", plenty, 0, false, code.BackendFlood, "more than"},
+			catalog.BackendVersion, "version 2, not 1"},
+		"stops short":         {hello + look, plenty, 0, false, catalog.BackendGarbage, "cut off"},
+		"stops within a line": {hello + look + "printf '{\"bookend'", plenty, 0, false, catalog.BackendGarbage, "cut off"},
+		"says nothing":        {"", plenty, 0, false, catalog.BackendGarbage, "cut off"},
+		"floods":              {look + "exec /usr/bin/yes", plenty, 0, false, catalog.BackendFlood, "more than"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func early(t *testing.T, p Params, want Answer) {
 }
 
 // expectTrouble wants exactly this one, or none.
-func expectTrouble(t *testing.T, got Answer, want code.Code, detail string) {
+func expectTrouble(t *testing.T, got Answer, want catalog.Code, detail string) {
 	t.Helper()
 	if want == "" {
 		if len(got.Troubles) != 0 {
@@ -150,7 +150,7 @@ func TestAnswerCarriesEverything(t *testing.T) {
 func TestBackendGetsItsRequestAndNothingElse(t *testing.T) {
 	t.Setenv("LD_BIND_NOW", "1")
 	req := snapshot(plenty)
-	req.Options = wire.Options{"nvml_library": "/lib/some.so"}
+	req.Options = protocol.Options{"nvml_library": "/lib/some.so"}
 	script := `case "$request" in *'"op":"snapshot"'*'"nvml_library":"/lib/some.so"'*) ;; *) exit 5;; esac` + "\n" +
 		`[ "$(/bin/cat /proc/$$/environ | /usr/bin/tr '\0' ' ')" = 'GOMAXPROCS=4 ' ] || exit 6` + "\n" + done
 	expectTrouble(t, Ask(fake(t, t.TempDir(), script), req), "", "")
@@ -161,12 +161,12 @@ func TestBackendThatCannotStart(t *testing.T) {
 	data := filepath.Join(dir, "data")
 	must.Do(t, os.WriteFile(data, []byte("#!/bin/sh\n"), 0o644))
 	for _, path := range []string{filepath.Join(dir, "absent"), data, dir, "relative"} {
-		expectTrouble(t, Ask(Params{Path: path}, snapshot(plenty)), code.BackendMissing, path)
+		expectTrouble(t, Ask(Params{Path: path}, snapshot(plenty)), catalog.BackendMissing, path)
 	}
 }
 
 func TestNoTimeLeft(t *testing.T) {
-	expectTrouble(t, Ask(fake(t, t.TempDir(), done), snapshot(0)), code.Slow, "no time left")
+	expectTrouble(t, Ask(fake(t, t.TempDir(), done), snapshot(0)), catalog.Slow, "no time left")
 }
 
 // rootsFolder is a folder that passes as root's: those for temporary files do not.
@@ -180,7 +180,7 @@ func rootsFolder(t *testing.T) string {
 
 func TestRootRunsOnlyWhatIsRoots(t *testing.T) {
 	roots, others := rootsFolder(t), t.TempDir()
-	ask := func(p Params, o wire.Options) Answer {
+	ask := func(p Params, o protocol.Options) Answer {
 		p.Root = true
 		req := snapshot(plenty)
 		req.Options = o
@@ -189,15 +189,15 @@ func TestRootRunsOnlyWhatIsRoots(t *testing.T) {
 	library := filepath.Join(others, "libnvidia-ml.so.1")
 	must.Do(t, os.WriteFile(library, nil, 0o644))
 	good := fake(t, roots, done)
-	expectTrouble(t, ask(good, wire.Options{}), "", "")
-	expectTrouble(t, ask(good, wire.Options{"nvml_library": filepath.Join(roots, "absent.so")}), "", "")
-	expectTrouble(t, ask(good, wire.Options{"nvml_library": library}), code.BackendRefused, others[:4])
-	expectTrouble(t, ask(good, wire.Options{"nvml_library": "libnvidia-ml.so.1"}), code.BackendRefused,
+	expectTrouble(t, ask(good, protocol.Options{}), "", "")
+	expectTrouble(t, ask(good, protocol.Options{"nvml_library": filepath.Join(roots, "absent.so")}), "", "")
+	expectTrouble(t, ask(good, protocol.Options{"nvml_library": library}), catalog.BackendRefused, others[:4])
+	expectTrouble(t, ask(good, protocol.Options{"nvml_library": "libnvidia-ml.so.1"}), catalog.BackendRefused,
 		"not an absolute path")
-	expectTrouble(t, ask(fake(t, others, done), wire.Options{}), code.BackendRefused, others[:4])
-	expectTrouble(t, ask(Params{Path: filepath.Join(roots, "absent")}, wire.Options{}), code.BackendMissing, "absent")
+	expectTrouble(t, ask(fake(t, others, done), protocol.Options{}), catalog.BackendRefused, others[:4])
+	expectTrouble(t, ask(Params{Path: filepath.Join(roots, "absent")}, protocol.Options{}), catalog.BackendMissing, "absent")
 	must.Do(t, os.Chown(good.Path, 65534, 65534))
-	expectTrouble(t, ask(good, wire.Options{}), code.BackendRefused, good.Path)
+	expectTrouble(t, ask(good, protocol.Options{}), catalog.BackendRefused, good.Path)
 }
 
 // A process that cannot be killed takes a broken driver, so only its result is played.
@@ -207,7 +207,7 @@ func TestAbandonedBackendIsNamed(t *testing.T) {
 	if got.Abandoned == nil || *got.Abandoned != (Abandoned{41, 77}) {
 		t.Errorf("got %+v", got.Abandoned)
 	}
-	expectTrouble(t, got, code.Hang, "process 41")
+	expectTrouble(t, got, catalog.Hang, "process 41")
 }
 
 // A test of the driver that said everything and went away late, with the driver's leave, did not hang.
@@ -215,24 +215,24 @@ func TestProbeThatGoesLate(t *testing.T) {
 	said := `{"bookend":1,"kind":"probe","probe":{"device":"a","result":"skipped","why":"slow"}}` + "\n"
 	const end = `{"bookend":1,"kind":"done"}` + "\n"
 	for name, tt := range map[string]struct {
-		op   wire.Op
+		op   protocol.Op
 		res  child.Result
-		code code.Code
+		code catalog.Code
 	}{
-		"killed": {wire.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said + end)}, ""},
-		"by its alarm": {wire.Probe,
+		"killed": {protocol.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said + end)}, ""},
+		"by its alarm": {protocol.Probe,
 			child.Result{Outcome: child.Crashed, Signal: syscall.SIGALRM, Stdout: []byte(said + end)}, ""},
-		"not to be killed": {wire.Probe, child.Result{Outcome: child.Abandoned, Stdout: []byte(said + end)}, code.Hang},
-		"half way":         {wire.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said)}, code.Hang},
-		"crashed": {wire.Probe, child.Result{Outcome: child.Crashed, Signal: syscall.SIGSEGV,
-			Stdout: []byte(said + end)}, code.BackendCrash},
-		"another operation": {wire.Snapshot, child.Result{Outcome: child.Hung, Stdout: []byte(end)}, code.Hang},
+		"not to be killed": {protocol.Probe, child.Result{Outcome: child.Abandoned, Stdout: []byte(said + end)}, catalog.Hang},
+		"half way":         {protocol.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said)}, catalog.Hang},
+		"crashed": {protocol.Probe, child.Result{Outcome: child.Crashed, Signal: syscall.SIGSEGV,
+			Stdout: []byte(said + end)}, catalog.BackendCrash},
+		"another operation": {protocol.Snapshot, child.Result{Outcome: child.Hung, Stdout: []byte(end)}, catalog.Hang},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := snapshot(little)
 			req.Op = tt.op
 			got := judge(tt.res, req)
-			if expectTrouble(t, got, tt.code, ""); tt.op == wire.Probe && len(got.Probes) != 1 {
+			if expectTrouble(t, got, tt.code, ""); tt.op == protocol.Probe && len(got.Probes) != 1 {
 				t.Errorf("got %+v", got.Probes)
 			}
 		})
@@ -242,10 +242,10 @@ func TestProbeThatGoesLate(t *testing.T) {
 func TestCheckSaysWhatWouldKeepItFromStarting(t *testing.T) {
 	roots := rootsFolder(t)
 	good := fake(t, roots, done)
-	check := func(p Params, want code.Code, says string) {
+	check := func(p Params, want catalog.Code, says string) {
 		t.Helper()
 		p.Root = true
-		got := Check(p, wire.Options{})
+		got := Check(p, protocol.Options{})
 		if got == nil {
 			got = &Trouble{}
 		}
@@ -254,13 +254,13 @@ func TestCheckSaysWhatWouldKeepItFromStarting(t *testing.T) {
 		}
 	}
 	check(good, "", "")
-	check(Params{Path: filepath.Join(roots, "absent")}, code.BackendMissing, "absent")
-	check(Params{Path: roots}, code.BackendMissing, "not an executable file")
+	check(Params{Path: filepath.Join(roots, "absent")}, catalog.BackendMissing, "absent")
+	check(Params{Path: roots}, catalog.BackendMissing, "not an executable file")
 	plain := fake(t, roots, done)
 	must.Do(t, os.Chmod(plain.Path, 0o644))
-	check(plain, code.BackendMissing, "not an executable file")
+	check(plain, catalog.BackendMissing, "not an executable file")
 	must.Do(t, os.Chown(plain.Path, 65534, 65534))
-	check(plain, code.BackendRefused, "owner is 65534")
+	check(plain, catalog.BackendRefused, "owner is 65534")
 }
 
 // A backend that is not even under way when the time is up is there, and the driver was not asked: nobody knows.
@@ -271,8 +271,8 @@ func TestNoTimeToStart(t *testing.T) {
 		if len(a.Troubles) != 1 {
 			t.Fatalf("%+v", a.Troubles)
 		}
-		unknown := a.Troubles[0].Code == code.Slow && a.Troubles[0].Unsure
-		if hung := a.Troubles[0].Code == code.Hang &&
+		unknown := a.Troubles[0].Code == catalog.Slow && a.Troubles[0].Unsure
+		if hung := a.Troubles[0].Code == catalog.Hang &&
 			strings.HasPrefix(a.Troubles[0].Detail, "killed after"); !unknown && !hung {
 			t.Fatalf("%+v", a.Troubles)
 		}

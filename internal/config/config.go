@@ -8,36 +8,36 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
+	"bookend/internal/protocol"
 	"bookend/internal/slurm"
-	"bookend/internal/wire"
 )
 
 const DefaultFile = "/etc/bookend/bookend.yaml" // unless BOOKEND_CONFIG names another
 
 type (
-	Mode      string        // whether findings may drain
-	Action    = code.Action // what policy does with a finding
-	Group     = code.Group  // a kind of findings that drain by default
-	Shards    string        // whether a GPU may be given out in parts
-	ProbeAt   string        // the hooks that test
-	ReasonBy  string        // which program writes the drain reason
-	Show      string        // how much is written to a job's log
-	Privacy   string        // how much a report reveals about other users' jobs
-	LogLevel  string        // the least severe level that is logged
-	LogFormat string        // how a line of the log is written
+	Mode      string           // whether findings may drain
+	Action    = catalog.Action // what policy does with a finding
+	Group     = catalog.Group  // a kind of findings that drain by default
+	Shards    string           // whether a GPU may be given out in parts
+	ProbeAt   string           // the hooks that test
+	ReasonBy  string           // which program writes the drain reason
+	Show      string           // how much is written to a job's log
+	Privacy   string           // how much a report reveals about other users' jobs
+	LogLevel  string           // the least severe level that is logged
+	LogFormat string           // how a line of the log is written
 )
 
 const (
 	Observe Mode = "observe" // report, never drain: for a site's first week
 	Enforce Mode = "enforce"
 
-	Ignore = code.ToIgnore // the weakest action
-	Note   = code.ToNote
-	Warn   = code.ToWarn
-	Repeat = code.ToRepeat
-	Drain  = code.ToDrain
+	Ignore = catalog.ToIgnore // the weakest action
+	Note   = catalog.ToNote
+	Warn   = catalog.ToWarn
+	Repeat = catalog.ToRepeat
+	Drain  = catalog.ToDrain
 
 	ShardsAuto Shards = "auto" // as gres.conf says; unknown if it cannot be read
 	ShardsYes  Shards = "yes"
@@ -126,17 +126,17 @@ type AMD struct {
 func (c Config) Tests(vendor string) bool { return vendor != gpu.AMD.Name || c.AMD.HIPLibrary != "" }
 
 // BackendOf returns the program that operates on a vendor's GPUs, and its options.
-func (c Config) BackendOf(vendor string, op wire.Op) (program string, o wire.Options) {
+func (c Config) BackendOf(vendor string, op protocol.Op) (program string, o protocol.Options) {
 	if vendor == gpu.AMD.Name {
-		o = wire.Options{"proc": c.Paths.Proc, "sys": c.Paths.Sys}
-		if op != wire.Probe {
+		o = protocol.Options{"proc": c.Paths.Proc, "sys": c.Paths.Sys}
+		if op != protocol.Probe {
 			return c.AMD.Backend, o
 		}
 		o["hip_library"] = c.AMD.HIPLibrary
 		return path.Join(path.Dir(c.AMD.Backend), "bookend-hip"), o
 	}
-	o = wire.Options{"nvml_library": c.NVIDIA.NVMLLibrary}
-	if op == wire.Probe {
+	o = protocol.Options{"nvml_library": c.NVIDIA.NVMLLibrary}
+	if op == protocol.Probe {
 		o["cuda_library"] = c.NVIDIA.CUDALibrary
 	}
 	maps.DeleteFunc(o, func(_, path string) bool { return path == "" }) // the backend finds it by itself
@@ -240,22 +240,22 @@ type Resume struct {
 
 // Policy maps codes to actions that differ from the catalogue's; a partition's own map comes first.
 type Policy struct {
-	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn repeat drain"`
-	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn repeat drain"`
+	Prolog map[catalog.Code]Action `yaml:"prolog" words:"ignore note warn repeat drain"`
+	Epilog map[catalog.Code]Action `yaml:"epilog" words:"ignore note warn repeat drain"`
 	// HealthCheck never contains Drain: Slurm only logs the health check's exit code.
-	HealthCheck map[code.Code]Action       `yaml:"health_check" words:"ignore note warn drain"`
+	HealthCheck map[catalog.Code]Action    `yaml:"health_check" words:"ignore note warn drain"`
 	Partitions  map[string]PartitionPolicy `yaml:"partitions"`
 }
 
 type PartitionPolicy struct {
-	Mode   Mode                 `yaml:"mode,omitempty" words:"observe enforce"`
-	Prolog map[code.Code]Action `yaml:"prolog,omitempty" words:"ignore note warn repeat drain"`
-	Epilog map[code.Code]Action `yaml:"epilog,omitempty" words:"ignore note warn repeat drain"`
+	Mode   Mode                    `yaml:"mode,omitempty" words:"observe enforce"`
+	Prolog map[catalog.Code]Action `yaml:"prolog,omitempty" words:"ignore note warn repeat drain"`
+	Epilog map[catalog.Code]Action `yaml:"epilog,omitempty" words:"ignore note warn repeat drain"`
 }
 
 // Action returns what a hook does with a finding: as the partition says, else the file, else the catalogue.
-func (c Config) Action(phase slurm.Context, partition string, of code.Code) Action {
-	entry, known := code.Lookup(of)
+func (c Config) Action(phase slurm.Context, partition string, of catalog.Code) Action {
+	entry, known := catalog.Lookup(of)
 	own := c.Policy.Partitions[partition]
 	first, then, shipped := own.Epilog, c.Policy.Epilog, entry.End
 	switch phase {
@@ -312,7 +312,7 @@ func Default() Config {
 		Version:    1,
 		Mode:       Observe,
 		OnOwnError: Warn,
-		DrainOn:    []Group{code.Leftovers, code.Faults},
+		DrainOn:    []Group{catalog.Leftovers, catalog.Faults},
 		Paths: Paths{
 			Proc: "/proc", Sys: "/sys", Dev: "/dev",
 			Run: "/run/bookend", Var: "/var/lib/bookend", Log: "/var/log/bookend",

@@ -14,8 +14,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"bookend/internal/code"
-	"bookend/internal/wire"
+	"bookend/internal/catalog"
+	"bookend/internal/protocol"
 )
 
 const (
@@ -182,8 +182,8 @@ func (r *reader) check(c *Config) {
 	r.require(!c.Drain.Resume.Enabled || c.Drain.ReasonBy != ReasonByNone,
 		"needs drain.reason_by: only a node with a Bookend reason is resumed",
 		"drain.resume.enabled", "drain.reason_by")
-	r.require(c.Record.Every == 0 || c.Record.Every >= Duration(wire.MinEvery),
-		fmt.Sprintf("must be 0s, or at least %v", wire.MinEvery), "record.every")
+	r.require(c.Record.Every == 0 || c.Record.Every >= Duration(protocol.MinEvery),
+		fmt.Sprintf("must be 0s, or at least %v", protocol.MinEvery), "record.every")
 	r.checkPolicy("policy.prolog", c.Policy.Prolog)
 	r.checkPolicy("policy.epilog", c.Policy.Epilog)
 	for of, action := range c.Policy.HealthCheck {
@@ -197,9 +197,9 @@ func (r *reader) check(c *Config) {
 }
 
 // checkPolicy refuses a drain for a finding that never drains, so that the admin learns that it has no effect.
-func (r *reader) checkPolicy(key string, actions map[code.Code]Action) {
+func (r *reader) checkPolicy(key string, actions map[catalog.Code]Action) {
 	for of, action := range actions {
-		if e, _ := code.Lookup(of); action == Drain {
+		if e, _ := catalog.Lookup(of); action == Drain {
 			r.require(e.NeverDrains() == "", "never drains: "+e.NeverDrains(), key+"."+string(of))
 		}
 	}

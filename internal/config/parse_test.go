@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
@@ -62,8 +62,8 @@ log: {format: json, syslog: FALSE}
 	want.Settle.Epilog.Flat = seconds(3.6)
 	want.Thresholds.Drain, want.Thresholds.Report = 2<<30, 64<<20
 	want.Drain = DrainRules{ReasonBy: ReasonByNone, Resume: Resume{After: 5}}
-	want.Policy.Epilog = map[code.Code]Action{code.Orphan: Warn}
-	debug := PartitionPolicy{Mode: Observe, Prolog: map[code.Code]Action{code.Lost: Note}}
+	want.Policy.Epilog = map[catalog.Code]Action{catalog.Orphan: Warn}
+	debug := PartitionPolicy{Mode: Observe, Prolog: map[catalog.Code]Action{catalog.Lost: Note}}
 	want.Policy.Partitions = map[string]PartitionPolicy{"debug": debug}
 	want.Log.Format, want.Log.Syslog = JSON, false
 	must.Not(t, !reflect.DeepEqual(got, want), "got\n%+v\nwant\n%+v", got, want)
@@ -348,20 +348,20 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 
 // The drains as shipped, in full: a change here changes what takes nodes away from users.
 func TestShippedDrains(t *testing.T) {
-	want := map[string][]code.Code{
-		"prolog": {code.Lost},
+	want := map[string][]catalog.Code{
+		"prolog": {catalog.Lost},
 		"epilog": {
-			code.Orphan, code.Residue, code.Phantom, code.Stray, code.Lost, code.Recovery, code.RemapFailed,
-			code.XidFatal,
+			catalog.Orphan, catalog.Residue, catalog.Phantom, catalog.Stray, catalog.Lost, catalog.Recovery, catalog.RemapFailed,
+			catalog.XidFatal,
 		},
-		"leftovers": {code.Orphan, code.Residue, code.Phantom, code.Stray},
+		"leftovers": {catalog.Orphan, catalog.Residue, catalog.Phantom, catalog.Stray},
 		"check":     nil,
 	}
-	got := map[string][]code.Code{"check": nil}
-	for _, e := range code.All() {
+	got := map[string][]catalog.Code{"check": nil}
+	for _, e := range catalog.All() {
 		for of, is := range map[string]bool{
 			"prolog": e.Start == Drain, "epilog": e.End == Drain, "check": e.Check() == Drain,
-			"leftovers": e.End == Drain && e.Group() == code.Leftovers,
+			"leftovers": e.End == Drain && e.Group() == catalog.Leftovers,
 		} {
 			if is {
 				got[of] = append(got[of], e.Code)
@@ -404,19 +404,19 @@ policy:
 	for _, tt := range []struct {
 		phase     slurm.Context
 		partition string
-		of        code.Code
+		of        catalog.Code
 		want      Action
 	}{
-		{slurm.Prolog, "", code.Dirty, Note},
-		{slurm.Prolog, "", code.Lost, Drain},
-		{slurm.Epilog, "", code.Dirty, Note},
-		{slurm.Epilog, "", code.Lost, Drain},
-		{slurm.Epilog, "", code.Residue, Warn}, // its group drains not
-		{slurm.Epilog, "", code.Stray, Drain},  // by name it does
-		{slurm.Epilog, "", code.Orphan, Note},
-		{slurm.Epilog, "own", code.Orphan, Drain},
-		{slurm.HealthCheck, "own", code.Orphan, Warn},
-		{slurm.HealthCheck, "", code.Trespass, Ignore},
+		{slurm.Prolog, "", catalog.Dirty, Note},
+		{slurm.Prolog, "", catalog.Lost, Drain},
+		{slurm.Epilog, "", catalog.Dirty, Note},
+		{slurm.Epilog, "", catalog.Lost, Drain},
+		{slurm.Epilog, "", catalog.Residue, Warn}, // its group drains not
+		{slurm.Epilog, "", catalog.Stray, Drain},  // by name it does
+		{slurm.Epilog, "", catalog.Orphan, Note},
+		{slurm.Epilog, "own", catalog.Orphan, Drain},
+		{slurm.HealthCheck, "own", catalog.Orphan, Warn},
+		{slurm.HealthCheck, "", catalog.Trespass, Ignore},
 		{slurm.Epilog, "", "BKD-NEW", Warn},
 	} {
 		if got := c.Action(tt.phase, tt.partition, tt.of); got != tt.want {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 
 	"gopkg.in/yaml.v3"
 )
@@ -123,9 +123,9 @@ func (r *reader) entry(v reflect.Value, name, at string, value *yaml.Node, tag r
 		if k.SetInt(int64(i)); err != nil || name != strconv.FormatUint(i, 10) { // 0 and 00 would be one key twice
 			why = "not a number from 0 to 32767"
 		}
-	} else if k.SetString(name); k.Type() != reflect.TypeFor[code.Code]() {
+	} else if k.SetString(name); k.Type() != reflect.TypeFor[catalog.Code]() {
 		why = textProblem("name", name)
-	} else if _, known := code.Lookup(code.Code(name)); !known {
+	} else if _, known := catalog.Lookup(catalog.Code(name)); !known {
 		why = "no such finding code; docs/findings.md lists them"
 	}
 	if why != "" {

@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/oom"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -27,8 +25,8 @@ var ends = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
 // well is a job on so many H200s with which everything was well and of which all is known, that ended with an error.
 func well(cards int) Input {
-	side := func(at time.Duration) *finding.Side {
-		return &finding.Side{Snapshot: gpu.Snapshot{At: at}, Curves: map[gpu.ID]settle.Curve{}}
+	side := func(at time.Duration) *record.Side {
+		return &record.Side{Snapshot: gpu.Snapshot{At: at}, Curves: map[gpu.ID]record.Curve{}}
 	}
 	in := Input{
 		Job:   slurm.Job{ID: 42, UID: 1001, Node: "n1", Exit: slurm.ExitStatus{Known: true, Raw: 1 << 8}},
@@ -37,9 +35,9 @@ func well(cards int) Input {
 	}
 	for i, id := range []gpu.ID{gpu0, gpu1}[:cards] {
 		device := gpu.Device{ID: id}
-		in.Cards = append(in.Cards, finding.Card{Index: i, Device: device})
-		for _, s := range []*finding.Side{in.Start, in.End} {
-			s.Curves[id] = settle.Curve{State: settle.Clean}
+		in.Cards = append(in.Cards, record.Assigned{Index: i, Device: device})
+		for _, s := range []*record.Side{in.Start, in.End} {
+			s.Curves[id] = record.Curve{State: record.Clean}
 			s.Snapshot.Readings = append(s.Snapshot.Readings, gpu.Reading{Device: device, Memory: gpu.Memory{Total: gpu.Bytes(143771 * mebi), Reserved: gpu.Bytes(615 * mebi)}})
 		}
 		in.Probes = append(in.Probes, gpu.Probe{Device: id, Result: gpu.ProbeOK, Free: gpu.Bytes(143155 * mebi), Largest: gpu.Bytes(143153 * mebi)})
@@ -50,70 +48,70 @@ func well(cards int) Input {
 
 func unsaid() gpu.Figure { return gpu.Unknown("not said") }
 
-func says(k oom.Kind, f oom.Framework) oom.Message {
-	return oom.Message{
+func says(k record.MessageKind, f record.Framework) record.Message {
+	return record.Message{
 		Kind: k, Framework: f, Count: 1, Line: "out of memory", Asked: unsaid(), Total: unsaid(), Free: unsaid(), InUse: unsaid(),
 		Allocated: unsaid(), Idle: unsaid(),
 	}
 }
 
 // torch is PyTorch's message on an H200 (139.8 GiB), in GiB: asked, free, in use by the process, idle in its pool.
-func torch(asked, free, mine, idle float64) oom.Message {
-	m := says(oom.Device, oom.PyTorch)
+func torch(asked, free, mine, idle float64) record.Message {
+	m := says(record.KindDevice, record.FromPyTorch)
 	m.Asked, m.Free, m.InUse, m.Allocated, m.Idle = gib(asked), gib(free), gib(mine), gib(mine-idle-0.5), gib(idle)
 	m.Total = gpu.Bytes(143156 * mebi)
 	return m
 }
 
 // oldTorch does not say what it had in all, but for its allocator, in GiB.
-func oldTorch(allocated float64) oom.Message {
+func oldTorch(allocated float64) record.Message {
 	m := torch(20, 1, 0, 0)
 	m.InUse, m.Allocated, m.Idle = unsaid(), gib(allocated), gib(1)
 	return m
 }
 
 // older is oldTorch that asks for so much with so much free, in GiB.
-func older(allocated, asked, free float64) oom.Message {
+func older(allocated, asked, free float64) record.Message {
 	m := oldTorch(allocated)
 	m.Asked, m.Free = gib(asked), gib(free)
 	return m
 }
 
 // listing would fit but for a process that it names, of so many GiB.
-func listing(pid int, bytes float64) oom.Message {
+func listing(pid int, bytes float64) record.Message {
 	m := beside
 	m.Others = []gpu.Process{{PID: pid, Memory: gib(bytes)}}
 	return m
 }
 
 // failing is a line about an error of the GPU that is not about memory.
-func failing(line string) oom.Message {
-	m := says(oom.Fault, oom.CUDA)
+func failing(line string) record.Message {
+	m := says(record.KindFault, record.FromCUDA)
 	m.Line = line
 	return m
 }
 
-func jax(asked float64) oom.Message {
-	m := says(oom.Device, oom.JAX)
+func jax(asked float64) record.Message {
+	m := says(record.KindDevice, record.FromJAX)
 	m.Asked = gib(asked)
 	return m
 }
 
-func there(c code.Code, bytes float64, pid int, o *finding.Owner) finding.Finding {
+func there(c catalog.Code, bytes float64, pid int, o *record.Owner) record.Finding {
 	index := 0
-	f := finding.Finding{Code: c, GPU: gpu0, Index: &index, Bytes: gib(bytes), Owner: o}
+	f := record.Finding{Code: c, GPU: gpu0, Index: &index, Bytes: gib(bytes), Owner: o}
 	if pid != 0 {
-		f.Holder = &finding.Holder{Process: finding.Process{PID: pid, UID: 1002, Name: "secret", Start: 50 * time.Second}}
+		f.Holder = &record.Holder{Process: record.Process{PID: pid, UID: 1002, Name: "secret", Start: 50 * time.Second}}
 	}
 	return f
 }
 
-func dead(f finding.Finding) finding.Finding {
+func dead(f record.Finding) record.Finding {
 	f.Holder.Gone = true
 	return f
 }
 
-func unsure(f finding.Finding) finding.Finding {
+func unsure(f record.Finding) record.Finding {
 	f.Unknown = "not looked up"
 	return f
 }
@@ -122,8 +120,8 @@ func seen(at int, pid int, bytes float64, own bool) Sighting {
 	return Sighting{At: time.Duration(at) * time.Second, Device: gpu0, PID: pid, Bytes: gib(bytes), Own: own, Foreign: !own}
 }
 
-func (in *Input) dirtyStart(f ...finding.Finding) {
-	in.Start.Curves[gpu0] = settle.Curve{State: settle.Flat}
+func (in *Input) dirtyStart(f ...record.Finding) {
+	in.Start.Curves[gpu0] = record.Curve{State: record.Flat}
 	in.StartFindings = f
 }
 
@@ -136,17 +134,17 @@ func both(all ...func(*Input)) func(*Input) {
 	}
 }
 
-func saying(m ...oom.Message) func(*Input) {
+func saying(m ...record.Message) func(*Input) {
 	return func(in *Input) { in.Messages = append(slices.Clone(in.Messages), m...) }
 }
 
-func dirty(f ...finding.Finding) func(*Input) { return func(in *Input) { in.dirtyStart(f...) } }
-func endedWell(in *Input)                     { in.Job.Exit = slurm.ExitStatus{Known: true} }
-func finds(f ...finding.Finding) func(*Input) { return func(in *Input) { in.Findings = f } }
+func dirty(f ...record.Finding) func(*Input) { return func(in *Input) { in.dirtyStart(f...) } }
+func endedWell(in *Input)                    { in.Job.Exit = slurm.ExitStatus{Known: true} }
+func finds(f ...record.Finding) func(*Input) { return func(in *Input) { in.Findings = f } }
 func seeing(s ...Sighting) func(*Input) {
 	return func(in *Input) { in.Seen, in.Every = s, time.Second }
 }
-func recording(r ...Recorded) func(*Input) { return func(in *Input) { in.Recorded = r } }
+func recording(r ...RecordedUse) func(*Input) { return func(in *Input) { in.Recorded = r } }
 func limited(gibibytes float64) func(*Input) {
 	return func(in *Input) { in.AddressSpace = gib(gibibytes) }
 }
@@ -156,9 +154,9 @@ var (
 	pooled     = torch(12, 1.1, 138.6, 45)  // would fit but for its pool
 	beside     = torch(40, 15.8, 23.5, 0.4) // would fit but for the 100.5 GiB of somebody else
 	nobody     = torch(40, 60, 79.7, 0.4)   // would fit as it is
-	before     = &finding.Owner{Job: 41, UID: 1002, Level: finding.ByCgroup}
-	ownResidue = finds(there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: finding.ByExclusive}))
-	mine41     = &finding.Owner{Job: 41, UID: 1001, Level: finding.ByExclusive}
+	before     = &record.Owner{Job: 41, UID: 1002, Level: record.ByCgroup}
+	ownResidue = finds(there(catalog.Residue, 100.5, 0, &record.Owner{Job: 42, UID: 1001, Level: record.ByExclusive}))
+	mine41     = &record.Owner{Job: 41, UID: 1001, Level: record.ByExclusive}
 )
 
 // A node's clock is rarely UTC's, in which a record keeps its moments.
@@ -168,8 +166,8 @@ func init() { time.Local = time.FixedZone("UTC-5", -5*3600) }
 type row struct {
 	name   string
 	change func(*Input)
-	cause  Name
-	want   Answer
+	cause  record.CauseName
+	want   record.Answer
 	says   string // part of the evidence
 }
 
@@ -191,17 +189,17 @@ func judged(t *testing.T, rows []row) {
 	}
 }
 
-func whole(t *testing.T, d Diagnosis) {
+func whole(t *testing.T, d record.Diagnosis) {
 	t.Helper()
 	if len(slices.Compact(slices.Sorted(slices.Values(d.Try)))) != len(d.Try) {
 		t.Errorf("twice the same: %q", d.Try)
 	}
-	if len(d.Causes) != len(texts) || len(d.Try) > MaxTry || (d.Reason == "") != (d.Headline == "") {
+	if len(d.Causes) != len(texts) || len(d.Try) > record.MaxTry || (d.Reason == "") != (d.Headline == "") {
 		t.Errorf("not whole: %+v", d)
 	}
 	for _, c := range d.Causes {
 		private := strings.Contains(c.Evidence, "secret") || strings.Contains(c.Evidence, "5150") || strings.Contains(c.Evidence, "77")
-		if c.Evidence == "" || c.Answer == "" || private || c.Name.Title() == "" {
+		if c.Evidence == "" || c.Answer == "" || private || Title(c.Name) == "" {
 			t.Errorf("cause %+v", c)
 		}
 	}
@@ -212,10 +210,10 @@ func failedOnOne(in *Input) {
 	*in = well(2)
 	failed := itself
 	failed.PID = 900
-	in.Seen, in.Messages = []Sighting{seen(500, 900, 138, true)}, []oom.Message{failed}
+	in.Seen, in.Messages = []Sighting{seen(500, 900, 138, true)}, []record.Message{failed}
 }
 
-func onOther(f finding.Finding) finding.Finding {
+func onOther(f record.Finding) record.Finding {
 	index := 1
 	f.GPU, f.Index = gpu1, &index
 	return f
@@ -223,59 +221,59 @@ func onOther(f finding.Finding) finding.Finding {
 
 func TestOthers(t *testing.T) {
 	judged(t, []row{
-		{"nobody", nil, Others, Unknown, "none at start or end; what was there in between is not known"},
-		{"none by the message either", saying(itself), Others, No, "none when it failed"},
-		{"before the job", dirty(there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB when your job began"},
-		{"gone when it failed", both(dirty(there(code.Dirty, 100.5, 5150, nil)), saying(itself)), Others, No, "not decisive"},
-		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, nil)), Others, Unknown, "307 MiB when your job began only, as far as was seen"},
+		{"nobody", nil, record.CauseOthers, record.CannotTell, "none at start or end; what was there in between is not known"},
+		{"none by the message either", saying(itself), record.CauseOthers, record.No, "none when it failed"},
+		{"before the job", dirty(there(catalog.Dirty, 100.5, 5150, nil)), record.CauseOthers, record.Yes, "100.5 GiB when your job began"},
+		{"gone when it failed", both(dirty(there(catalog.Dirty, 100.5, 5150, nil)), saying(itself)), record.CauseOthers, record.No, "not decisive"},
+		{"a trifle", dirty(there(catalog.Dirty, 0.3, 5150, nil)), record.CauseOthers, record.CannotTell, "307 MiB when your job began only, as far as was seen"},
 		{"of unknown size", func(in *Input) {
-			f := there(code.Dirty, 0, 5150, nil)
+			f := there(catalog.Dirty, 0, 5150, nil)
 			f.Bytes = gpu.Unknown("not available")
 			in.dirtyStart(f)
-		}, Others, Unknown, "at least 0 MiB when your job began; whether that mattered"},
-		{"another live job's", finds(there(code.Foreign, 9, 5150, before)), Others, Yes, "9.0 GiB at the end"},
-		{"another live job's that the recorder alone saw", finds(there(code.Foreign, 9, 5150, &finding.Owner{Job: 41, Level: finding.Recorded})), Others, Unknown, "none at start or end"},
+		}, record.CauseOthers, record.CannotTell, "at least 0 MiB when your job began; whether that mattered"},
+		{"another live job's", finds(there(catalog.Foreign, 9, 5150, before)), record.CauseOthers, record.Yes, "9.0 GiB at the end"},
+		{"another live job's that the recorder alone saw", finds(there(catalog.Foreign, 9, 5150, &record.Owner{Job: 41, Level: record.ByRecorder})), record.CauseOthers, record.CannotTell, "none at start or end"},
 		{"another on the job's other GPU, where none failed", both(failedOnOne, func(in *Input) {
 			beside := seen(500, 5150, 30, false)
 			beside.Device = gpu1
 			in.Seen = append(in.Seen, beside)
-		}), Others, Unknown, "30.0 GiB while your job ran, seen at 03:51:40; whether that mattered"},
-		{"another's on it at the end", both(failedOnOne, finds(onOther(there(code.Foreign, 9, 5150, before)))), Others, Unknown, "9.0 GiB at the end of your job; whether that mattered"},
-		{"a stray", finds(there(code.Stray, 9, 5150, nil)), Others, Yes, "9.0 GiB at the end"},
-		{"a stray that could be the job's", finds(unsure(there(code.Stray, 9, 5150, nil))), Others, Unknown, "owner could not be told"},
-		{"seen meanwhile", seeing(seen(500, 5150, 30, false)), Others, Yes, "30.0 GiB while your job ran"},
-		{"seen meanwhile, gone when it failed", both(seeing(seen(500, 5150, 30, false)), saying(itself)), Others, No, "none when it failed"},
-		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, Unknown, "owner could not be told"},
-		{"something no one knows", saying(beside), Others, Unknown, "100.5 GiB held by something when it failed"},
-		{"PyTorch names one that is not the job's", both(seeing(seen(500, 5150, 0.1, false)), saying(listing(5150, 100.4))), Others, Yes, "100.4 GiB when it failed"},
-		{"PyTorch names one of the job's", both(seeing(seen(500, 900, 1, true)), saying(listing(900, 100.4))), Others, No, "none at start or end"},
-		{"shared by intent", func(in *Input) { in.Shared = "shards" }, Others, Unknown, "others may use"},
-		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "had not settled, at its start"},
-		{"an earlier job's that lives", dirty(there(code.Dirty, 30, 5150, before)), Others, Yes, "left by an earlier job"},
-		{"the job's own orphan", finds(there(code.Orphan, 30, 900, nil)), Others, Unknown, "what was there in between is not known"},
+		}), record.CauseOthers, record.CannotTell, "30.0 GiB while your job ran, seen at 03:51:40; whether that mattered"},
+		{"another's on it at the end", both(failedOnOne, finds(onOther(there(catalog.Foreign, 9, 5150, before)))), record.CauseOthers, record.CannotTell, "9.0 GiB at the end of your job; whether that mattered"},
+		{"a stray", finds(there(catalog.Stray, 9, 5150, nil)), record.CauseOthers, record.Yes, "9.0 GiB at the end"},
+		{"a stray that could be the job's", finds(unsure(there(catalog.Stray, 9, 5150, nil))), record.CauseOthers, record.CannotTell, "owner could not be told"},
+		{"seen meanwhile", seeing(seen(500, 5150, 30, false)), record.CauseOthers, record.Yes, "30.0 GiB while your job ran"},
+		{"seen meanwhile, gone when it failed", both(seeing(seen(500, 5150, 30, false)), saying(itself)), record.CauseOthers, record.No, "none when it failed"},
+		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, record.CauseOthers, record.CannotTell, "owner could not be told"},
+		{"something no one knows", saying(beside), record.CauseOthers, record.CannotTell, "100.5 GiB held by something when it failed"},
+		{"PyTorch names one that is not the job's", both(seeing(seen(500, 5150, 0.1, false)), saying(listing(5150, 100.4))), record.CauseOthers, record.Yes, "100.4 GiB when it failed"},
+		{"PyTorch names one of the job's", both(seeing(seen(500, 900, 1, true)), saying(listing(900, 100.4))), record.CauseOthers, record.No, "none at start or end"},
+		{"shared by intent", func(in *Input) { in.Shared = "shards" }, record.CauseOthers, record.CannotTell, "others may use"},
+		{"no one looked at the start", func(in *Input) { in.Start = nil }, record.CauseOthers, record.CannotTell, "had not settled, at its start"},
+		{"an earlier job's that lives", dirty(there(catalog.Dirty, 30, 5150, before)), record.CauseOthers, record.Yes, "left by an earlier job"},
+		{"the job's own orphan", finds(there(catalog.Orphan, 30, 900, nil)), record.CauseOthers, record.CannotTell, "what was there in between is not known"},
 	})
 }
 
 func TestLeftAndUnlisted(t *testing.T) {
 	judged(t, []row{
-		{"clean", nil, Leftover, No, "none on record"},
-		{"another's", dirty(there(code.Dirty, 20, 0, before)), Leftover, Yes, "20.0 GiB when your job began"},
-		{"an earlier run's", dirty(there(code.Dirty, 20, 0, &finding.Owner{Job: 42, UID: 1001, Level: finding.ByExclusive})), Leftover, Yes, "probably by an earlier run of this job"},
-		{"the user's own", dirty(there(code.Dirty, 20, 0, mine41)), Leftover, Yes, "probably by your job 41"},
-		{"of a dead process no one knows", dirty(dead(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
-		{"a process of no known job", dirty(there(code.Dirty, 20, 5150, nil)), Leftover, No, "none on record"},
-		{"on record at the end alone", finds(there(code.Dirty, 20, 0, before)), Leftover, Yes, "20.0 GiB"},
-		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = settle.Curve{State: settle.Unknown} }, Leftover, Unknown, "had not settled, at its start"},
-		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, before)), Leftover, No, "307 MiB when your job began"},
-		{"of a process whose owner was not looked up", dirty(unsure(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
-		{"on a GPU of many", func(in *Input) { in.Shared = "shards" }, Leftover, Unknown, "others may use"},
-		{"left by an earlier job", dirty(there(code.Dirty, 20, 0, before)), Unlisted, Yes, "left by an earlier job"},
-		{"of unknown origin", dirty(there(code.Dirty, 20, 0, nil)), Unlisted, Yes, "20.0 GiB when your job began"},
-		{"found at both ends", both(dirty(there(code.Dirty, 20, 0, nil)), finds(there(code.Dirty, 20, 0, nil))), Unlisted, Yes, "20.0 GiB when your job began"},
-		{"after the job only", finds(there(code.Residue, 20, 0, nil)), Unlisted, Unknown, "whether that mattered"},
-		{"after the job, and when it failed", both(finds(there(code.Residue, 100.5, 0, nil)), saying(beside)), Unlisted, Yes, "100.5 GiB at the end"},
-		{"left by the job itself", both(ownResidue, saying(beside)), Unlisted, Yes, "left by your job"},
-		{"balance unknown", finds(unsure(there(code.Residue, 20, 0, nil))), Unlisted, Unknown, "could not be told"},
+		{"clean", nil, record.CauseLeftover, record.No, "none on record"},
+		{"another's", dirty(there(catalog.Dirty, 20, 0, before)), record.CauseLeftover, record.Yes, "20.0 GiB when your job began"},
+		{"an earlier run's", dirty(there(catalog.Dirty, 20, 0, &record.Owner{Job: 42, UID: 1001, Level: record.ByExclusive})), record.CauseLeftover, record.Yes, "probably by an earlier run of this job"},
+		{"the user's own", dirty(there(catalog.Dirty, 20, 0, mine41)), record.CauseLeftover, record.Yes, "probably by your job 41"},
+		{"of a dead process no one knows", dirty(dead(there(catalog.Dirty, 20, 5150, nil))), record.CauseLeftover, record.CannotTell, "no record whose"},
+		{"a process of no known job", dirty(there(catalog.Dirty, 20, 5150, nil)), record.CauseLeftover, record.No, "none on record"},
+		{"on record at the end alone", finds(there(catalog.Dirty, 20, 0, before)), record.CauseLeftover, record.Yes, "20.0 GiB"},
+		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = record.Curve{State: record.Unreadable} }, record.CauseLeftover, record.CannotTell, "had not settled, at its start"},
+		{"a trifle", dirty(there(catalog.Dirty, 0.3, 5150, before)), record.CauseLeftover, record.No, "307 MiB when your job began"},
+		{"of a process whose owner was not looked up", dirty(unsure(there(catalog.Dirty, 20, 5150, nil))), record.CauseLeftover, record.CannotTell, "no record whose"},
+		{"on a GPU of many", func(in *Input) { in.Shared = "shards" }, record.CauseLeftover, record.CannotTell, "others may use"},
+		{"left by an earlier job", dirty(there(catalog.Dirty, 20, 0, before)), record.CauseUnlisted, record.Yes, "left by an earlier job"},
+		{"of unknown origin", dirty(there(catalog.Dirty, 20, 0, nil)), record.CauseUnlisted, record.Yes, "20.0 GiB when your job began"},
+		{"found at both ends", both(dirty(there(catalog.Dirty, 20, 0, nil)), finds(there(catalog.Dirty, 20, 0, nil))), record.CauseUnlisted, record.Yes, "20.0 GiB when your job began"},
+		{"after the job only", finds(there(catalog.Residue, 20, 0, nil)), record.CauseUnlisted, record.CannotTell, "whether that mattered"},
+		{"after the job, and when it failed", both(finds(there(catalog.Residue, 100.5, 0, nil)), saying(beside)), record.CauseUnlisted, record.Yes, "100.5 GiB at the end"},
+		{"left by the job itself", both(ownResidue, saying(beside)), record.CauseUnlisted, record.Yes, "left by your job"},
+		{"balance unknown", finds(unsure(there(catalog.Residue, 20, 0, nil))), record.CauseUnlisted, record.CannotTell, "could not be told"},
 	})
 }
 
@@ -286,139 +284,139 @@ func TestPiecesAndPool(t *testing.T) {
 		}
 	}
 	judged(t, []row{
-		{"tested", nil, Pieces, No, "in one block"},
-		{"a gap", gap(100), Pieces, Yes, "139.8 GiB free, largest block 100.0 GiB"},
-		{"a small gap", gap(139.7), Pieces, No, "in one block"},
-		{"a gap that the allocation did not need", both(gap(100), saying(jax(20))), Pieces, No, "in one block"},
-		{"a gap, but less was free than asked", both(gap(100), saying(itself)), Pieces, No, "only 921 MiB free, 20.0 GiB asked"},
-		{"enough was free", saying(nobody), Pieces, Unknown, "60.0 GiB was free, yet 40.0 GiB could not be had"},
-		{"not tested", func(in *Input) { in.Probes = nil }, Pieces, Unknown, "not tested"},
-		{"blocked", func(in *Input) { in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeBlocked, Why: "busy"} }, Pieces, Unknown, "not tested"},
-		{"no message", nil, Pool, Unknown, "no message"},
-		{"output not searched", func(in *Input) { in.MessagesUnknown = "no output file" }, Pool, Unknown, "no output file"},
-		{"much idle", saying(pooled), Pool, Yes, "45.0 GiB reserved but unallocated"},
-		{"much idle, and not enough", saying(torch(60, 1.1, 138.6, 45)), Pool, No, "45.0 GiB unused"},
-		{"idle and free together", saying(torch(12, 6, 133.6, 7)), Pool, Yes, "7.0 GiB reserved but unallocated"},
-		{"JAX says nothing of it", saying(jax(20)), Pool, Unknown, "a message does not say"},
+		{"tested", nil, record.CausePieces, record.No, "in one block"},
+		{"a gap", gap(100), record.CausePieces, record.Yes, "139.8 GiB free, largest block 100.0 GiB"},
+		{"a small gap", gap(139.7), record.CausePieces, record.No, "in one block"},
+		{"a gap that the allocation did not need", both(gap(100), saying(jax(20))), record.CausePieces, record.No, "in one block"},
+		{"a gap, but less was free than asked", both(gap(100), saying(itself)), record.CausePieces, record.No, "only 921 MiB free, 20.0 GiB asked"},
+		{"enough was free", saying(nobody), record.CausePieces, record.CannotTell, "60.0 GiB was free, yet 40.0 GiB could not be had"},
+		{"not tested", func(in *Input) { in.Probes = nil }, record.CausePieces, record.CannotTell, "not tested"},
+		{"blocked", func(in *Input) { in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeBlocked, Why: "busy"} }, record.CausePieces, record.CannotTell, "not tested"},
+		{"no message", nil, record.CausePool, record.CannotTell, "no message"},
+		{"output not searched", func(in *Input) { in.MessagesUnknown = "no output file" }, record.CausePool, record.CannotTell, "no output file"},
+		{"much idle", saying(pooled), record.CausePool, record.Yes, "45.0 GiB reserved but unallocated"},
+		{"much idle, and not enough", saying(torch(60, 1.1, 138.6, 45)), record.CausePool, record.No, "45.0 GiB unused"},
+		{"idle and free together", saying(torch(12, 6, 133.6, 7)), record.CausePool, record.Yes, "7.0 GiB reserved but unallocated"},
+		{"JAX says nothing of it", saying(jax(20)), record.CausePool, record.CannotTell, "a message does not say"},
 	})
 }
 
 func TestFault(t *testing.T) {
-	fault := func(c code.Code) func(*Input) {
-		return func(in *Input) { in.Findings = []finding.Finding{there(c, 0, 0, nil)} }
+	fault := func(c catalog.Code) func(*Input) {
+		return func(in *Input) { in.Findings = []record.Finding{there(c, 0, 0, nil)} }
 	}
 	xid := func(number int) func(*Input) {
-		return func(in *Input) { fault(code.Xid)(in); in.Findings[0].Xid = number }
+		return func(in *Input) { fault(catalog.Xid)(in); in.Findings[0].Xid = number }
 	}
 	judged(t, []row{
-		{"well", nil, Fault, No, "none in driver and kernel log"},
-		{"lost", fault(code.Lost), Fault, Yes, "fell off"},
-		{"an Xid of the GPU", fault(code.XidFatal), Fault, Yes, "reported a fault"},
-		{"an Xid of the program", xid(31), Fault, No, "program's error"},
-		{"an Xid without a number", xid(0), Fault, Unknown, "not known to be a program's"},
-		{"an Xid that is in no table", xid(171), Fault, Unknown, "not known to be a program's (Xid 171)"},
-		{"a contained memory error", xid(94), Fault, Yes, "a memory error that ended a program (Xid 94)"},
-		{"many corrected errors", xid(92), Fault, Unknown, "Xid 92"},
-		{"throttled", fault(code.Throttle), Fault, No, "none"},
-		{"CUDA broken", fault(code.Broken), Fault, Yes, "did not work"},
+		{"well", nil, record.CauseFault, record.No, "none in driver and kernel log"},
+		{"lost", fault(catalog.Lost), record.CauseFault, record.Yes, "fell off"},
+		{"an Xid of the GPU", fault(catalog.XidFatal), record.CauseFault, record.Yes, "reported a fault"},
+		{"an Xid of the program", xid(31), record.CauseFault, record.No, "program's error"},
+		{"an Xid without a number", xid(0), record.CauseFault, record.CannotTell, "not known to be a program's"},
+		{"an Xid that is in no table", xid(171), record.CauseFault, record.CannotTell, "not known to be a program's (Xid 171)"},
+		{"a contained memory error", xid(94), record.CauseFault, record.Yes, "a memory error that ended a program (Xid 94)"},
+		{"many corrected errors", xid(92), record.CauseFault, record.CannotTell, "Xid 92"},
+		{"throttled", fault(catalog.Throttle), record.CauseFault, record.No, "none"},
+		{"CUDA broken", fault(catalog.Broken), record.CauseFault, record.Yes, "did not work"},
 		{"a test that is doubted", func(in *Input) {
-			fault(code.Broken)(in)
+			fault(catalog.Broken)(in)
 			in.Findings[0].Doubts = []string{"seen once"}
-		}, Fault, Unknown, "may be the test's own"},
-		{"versions differ", func(in *Input) { in.Kernel.Mismatch = "NVRM: API mismatch" }, Fault, Unknown, "a program on this node"},
-		{"versions differ, as the driver says", fault(code.Mismatch), Fault, Yes, "different versions"},
-		{"health read in part", func(in *Input) { in.HealthUnknown = "ECC counters" }, Fault, Unknown, "ECC counters"},
-		{"health not read", func(in *Input) { in.Health, in.HealthUnknown = nil, "no time" }, Fault, Unknown, "no time"},
-		{"log not read", func(in *Input) { in.Kernel = nil }, Fault, Unknown, "kernel log was not read"},
-		{"log overwritten", func(in *Input) { in.Kernel.Lost = true }, Fault, Unknown, "not read in full"},
-		{"a program's error", saying(failing("an illegal memory access was encountered")), Fault, No, "none in driver and kernel log"},
-		{"a program's error, nothing read", both(saying(failing("an illegal memory access was encountered")), func(in *Input) { in.Kernel = nil }), Fault, Unknown, "kernel log was not read"},
-		{"the output says uncorrectable ECC", saying(failing("CUDA error: uncorrectable ECC error encountered")), Fault, Yes, "reports an uncorrectable memory error (ECC)"},
-		{"the output of several nodes says so", both(saying(failing("CUDA error: uncorrectable ECC error encountered")), func(in *Input) { in.Job.NodeList = "n[1-2]" }), Fault, Unknown, "uncorrectable memory error"},
-		{"the output says that the GPU was refused", saying(failing("all CUDA-capable devices are busy or unavailable")), Fault, Unknown, "reports that the GPU was refused"},
-		{"the output says that CUDA was not ready", saying(failing("Error 802: system not yet initialized")), Fault, Unknown, "reports that CUDA was not ready"},
+		}, record.CauseFault, record.CannotTell, "may be the test's own"},
+		{"versions differ", func(in *Input) { in.Kernel.Mismatch = "NVRM: API mismatch" }, record.CauseFault, record.CannotTell, "a program on this node"},
+		{"versions differ, as the driver says", fault(catalog.Mismatch), record.CauseFault, record.Yes, "different versions"},
+		{"health read in part", func(in *Input) { in.HealthUnknown = "ECC counters" }, record.CauseFault, record.CannotTell, "ECC counters"},
+		{"health not read", func(in *Input) { in.Health, in.HealthUnknown = nil, "no time" }, record.CauseFault, record.CannotTell, "no time"},
+		{"log not read", func(in *Input) { in.Kernel = nil }, record.CauseFault, record.CannotTell, "kernel log was not read"},
+		{"log overwritten", func(in *Input) { in.Kernel.Lost = true }, record.CauseFault, record.CannotTell, "not read in full"},
+		{"a program's error", saying(failing("an illegal memory access was encountered")), record.CauseFault, record.No, "none in driver and kernel log"},
+		{"a program's error, nothing read", both(saying(failing("an illegal memory access was encountered")), func(in *Input) { in.Kernel = nil }), record.CauseFault, record.CannotTell, "kernel log was not read"},
+		{"the output says uncorrectable ECC", saying(failing("CUDA error: uncorrectable ECC error encountered")), record.CauseFault, record.Yes, "reports an uncorrectable memory error (ECC)"},
+		{"the output of several nodes says so", both(saying(failing("CUDA error: uncorrectable ECC error encountered")), func(in *Input) { in.Job.NodeList = "n[1-2]" }), record.CauseFault, record.CannotTell, "uncorrectable memory error"},
+		{"the output says that the GPU was refused", saying(failing("all CUDA-capable devices are busy or unavailable")), record.CauseFault, record.CannotTell, "reports that the GPU was refused"},
+		{"the output says that CUDA was not ready", saying(failing("Error 802: system not yet initialized")), record.CauseFault, record.CannotTell, "reports that CUDA was not ready"},
 	})
 }
 
 func TestOwn(t *testing.T) {
 	judged(t, []row{
-		{"nothing known", nil, Own, Unknown, "not measured"},
-		{"more than the GPU", saying(itself), Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
-		{"would fit but for the pool", saying(pooled), Own, No, "93.6 + 12.0 GiB asked fit in 139.8 GiB"},
-		{"would fit but for another", saying(beside), Own, No, "23.5 + 40.0 GiB asked fit"},
-		{"enough was free", saying(nobody), Own, No, "60.0 GiB was free"},
-		{"one absurd allocation", saying(jax(500)), Own, Yes, "asked 500.0 GiB at once"},
-		{"an old PyTorch", saying(oldTorch(135)), Own, Yes, "used 136.0 of 139.8 GiB"},
-		{"an old PyTorch, and another process's 23.5 GiB", saying(older(114, 2, 0.2)), Own, Unknown, "does not say"},
-		{"an old PyTorch that asks for more than the rest", saying(older(114, 30, 0.2)), Own, Yes, "used 115.0 of 139.8 GiB, then requested 30.0 GiB more"},
-		{"an uncorrectable error before it", saying(failing("uncorrectable ECC error encountered"), itself), Own, Unknown, "after an error of the GPU"},
-		{"an old PyTorch with little", saying(oldTorch(30)), Own, Unknown, "does not say"},
-		{"seen", seeing(seen(500, 900, 133, true)), Own, Yes, "at least 133.0 of 139.8 GiB in one process"},
-		{"seen, little", seeing(seen(500, 900, 13, true)), Own, Unknown, "at least 13.0 of 139.8 GiB in one process, sampled every 1s"},
-		{"sampled, and none of it seen", seeing(), Own, Unknown, "no sample saw any"},
-		{"CUDA did not start", saying(says(oom.Init, oom.CUDA)), Own, Unknown, "not measured"},
-		{"CUDA did not start, under a limit", both(limited(4), saying(says(oom.Init, oom.CUDA))), Own, No, "did not even start"},
-		{"host memory", saying(says(oom.Host, oom.Slurm)), Own, No, "host memory"},
+		{"nothing known", nil, record.CauseOwn, record.CannotTell, "not measured"},
+		{"more than the GPU", saying(itself), record.CauseOwn, record.Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
+		{"would fit but for the pool", saying(pooled), record.CauseOwn, record.No, "93.6 + 12.0 GiB asked fit in 139.8 GiB"},
+		{"would fit but for another", saying(beside), record.CauseOwn, record.No, "23.5 + 40.0 GiB asked fit"},
+		{"enough was free", saying(nobody), record.CauseOwn, record.No, "60.0 GiB was free"},
+		{"one absurd allocation", saying(jax(500)), record.CauseOwn, record.Yes, "asked 500.0 GiB at once"},
+		{"an old PyTorch", saying(oldTorch(135)), record.CauseOwn, record.Yes, "used 136.0 of 139.8 GiB"},
+		{"an old PyTorch, and another process's 23.5 GiB", saying(older(114, 2, 0.2)), record.CauseOwn, record.CannotTell, "does not say"},
+		{"an old PyTorch that asks for more than the rest", saying(older(114, 30, 0.2)), record.CauseOwn, record.Yes, "used 115.0 of 139.8 GiB, then requested 30.0 GiB more"},
+		{"an uncorrectable error before it", saying(failing("uncorrectable ECC error encountered"), itself), record.CauseOwn, record.CannotTell, "after an error of the GPU"},
+		{"an old PyTorch with little", saying(oldTorch(30)), record.CauseOwn, record.CannotTell, "does not say"},
+		{"seen", seeing(seen(500, 900, 133, true)), record.CauseOwn, record.Yes, "at least 133.0 of 139.8 GiB in one process"},
+		{"seen, little", seeing(seen(500, 900, 13, true)), record.CauseOwn, record.CannotTell, "at least 13.0 of 139.8 GiB in one process, sampled every 1s"},
+		{"sampled, and none of it seen", seeing(), record.CauseOwn, record.CannotTell, "no sample saw any"},
+		{"CUDA did not start", saying(says(record.KindInit, record.FromCUDA)), record.CauseOwn, record.CannotTell, "not measured"},
+		{"CUDA did not start, under a limit", both(limited(4), saying(says(record.KindInit, record.FromCUDA))), record.CauseOwn, record.No, "did not even start"},
+		{"host memory", saying(says(record.KindHost, record.FromSlurm)), record.CauseOwn, record.No, "host memory"},
 	})
 }
 
 func TestProcesses(t *testing.T) {
 	three := []Sighting{seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true)}
-	crowd := recording(Recorded{Device: gpu0, Own: 3 * gibi, Together: 3})
+	crowd := recording(RecordedUse{Device: gpu0, Own: 3 * gibi, Together: 3})
 	judged(t, []row{
-		{"not sampled", nil, Processes, Unknown, "no two were seen"},
-		{"three at once, with little", crowd, Processes, Unknown, "3 processes with 3.0 GiB; whether that mattered"},
-		{"two with 600 MiB together", both(recording(Recorded{Device: gpu0, Own: 600 * mebi, Together: 2}), saying(jax(20))), Processes, Unknown, "2 processes with 600 MiB; whether that mattered"},
-		{"three that fill it", recording(Recorded{Device: gpu0, Own: 130 * gibi, Together: 3}), Processes, Yes, "3 processes with 130.0 GiB"},
-		{"one that fills it, and a small one", both(recording(Recorded{Device: gpu0, Own: 134 * gibi, Together: 2}), seeing(seen(500, 900, 133, true), seen(500, 901, 1, true))), Processes, Unknown, "whether that mattered"},
-		{"two on a GPU of unknown size", both(recording(Recorded{Device: gpu1, Own: 130 * gibi, Together: 2})), Processes, Unknown, "whether that mattered"},
-		{"one alone when it failed", both(crowd, saying(itself)), Processes, No, "one alone"},
-		{"PyTorch names one of the job's", both(seeing(three...), saying(listing(901, 100.4))), Processes, Yes, "100.4 GiB of it when it failed"},
+		{"not sampled", nil, record.CauseProcesses, record.CannotTell, "no two were seen"},
+		{"three at once, with little", crowd, record.CauseProcesses, record.CannotTell, "3 processes with 3.0 GiB; whether that mattered"},
+		{"two with 600 MiB together", both(recording(RecordedUse{Device: gpu0, Own: 600 * mebi, Together: 2}), saying(jax(20))), record.CauseProcesses, record.CannotTell, "2 processes with 600 MiB; whether that mattered"},
+		{"three that fill it", recording(RecordedUse{Device: gpu0, Own: 130 * gibi, Together: 3}), record.CauseProcesses, record.Yes, "3 processes with 130.0 GiB"},
+		{"one that fills it, and a small one", both(recording(RecordedUse{Device: gpu0, Own: 134 * gibi, Together: 2}), seeing(seen(500, 900, 133, true), seen(500, 901, 1, true))), record.CauseProcesses, record.CannotTell, "whether that mattered"},
+		{"two on a GPU of unknown size", both(recording(RecordedUse{Device: gpu1, Own: 130 * gibi, Together: 2})), record.CauseProcesses, record.CannotTell, "whether that mattered"},
+		{"one alone when it failed", both(crowd, saying(itself)), record.CauseProcesses, record.No, "one alone"},
+		{"PyTorch names one of the job's", both(seeing(three...), saying(listing(901, 100.4))), record.CauseProcesses, record.Yes, "100.4 GiB of it when it failed"},
 		{"two ranks that name each other", func(in *Input) {
 			a, b := torch(40, 15.8, 23.5, 0.4), torch(40, 15.8, 100.5, 0.4)
 			a.PID, a.Others = 900, []gpu.Process{{PID: 901, Memory: gib(100.4)}}
 			b.PID, b.Others = 901, []gpu.Process{{PID: 900, Memory: gib(23.4)}}
-			in.Messages = []oom.Message{a, b}
-		}, Processes, Yes, "100.4 GiB"},
-		{"an unknown one", saying(listing(901, 100.4)), Processes, Unknown, "it may be your job's own"},
-		{"somebody else", both(dirty(there(code.Dirty, 100.5, 5150, nil)), saying(beside)), Processes, No, "not your job's"},
+			in.Messages = []record.Message{a, b}
+		}, record.CauseProcesses, record.Yes, "100.4 GiB"},
+		{"an unknown one", saying(listing(901, 100.4)), record.CauseProcesses, record.CannotTell, "it may be your job's own"},
+		{"somebody else", both(dirty(there(catalog.Dirty, 100.5, 5150, nil)), saying(beside)), record.CauseProcesses, record.No, "not your job's"},
 	})
 }
 
 func TestRecorded(t *testing.T) {
-	without := Recorded{Device: gpu0, Unlisted: 20 * gibi}
-	crowd := Recorded{Device: gpu0, Own: 130 * gibi, Together: 4}
+	without := RecordedUse{Device: gpu0, Unlisted: 20 * gibi}
+	crowd := RecordedUse{Device: gpu0, Own: 130 * gibi, Together: 4}
 	full := seeing(seen(500, 900, 138, true))
 	whole := func(in *Input) { full(in); in.Whole = true }
 	judged(t, []row{
-		{"four at once, of which a message knows nothing", both(recording(crowd), saying(beside)), Processes, Yes, "100.5 GiB of it when it failed"},
-		{"what four have together is no one's own", recording(crowd), Own, Unknown, "not measured"},
+		{"four at once, of which a message knows nothing", both(recording(crowd), saying(beside)), record.CauseProcesses, record.Yes, "100.5 GiB of it when it failed"},
+		{"what four have together is no one's own", recording(crowd), record.CauseOwn, record.CannotTell, "not measured"},
 		{"of unknown owner in a sample", func(in *Input) {
 			whole(in)
 			in.Seen = append(in.Seen, Sighting{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(1)})
-		}, Others, Unknown, "owner could not be told"},
+		}, record.CauseOthers, record.CannotTell, "owner could not be told"},
 		{"a trifle of unknown owner", func(in *Input) {
 			whole(in)
 			in.Seen = append(in.Seen, Sighting{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(0.2)})
-		}, Others, No, "nor in any sample"},
-		{"no process for it in a sample, and the job's own use explains it", both(whole, recording(without)), Unlisted, Unknown,
+		}, record.CauseOthers, record.No, "nor in any sample"},
+		{"no process for it in a sample, and the job's own use explains it", both(whole, recording(without)), record.CauseUnlisted, record.CannotTell,
 			"20.0 GiB while your job ran; whether that mattered"},
 		{"no process for it on one of two GPUs, and on which it failed is not known", both(recording(without), saying(jax(30)), func(in *Input) {
-			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
-		}), Unlisted, Unknown, "whether that mattered"},
+			in.Cards = append(in.Cards, record.Assigned{Index: 1, Device: gpu.Device{ID: gpu1}})
+		}), record.CauseUnlisted, record.CannotTell, "whether that mattered"},
 		{"another's on one of two GPUs, and on which it failed is not known", both(seeing(seen(500, 5150, 30, false)), saying(jax(30)), func(in *Input) {
-			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
-		}), Others, Unknown, "30.0 GiB while your job ran, seen at 03:51:40; whether that mattered"},
+			in.Cards = append(in.Cards, record.Assigned{Index: 1, Device: gpu.Device{ID: gpu1}})
+		}), record.CauseOthers, record.CannotTell, "30.0 GiB while your job ran, seen at 03:51:40; whether that mattered"},
 		{"idle ones", func(in *Input) {
-			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
-			in.Recorded = []Recorded{crowd, {Device: gpu1, Unused: true}}
-		}, Processes, Yes, "4 processes with 130.0 GiB; idle: GPU 1"},
-		{"one alone, as far as was seen", recording(Recorded{Device: gpu0, Together: 1}), Processes, Unknown, "no two were seen"},
-		{"nobody in any sample, and the job's own use explains it", whole, Others, No, "nor in any sample between"},
-		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Whole = true }, Others, Unknown, "what was there in between is not known"},
-		{"nobody in those samples that there are", full, Others, Unknown, "what was there in between is not known"},
-		{"memory without a process", both(recording(without), saying(jax(30))), Unlisted, Yes, "20.0 GiB while your job ran"},
-		{"managed memory of its own, perhaps", both(recording(Recorded{Device: gpu0, Own: gibi, Together: 1, Unlisted: 20 * gibi}), saying(jax(30))), Unlisted, Unknown,
+			in.Cards = append(in.Cards, record.Assigned{Index: 1, Device: gpu.Device{ID: gpu1}})
+			in.Recorded = []RecordedUse{crowd, {Device: gpu1, Unused: true}}
+		}, record.CauseProcesses, record.Yes, "4 processes with 130.0 GiB; idle: GPU 1"},
+		{"one alone, as far as was seen", recording(RecordedUse{Device: gpu0, Together: 1}), record.CauseProcesses, record.CannotTell, "no two were seen"},
+		{"nobody in any sample, and the job's own use explains it", whole, record.CauseOthers, record.No, "nor in any sample between"},
+		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Whole = true }, record.CauseOthers, record.CannotTell, "what was there in between is not known"},
+		{"nobody in those samples that there are", full, record.CauseOthers, record.CannotTell, "what was there in between is not known"},
+		{"memory without a process", both(recording(without), saying(jax(30))), record.CauseUnlisted, record.Yes, "20.0 GiB while your job ran"},
+		{"managed memory of its own, perhaps", both(recording(RecordedUse{Device: gpu0, Own: gibi, Together: 1, Unlisted: 20 * gibi}), saying(jax(30))), record.CauseUnlisted, record.CannotTell,
 			"20.0 GiB while your job ran; it may be managed memory of your job"},
 	})
 }
@@ -428,33 +426,33 @@ func TestLimitsAndShare(t *testing.T) {
 		return func(in *Input) { in.Kernel.Kills = []gpu.HostKill{{PID: 900, Cgroup: cgroup}} }
 	}
 	judged(t, []row{
-		{"none", nil, Limits, No, "no ulimit -v, nothing killed"},
-		{"a failure without a size", saying(says(oom.Device, oom.CUDA)), Limits, Unknown, "its ulimit -v when it failed"},
-		{"its claim is unknown", func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") }, Limits, Unknown, "its ulimit -v when it failed"},
-		{"killed in this job", kill("/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"), Limits, Yes, "ended your process 900"},
-		{"killed in another job", kill("/system.slice/slurmstepd.scope/job_77/step_0"), Limits, No, "nothing killed"},
-		{"Slurm says so", saying(says(oom.Host, oom.Slurm)), Limits, Yes, "not the GPU's"},
-		{"a program is refused memory", saying(says(oom.Host, oom.Other)), Limits, Yes, "refused host memory, not the GPU's"},
-		{"a program is refused memory under a limit", both(limited(4), saying(says(oom.Host, oom.PyTorch))), Limits, Yes, "ulimit -v is 4.0 GiB"},
-		{"Slurm's state says so", func(in *Input) { in.Job.Exit.Raw = 125 }, Limits, Yes, "not the GPU's"},
-		{"signal 9, no kill", func(in *Input) { in.Job.Exit.Raw = 9 }, Limits, No, "nothing killed"},
-		{"ulimit -v, no start", both(limited(4), saying(says(oom.Init, oom.PyTorch))), Limits, Yes, "ulimit -v is 4.0 GiB"},
-		{"no start, and no limit was seen", saying(says(oom.Init, oom.PyTorch)), Limits, Unknown, "no limit was seen"},
-		{"no start, every interval recorded", both(saying(says(oom.Init, oom.PyTorch)), func(in *Input) { in.Whole = true }), Limits, Unknown, "no limit was seen"},
-		{"no start on a GPU that was not clean", both(dirty(there(code.Dirty, 100, 5150, nil)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "no limit was seen"},
-		{"no start on a GPU that its own filled", both(seeing(seen(500, 900, 139, true)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "no limit was seen"},
-		{"ulimit -v, output not read", both(limited(4), func(in *Input) { in.MessagesUnknown = "no output file" }), Limits, Unknown, "ulimit -v is 4.0 GiB"},
-		{"ulimit -v and a message", both(limited(4), saying(says(oom.Device, oom.CUDA))), Limits, Yes, "4.0 GiB"},
-		{"ulimit -v and a message, but CUDA was seen at work", both(limited(100), saying(says(oom.Device, oom.CUDA)), seeing(seen(500, 900, 20, true))), Limits, Unknown, "ulimit -v is 100.0 GiB"},
-		{"ulimit -v, but the GPU was full", both(limited(4), saying(itself)), Limits, No, "GPU's memory ran out"},
-		{"alone", nil, Share, No, "the whole GPU"},
+		{"none", nil, record.CauseLimits, record.No, "no ulimit -v, nothing killed"},
+		{"a failure without a size", saying(says(record.KindDevice, record.FromCUDA)), record.CauseLimits, record.CannotTell, "its ulimit -v when it failed"},
+		{"its claim is unknown", func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") }, record.CauseLimits, record.CannotTell, "its ulimit -v when it failed"},
+		{"killed in this job", kill("/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"), record.CauseLimits, record.Yes, "ended your process 900"},
+		{"killed in another job", kill("/system.slice/slurmstepd.scope/job_77/step_0"), record.CauseLimits, record.No, "nothing killed"},
+		{"Slurm says so", saying(says(record.KindHost, record.FromSlurm)), record.CauseLimits, record.Yes, "not the GPU's"},
+		{"a program is refused memory", saying(says(record.KindHost, record.FromOther)), record.CauseLimits, record.Yes, "refused host memory, not the GPU's"},
+		{"a program is refused memory under a limit", both(limited(4), saying(says(record.KindHost, record.FromPyTorch))), record.CauseLimits, record.Yes, "ulimit -v is 4.0 GiB"},
+		{"Slurm's state says so", func(in *Input) { in.Job.Exit.Raw = 125 }, record.CauseLimits, record.Yes, "not the GPU's"},
+		{"signal 9, no kill", func(in *Input) { in.Job.Exit.Raw = 9 }, record.CauseLimits, record.No, "nothing killed"},
+		{"ulimit -v, no start", both(limited(4), saying(says(record.KindInit, record.FromPyTorch))), record.CauseLimits, record.Yes, "ulimit -v is 4.0 GiB"},
+		{"no start, and no limit was seen", saying(says(record.KindInit, record.FromPyTorch)), record.CauseLimits, record.CannotTell, "no limit was seen"},
+		{"no start, every interval recorded", both(saying(says(record.KindInit, record.FromPyTorch)), func(in *Input) { in.Whole = true }), record.CauseLimits, record.CannotTell, "no limit was seen"},
+		{"no start on a GPU that was not clean", both(dirty(there(catalog.Dirty, 100, 5150, nil)), saying(says(record.KindInit, record.FromPyTorch))), record.CauseLimits, record.CannotTell, "no limit was seen"},
+		{"no start on a GPU that its own filled", both(seeing(seen(500, 900, 139, true)), saying(says(record.KindInit, record.FromPyTorch))), record.CauseLimits, record.CannotTell, "no limit was seen"},
+		{"ulimit -v, output not read", both(limited(4), func(in *Input) { in.MessagesUnknown = "no output file" }), record.CauseLimits, record.CannotTell, "ulimit -v is 4.0 GiB"},
+		{"ulimit -v and a message", both(limited(4), saying(says(record.KindDevice, record.FromCUDA))), record.CauseLimits, record.Yes, "4.0 GiB"},
+		{"ulimit -v and a message, but CUDA was seen at work", both(limited(100), saying(says(record.KindDevice, record.FromCUDA)), seeing(seen(500, 900, 20, true))), record.CauseLimits, record.CannotTell, "ulimit -v is 100.0 GiB"},
+		{"ulimit -v, but the GPU was full", both(limited(4), saying(itself)), record.CauseLimits, record.No, "GPU's memory ran out"},
+		{"alone", nil, record.CauseShare, record.No, "the whole GPU"},
 		{"MIG", func(in *Input) {
 			in.Cards[0].Device.Parent = "GPU-p"
 			in.End.Snapshot.Readings[0].Memory = gpu.Memory{Total: gib(17.6), Reserved: gib(0.1)}
-		}, Share, Yes, "partition) with 17.5 GiB"},
-		{"shards", func(in *Input) { in.Shared = "it is given out in shards" }, Share, Yes, "in shards"},
-		{"MPS", func(in *Input) { in.Job.MPSPercent = "50" }, Share, Yes, "MPS"},
-		{"unknown", func(in *Input) { in.SharedUnknown = "gres.conf not read" }, Share, Unknown, "gres.conf"},
+		}, record.CauseShare, record.Yes, "partition) with 17.5 GiB"},
+		{"shards", func(in *Input) { in.Shared = "it is given out in shards" }, record.CauseShare, record.Yes, "in shards"},
+		{"MPS", func(in *Input) { in.Job.MPSPercent = "50" }, record.CauseShare, record.Yes, "MPS"},
+		{"unknown", func(in *Input) { in.SharedUnknown = "gres.conf not read" }, record.CauseShare, record.CannotTell, "gres.conf"},
 	})
 }
 
@@ -463,7 +461,7 @@ func TestAsked(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		change   func(*Input)
-		reason   Reason
+		reason   record.Reason
 		headline string
 		try      string // the first
 	}{
@@ -474,50 +472,50 @@ func TestAsked(t *testing.T) {
 			in.Job.MPSPercent = "50"
 		}, "", "", ""},
 		{"no one knows how it ended", func(in *Input) { in.Job.Exit = slurm.ExitStatus{} }, "", "", ""},
-		{"failed", func(*Input) {}, ByFailure, "Your job failed (exit code 1); no message about memory in its output", ""},
-		{"failed, output not read", func(in *Input) { in.MessagesUnknown = "goes to srun's own terminal" }, ByFailure,
+		{"failed", func(*Input) {}, record.ByFailure, "Your job failed (exit code 1); no message about memory in its output", ""},
+		{"failed, output not read", func(in *Input) { in.MessagesUnknown = "goes to srun's own terminal" }, record.ByFailure,
 			"Your job failed (exit code 1); its output was not read (goes to srun's own terminal)", ""},
-		{"failed, output read in part", func(in *Input) { in.MessagesPart = "only its last 64 KiB" }, ByFailure,
+		{"failed, output read in part", func(in *Input) { in.MessagesPart = "only its last 64 KiB" }, record.ByFailure,
 			"Your job failed (exit code 1); its output was read in part (only its last 64 KiB)", ""},
-		{"failed by a GPU error", saying(failing("an illegal memory access was encountered")), ByFailure,
+		{"failed by a GPU error", saying(failing("an illegal memory access was encountered")), record.ByFailure,
 			"Your job failed (exit code 1); no message about memory in its output", ""},
-		{"failed by an error that is no program's", saying(failing("all CUDA-capable devices are busy or unavailable")), ByFailure,
+		{"failed by an error that is no program's", saying(failing("all CUDA-capable devices are busy or unavailable")), record.ByFailure,
 			"Your job failed (exit code 1); its output reports that the GPU was refused: another process had it, or its compute mode forbids it", ""},
-		{"killed for host memory, output not read", func(in *Input) { in.Job.Exit.Raw, in.MessagesUnknown = 125, "no output file" }, ByFailure,
+		{"killed for host memory, output not read", func(in *Input) { in.Job.Exit.Raw, in.MessagesUnknown = 125, "no output file" }, record.ByFailure,
 			"Your job was ended by signal 125. Found: host memory ran out", "more host memory: sbatch --mem, or fewer data workers"},
-		{"a step failed", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true, Derived: 9} }, ByFailure,
+		{"a step failed", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true, Derived: 9} }, record.ByFailure,
 			"A step of your job was ended by signal 9; no message about memory in its output", ""},
-		{"failed on a GPU that was not clean", dirty(there(code.Dirty, 20, 0, before)), ByFailure,
+		{"failed on a GPU that was not clean", dirty(there(catalog.Dirty, 20, 0, before)), record.ByFailure,
 			"Your job failed (exit code 1). Found: an earlier job left GPU memory in use", "another node: sbatch --exclude=n1"},
-		{"ended well on a GPU that was not clean", both(endedWell, dirty(there(code.Dirty, 20, 5150, nil))), ByCause, "Seen while your job ran: another process held memory of your GPU", ""},
-		{"a message in a job that was cancelled", both(endedWell, saying(itself), func(in *Input) { in.Cancelled = true }), ByMessage, "Why out of memory: your job needed more than the GPU has", "smaller batch, gradient checkpointing, lower precision, more GPUs"},
-		{"a message in a job that ended well", both(endedWell, saying(itself)), ByMessage, "It ran out of memory, but ended without an error: your job needed more than the GPU has", "smaller batch, gradient checkpointing, lower precision, more GPUs"},
-		{"another process's and the pool's", both(dirty(there(code.Dirty, 10, 5150, nil)), saying(torch(16, 1, 128.8, 9))), ByMessage, "Why out of memory: another process held memory of your GPU; fragmentation inside PyTorch", "another node: sbatch --exclude=n1"},
-		{"something unknown", saying(beside), ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
-		{"nothing on the node", saying(jax(100)), ByMessage,
+		{"ended well on a GPU that was not clean", both(endedWell, dirty(there(catalog.Dirty, 20, 5150, nil))), record.ByCause, "Seen while your job ran: another process held memory of your GPU", ""},
+		{"a message in a job that was cancelled", both(endedWell, saying(itself), func(in *Input) { in.Cancelled = true }), record.ByMessage, "Why out of memory: your job needed more than the GPU has", "smaller batch, gradient checkpointing, lower precision, more GPUs"},
+		{"a message in a job that ended well", both(endedWell, saying(itself)), record.ByMessage, "It ran out of memory, but ended without an error: your job needed more than the GPU has", "smaller batch, gradient checkpointing, lower precision, more GPUs"},
+		{"another process's and the pool's", both(dirty(there(catalog.Dirty, 10, 5150, nil)), saying(torch(16, 1, 128.8, 9))), record.ByMessage, "Why out of memory: another process held memory of your GPU; fragmentation inside PyTorch", "another node: sbatch --exclude=n1"},
+		{"something unknown", saying(beside), record.ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
+		{"nothing on the node", saying(jax(100)), record.ByMessage,
 			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
-		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []oom.Message{jax(100)}, nil }, ByMessage,
+		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []record.Message{jax(100)}, nil }, record.ByMessage,
 			"Why out of memory: not known; nothing that was looked at on n1 explains it", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
-		{"no start, no limit seen", saying(says(oom.Init, oom.PyTorch)), ByMessage,
+		{"no start, no limit seen", saying(says(record.KindInit, record.FromPyTorch)), record.ByMessage,
 			"Why CUDA did not start: nothing seen on n1 explains it; a limit such as ulimit -v would", "ulimit -v unlimited; look for ulimit in script and .bashrc"},
-		{"an uncorrectable error, then no memory", saying(failing("uncorrectable ECC error encountered"), itself), ByMessage,
+		{"an uncorrectable error, then no memory", saying(failing("uncorrectable ECC error encountered"), itself), record.ByMessage,
 			"Why out of memory: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
-		{"PyTorch's pool", saying(pooled), ByMessage,
+		{"PyTorch's pool", saying(pooled), record.ByMessage,
 			"Why out of memory: fragmentation inside PyTorch", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = oom.CuPy }), ByMessage, "Why out of memory: fragmentation inside CuPy", "cupy.get_default_memory_pool().free_all_blocks()"},
-		{"several JAX processes", both(recording(Recorded{Device: gpu0, Own: 120 * gibi, Together: 2}), saying(jax(20))), ByMessage, "Why out of memory: several processes of your job share one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
-		{"two causes, one remedy", both(dirty(there(code.Dirty, 30, 0, before)), finds(there(code.Foreign, 9, 5150, before))), ByFailure,
+		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = record.FromCuPy }), record.ByMessage, "Why out of memory: fragmentation inside CuPy", "cupy.get_default_memory_pool().free_all_blocks()"},
+		{"several JAX processes", both(recording(RecordedUse{Device: gpu0, Own: 120 * gibi, Together: 2}), saying(jax(20))), record.ByMessage, "Why out of memory: several processes of your job share one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
+		{"two causes, one remedy", both(dirty(there(catalog.Dirty, 30, 0, before)), finds(there(catalog.Foreign, 9, 5150, before))), record.ByFailure,
 			"Your job failed (exit code 1). Found: an earlier job left GPU memory in use; another process held memory of your GPU",
 			"another node: sbatch --exclude=n1"},
 		{"others where they may be, and it ended well", both(endedWell, seeing(seen(500, 5150, 20, false)), func(in *Input) { in.Shared = "shards" }), "", "", ""},
-		{"a lost GPU", finds(there(code.Lost, 0, 0, nil)), ByFailure,
+		{"a lost GPU", finds(there(catalog.Lost, 0, 0, nil)), record.ByFailure,
 			"Your job failed (exit code 1). Found: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
-		{"its own without a process", both(ownResidue, saying(beside)), ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},
-		{"host memory", saying(says(oom.Host, oom.Slurm)), ByMessage,
+		{"its own without a process", both(ownResidue, saying(beside)), record.ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},
+		{"host memory", saying(says(record.KindHost, record.FromSlurm)), record.ByMessage,
 			"Why out of memory: host memory, not the GPU's", "more host memory: sbatch --mem, or fewer data workers"},
-		{"host memory under a limit", both(limited(4), saying(says(oom.Host, oom.Other))), ByMessage,
+		{"host memory under a limit", both(limited(4), saying(says(record.KindHost, record.FromOther))), record.ByMessage,
 			"Why out of memory: a limit of your job, not the GPU", "ulimit -v unlimited; look for ulimit in script and .bashrc"},
-		{"a kernel's shared memory", saying(says(oom.Shared, "Triton")), ByShared,
+		{"a kernel's shared memory", saying(says(record.KindShared, "Triton")), record.ByShared,
 			"A kernel wanted more shared memory or registers than a GPU has", "smaller tiles, fewer stages or fewer threads in that kernel"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -540,7 +538,7 @@ func TestCards(t *testing.T) {
 	m.PID = 900
 	on1 := Sighting{At: time.Second, Device: gpu1, PID: 900, Own: true}
 	for name, tt := range map[string]struct {
-		said oom.Message
+		said record.Message
 		seen []Sighting
 		on   int // -1: not known
 	}{
@@ -550,8 +548,8 @@ func TestCards(t *testing.T) {
 		"another's of that number": {m, []Sighting{seen(500, 900, 20, false)}, -1},
 	} {
 		in := well(2)
-		in.Messages, in.Seen = []oom.Message{tt.said}, tt.seen
-		if c := Why(in).Cause(Own); c.Answer != Yes || (c.Index != nil) != (tt.on == 0) || c.Index != nil && *c.Index != tt.on {
+		in.Messages, in.Seen = []record.Message{tt.said}, tt.seen
+		if c := Why(in).Cause(record.CauseOwn); c.Answer != record.Yes || (c.Index != nil) != (tt.on == 0) || c.Index != nil && *c.Index != tt.on {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
@@ -564,7 +562,7 @@ func TestOwnOnUnequalCards(t *testing.T) {
 	large := seen(500, 901, 30, true)
 	large.Device = gpu1
 	seeing(seen(500, 900, 15.2, true), large)(&in)
-	if c := Why(in).Cause(Own); c.Answer != Yes || !strings.Contains(c.Evidence, "15.2 of") {
+	if c := Why(in).Cause(record.CauseOwn); c.Answer != record.Yes || !strings.Contains(c.Evidence, "15.2 of") {
 		t.Errorf("%+v", c)
 	}
 }
@@ -574,7 +572,7 @@ func TestNothingKnown(t *testing.T) {
 	d := Why(Input{})
 	whole(t, d)
 	for _, c := range d.Causes {
-		if c.Answer != Unknown {
+		if c.Answer != record.CannotTell {
 			t.Errorf("%+v", c)
 		}
 	}

@@ -6,32 +6,31 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/oom"
+	"bookend/internal/record"
 )
 
 // held is a finding about memory on one of the job's GPUs that the job could not use.
 type held struct {
-	finding.Finding
-	start bool // it was there before the job
-	kind  Name // Others: a live process surely not of this job; Unlisted: no living process; empty if unknown
-	left  bool // recorded as left by an earlier job
+	record.Finding
+	start bool             // it was there before the job
+	kind  record.CauseName // Others: a live process surely not of this job; Unlisted: no living process; empty if unknown
+	left  bool             // recorded as left by an earlier job
 }
 
 // bothEnds lists the memory findings of both ends. Memory from before the job counts once.
 func bothEnds(in Input) (all []held) {
-	add := func(f finding.Finding, start bool) {
-		h := held{Finding: f, start: start, left: f.Code == code.Dirty && start && f.Owner != nil && f.Unknown == ""}
+	add := func(f record.Finding, start bool) {
+		h := held{Finding: f, start: start, left: f.Code == catalog.Dirty && start && f.Owner != nil && f.Unknown == ""}
 		switch {
-		case f.Code == code.Foreign && f.Owner != nil, f.Code == code.Dirty && live(f), // from before the job
-			f.Unknown == "" && (f.Code == code.Foreign || f.Code == code.Stray):
-			h.kind = Others
+		case f.Code == catalog.Foreign && f.Owner != nil, f.Code == catalog.Dirty && live(f), // from before the job
+			f.Unknown == "" && (f.Code == catalog.Foreign || f.Code == catalog.Stray):
+			h.kind = record.CauseOthers
 		case f.Unknown == "" && !live(f):
-			h.kind = Unlisted
+			h.kind = record.CauseUnlisted
 		}
-		if memory := f.Code.Traits().Memory; memory != "" && memory != code.OwnProcess {
+		if memory := f.Code.Traits().Memory; memory != "" && memory != catalog.OwnProcess {
 			all = append(all, h)
 		}
 	}
@@ -40,7 +39,7 @@ func bothEnds(in Input) (all []held) {
 	}
 	again := len(all) > 0
 	for _, f := range in.Findings {
-		if dirty := f.Code == code.Dirty; !f.Recorded() && !(again && dirty) { // what the recorder found is in Seen
+		if dirty := f.Code == catalog.Dirty; !f.OnlyRecorded() && !(again && dirty) { // what the recorder found is in Seen
 			add(f, dirty)
 		}
 	}
@@ -58,10 +57,10 @@ type stock struct {
 }
 
 // stocks sums up the findings of one kind, one stock for each GPU and end, largest first.
-func (j judge) stocks(n Name) []stock {
+func (j judge) stocks(n record.CauseName) []stock {
 	var all []stock
 	for _, h := range j.held {
-		if h.kind != n && !(n == Leftover && h.left) {
+		if h.kind != n && !(n == record.CauseLeftover && h.left) {
 			continue
 		}
 		i := slices.IndexFunc(all, func(s stock) bool { return s.gpu == h.GPU && s.start == h.start })
@@ -79,20 +78,20 @@ func (j judge) stocks(n Name) []stock {
 }
 
 // found judges a cause by the ends' findings of its kind; it returns false if there are none.
-func (j judge) found(n Name, leftover Cause) (c Cause, found bool) {
+func (j judge) found(n record.CauseName, leftover record.Cause) (c record.Cause, found bool) {
 	stocks := j.stocks(n)
 	if len(stocks) == 0 {
 		return c, false
 	}
 	notLeft := func(s stock) bool { return !s.left }
-	if c = j.weigh(n, stocks); c.Answer == Yes && leftover.Answer == Yes && !slices.ContainsFunc(stocks, notLeft) {
-		c.Evidence, c.With = "left by an earlier job", Leftover
+	if c = j.weigh(n, stocks); c.Answer == record.Yes && leftover.Answer == record.Yes && !slices.ContainsFunc(stocks, notLeft) {
+		c.Evidence, c.With = "left by an earlier job", record.CauseLeftover
 	}
 	return c, true
 }
 
-func (j judge) others(leftover Cause) Cause {
-	if c, ok := j.found(Others, leftover); ok {
+func (j judge) others(leftover record.Cause) record.Cause {
+	if c, ok := j.found(record.CauseOthers, leftover); ok {
 		return c
 	}
 	if c, ok := j.meanwhile(); ok {
@@ -101,22 +100,22 @@ func (j judge) others(leftover Cause) Cause {
 	ownerless := func(s Sighting) bool {
 		return !s.Own && !j.foreign[s.PID] && !j.ours[s.PID] && (!s.Bytes.Known() || s.Bytes.Bytes >= significant)
 	}
-	if slices.ContainsFunc(j.held, func(h held) bool { return h.Code == code.Stray }) ||
+	if slices.ContainsFunc(j.held, func(h held) bool { return h.Code == catalog.Stray }) ||
 		!j.decided() && slices.ContainsFunc(j.Seen, ownerless) {
 		return untold("a process was there whose owner could not be told")
 	}
-	return j.absent(Others)
+	return j.absent(record.CauseOthers)
 }
 
 // meanwhile judges others by messages and sightings, when neither end found any.
-func (j judge) meanwhile() (Cause, bool) {
+func (j judge) meanwhile() (record.Cause, bool) {
 	for _, f := range j.failures {
 		if foreign := f.sum(j.foreign); f.restMattered() && foreign >= significant {
-			return yes(Size(foreign) + " when it failed").on(f.card), true
+			return on(f.card, yes(Size(foreign)+" when it failed")), true
 		}
 	}
 	if j.strange > 0 {
-		return untold(Size(j.strange) + " held by something when it failed").on(j.strangeAt.card), true
+		return on(j.strangeAt.card, untold(Size(j.strange)+" held by something when it failed")), true
 	}
 	for _, s := range j.Seen {
 		if !j.foreign[s.PID] || s.Bytes.Bytes < significant || len(j.about(s.Device)) > 0 && j.decided() {
@@ -126,9 +125,9 @@ func (j judge) meanwhile() (Cause, bool) {
 		if j.unplaced() || j.decided() { // the allocation failed, or may have failed, on another GPU
 			c = untold(c.Evidence + unweighed)
 		}
-		return c.on(j.mine(s.Device)), true
+		return on(j.mine(s.Device), c), true
 	}
-	return Cause{}, false
+	return record.Cause{}, false
 }
 
 func (j judge) clock(at time.Duration) string {
@@ -140,19 +139,19 @@ func (j judge) clock(at time.Duration) string {
 
 const unweighed = "; whether that mattered cannot be told"
 
-func (j judge) leftover() Cause {
-	if c, ok := j.found(Leftover, Cause{}); ok {
+func (j judge) leftover() record.Cause {
+	if c, ok := j.found(record.CauseLeftover, record.Cause{}); ok {
 		return c
 	}
 	for _, h := range j.held {
 		trifle := h.Bytes.Known() && h.Bytes.Bytes < significant
-		if h.start && h.Code == code.Dirty && (!live(h.Finding) || h.Unknown != "") && !trifle && !j.alone() {
+		if h.start && h.Code == catalog.Dirty && (!live(h.Finding) || h.Unknown != "") && !trifle && !j.alone() {
 			c := untold("memory was in use before it; no record whose")
 			c.Index = h.Index
 			return c
 		}
 	}
-	switch why := j.unlooked(Leftover); {
+	switch why := j.unlooked(record.CauseLeftover); {
 	case why == "":
 		return no("none on record")
 	case j.alone():
@@ -162,8 +161,8 @@ func (j judge) leftover() Cause {
 	}
 }
 
-func (j judge) unlisted(leftover Cause) Cause {
-	if c, ok := j.found(Unlisted, leftover); ok {
+func (j judge) unlisted(leftover record.Cause) record.Cause {
+	if c, ok := j.found(record.CauseUnlisted, leftover); ok {
 		return c
 	}
 	if j.strange > 0 {
@@ -175,48 +174,48 @@ func (j judge) unlisted(leftover Cause) Cause {
 		}
 		text, card := Size(r.Unlisted)+" while your job ran", j.mine(r.Device)
 		if r.Together > 0 {
-			return untold(text + "; it may be managed memory of your job").on(card)
+			return on(card, untold(text+"; it may be managed memory of your job"))
 		}
-		here := func(m oom.Message) bool { return card != nil && j.card(m) == card }
-		if slices.ContainsFunc(j.said(oom.Device), here) {
-			return yes(text).on(card)
+		here := func(m record.Message) bool { return card != nil && j.card(m) == card }
+		if slices.ContainsFunc(j.said(record.KindDevice), here) {
+			return on(card, yes(text))
 		}
-		return untold(text + unweighed).on(card)
+		return on(card, untold(text+unweighed))
 	}
 	unknown := func(h held) bool { return h.Unknown != "" && !live(h.Finding) }
 	if slices.ContainsFunc(j.held, unknown) && !j.figured() {
 		return untold("whether all memory had a process could not be told")
 	}
-	return j.absent(Unlisted)
+	return j.absent(record.CauseUnlisted)
 }
 
 // ownLeft reports whether there is memory without a process and only the job can have left all of it.
 func (j judge) ownLeft() bool {
-	stocks := j.stocks(Unlisted)
+	stocks := j.stocks(record.CauseUnlisted)
 	return len(stocks) > 0 && !slices.ContainsFunc(stocks, func(s stock) bool { return !s.own })
 }
 
 // weigh decides whether memory found by the ends caused the failure: by the messages' figures, or else by its amount.
-func (j judge) weigh(n Name, stocks []stock) Cause {
+func (j judge) weigh(n record.CauseName, stocks []stock) record.Cause {
 	mattered := func(f failure) bool { return f.card != nil && f.restMattered() }
 	for _, s := range stocks {
 		if s.bytes >= significant && slices.ContainsFunc(j.about(s.gpu), mattered) {
-			return yes(j.wording(s)).on(j.mine(s.gpu))
+			return on(j.mine(s.gpu), yes(j.wording(s)))
 		}
 	}
 	s := stocks[0]
-	c, failed := untold(j.wording(s)).on(j.mine(s.gpu)), len(j.about(s.gpu)) > 0
+	c, failed := on(j.mine(s.gpu), untold(j.wording(s))), len(j.about(s.gpu)) > 0
 	switch {
 	case failed && j.decided():
-		c.Answer, c.Evidence = No, c.Evidence+", but not decisive"
-	case !failed && !j.decided() && s.bytes >= significant && (s.start || n != Unlisted):
-		c.Answer = Yes
+		c.Answer, c.Evidence = record.No, c.Evidence+", but not decisive"
+	case !failed && !j.decided() && s.bytes >= significant && (s.start || n != record.CauseUnlisted):
+		c.Answer = record.Yes
 	case failed, s.bytes >= significant, s.blurs:
 		c.Evidence += unweighed
-	case n != Leftover || j.unlooked(n) != "":
+	case n != record.CauseLeftover || j.unlooked(n) != "":
 		c.Evidence += " only, as far as was seen"
 	default:
-		c.Answer, c.Evidence = No, c.Evidence+" only"
+		c.Answer, c.Evidence = record.No, c.Evidence+" only"
 	}
 	return c
 }
@@ -246,8 +245,8 @@ func (j judge) wording(s stock) string {
 }
 
 // Probably returns "probably " for an owner that neither a cgroup nor a sighting proves.
-func Probably(o *finding.Owner) string {
-	if o.Level.Weaker(finding.BySighting) {
+func Probably(o *record.Owner) string {
+	if o.Level.Weaker(record.BySighting) {
 		return "probably "
 	}
 	return ""
@@ -255,7 +254,7 @@ func Probably(o *finding.Owner) string {
 
 // absent answers for a cause that neither end found. It is no only if the messages' figures rule it out, if a limit
 // kept CUDA from starting, or if every interval was recorded and the job's own use explains the failure.
-func (j judge) absent(n Name) Cause {
+func (j judge) absent(n record.CauseName) record.Cause {
 	switch why := j.unlooked(n); {
 	case j.alone():
 		return no("none when it failed")
@@ -263,24 +262,24 @@ func (j judge) absent(n Name) Cause {
 		return untold(why)
 	case j.figured() && j.strange == 0, j.limited():
 		return no("none at start or end")
-	case j.Whole && j.own().Answer == Yes:
+	case j.Whole && j.own().Answer == record.Yes:
 		return no("none at start or end, nor in any sample between")
 	}
 	return untold("none at start or end; what was there in between is not known")
 }
 
 // unlooked returns why the job's ends cannot answer a cause, or "" if they can. For Leftover, only the start counts.
-func (j judge) unlooked(n Name) string {
-	unseen := func(s *finding.Side) bool {
+func (j judge) unlooked(n record.CauseName) string {
+	unseen := func(s *record.Side) bool {
 		return s == nil || slices.ContainsFunc(j.Cards,
-			func(c finding.Card) bool { return !s.Curves[c.Device.ID].State.AtRest() })
+			func(c record.Assigned) bool { return !s.Curves[c.Device.ID].State.AtRest() })
 	}
 	switch {
 	case len(j.Cards) == 0:
 		return noCards
 	case unseen(j.Start):
 		return "its GPUs were not seen, or had not settled, at its start"
-	case n != Leftover && unseen(j.End):
+	case n != record.CauseLeftover && unseen(j.End):
 		return "its GPUs were not seen, or had not settled, at its end"
 	case j.Shared != "":
 		return "others may use this GPU"

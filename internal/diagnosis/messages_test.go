@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
+	"bookend/internal/condition"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
-	"bookend/internal/oom"
+	"bookend/internal/oomlog"
+	"bookend/internal/record"
 )
 
 // The output of a job of several nodes has the messages of all: what they say of the job itself holds wherever it was,
@@ -18,32 +18,32 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 	two := func(f ...func(*Input)) func(*Input) {
 		return both(append(f, func(in *Input) { in.Job.NodeList = "n[1-2]" })...)
 	}
-	left := func(in *Input) { in.dirtyStart(there(code.Dirty, 100.5, 0, before)) }
+	left := func(in *Input) { in.dirtyStart(there(catalog.Dirty, 100.5, 0, before)) }
 	judged(t, []row{
-		{"its own use", two(saying(itself)), Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
-		{"its pool", two(saying(pooled)), Pool, Yes, "unallocated"},
-		{"would fit but for another", two(saying(beside)), Own, No, "asked fit in"},
-		{"no one else when it failed", two(saying(itself)), Others, Unknown, "known of n1 alone"},
-		{"somebody when it failed", two(saying(beside)), Others, Unknown, "held by something"},
-		{"clean here", two(saying(beside)), Leftover, Unknown, "known of n1 alone"},
-		{"well here", two(saying(jax(20))), Fault, Unknown, "known of n1 alone"},
+		{"its own use", two(saying(itself)), record.CauseOwn, record.Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
+		{"its pool", two(saying(pooled)), record.CausePool, record.Yes, "unallocated"},
+		{"would fit but for another", two(saying(beside)), record.CauseOwn, record.No, "asked fit in"},
+		{"no one else when it failed", two(saying(itself)), record.CauseOthers, record.CannotTell, "known of n1 alone"},
+		{"somebody when it failed", two(saying(beside)), record.CauseOthers, record.CannotTell, "held by something"},
+		{"clean here", two(saying(beside)), record.CauseLeftover, record.CannotTell, "known of n1 alone"},
+		{"well here", two(saying(jax(20))), record.CauseFault, record.CannotTell, "known of n1 alone"},
 		{"in pieces here", two(func(in *Input) {
 			saying(jax(120))(in)
 			in.Probes[0].Result, in.Probes[0].Largest = gpu.ProbeGap, gib(100)
-		}), Pieces, Unknown, "whether that mattered"},
-		{"little was free there", two(saying(itself)), Pieces, Unknown, "only 921 MiB free"},
-		{"left here, somebody there", two(left, saying(beside)), Leftover, Unknown, "whether that mattered"},
-		{"seen here", two(saying(beside), seeing(seen(500, 5150, 30, false))), Others, Unknown, "GiB held"},
-		{"PyTorch lists a process of that number", two(saying(listing(5150, 100.4)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "held by something"},
-		{"several here", two(saying(jax(20)), recording(Recorded{Device: gpu0, Own: 120 * gibi, Together: 2})), Processes, Unknown, "no two"},
-		{"a full GPU here", two(saying(jax(20)), seeing(seen(500, 900, 133, true))), Own, Unknown, "on other nodes"},
-		{"no start on an empty GPU here", two(saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "no limit was seen"},
-		{"no start under a limit", two(saying(says(oom.Init, oom.PyTorch)), limited(4)), Limits, Yes, "ulimit -v is 4.0 GiB"},
-		{"host memory", two(saying(says(oom.Host, oom.Slurm))), Limits, Yes, "not the GPU's"},
-		{"a part of several", func(in *Input) { in.Job.HetJobID = 42; saying(beside)(in) }, Leftover, Unknown, "known of n1 alone"},
+		}), record.CausePieces, record.CannotTell, "whether that mattered"},
+		{"little was free there", two(saying(itself)), record.CausePieces, record.CannotTell, "only 921 MiB free"},
+		{"left here, somebody there", two(left, saying(beside)), record.CauseLeftover, record.CannotTell, "whether that mattered"},
+		{"seen here", two(saying(beside), seeing(seen(500, 5150, 30, false))), record.CauseOthers, record.CannotTell, "GiB held"},
+		{"PyTorch lists a process of that number", two(saying(listing(5150, 100.4)), seeing(seen(500, 5150, 30, false))), record.CauseOthers, record.CannotTell, "held by something"},
+		{"several here", two(saying(jax(20)), recording(RecordedUse{Device: gpu0, Own: 120 * gibi, Together: 2})), record.CauseProcesses, record.CannotTell, "no two"},
+		{"a full GPU here", two(saying(jax(20)), seeing(seen(500, 900, 133, true))), record.CauseOwn, record.CannotTell, "on other nodes"},
+		{"no start on an empty GPU here", two(saying(says(record.KindInit, record.FromPyTorch))), record.CauseLimits, record.CannotTell, "no limit was seen"},
+		{"no start under a limit", two(saying(says(record.KindInit, record.FromPyTorch)), limited(4)), record.CauseLimits, record.Yes, "ulimit -v is 4.0 GiB"},
+		{"host memory", two(saying(says(record.KindHost, record.FromSlurm))), record.CauseLimits, record.Yes, "not the GPU's"},
+		{"a part of several", func(in *Input) { in.Job.HetJobID = 42; saying(beside)(in) }, record.CauseLeftover, record.CannotTell, "known of n1 alone"},
 	})
 	in := well(1)
-	in.Job.NodeList, in.Messages = "n[1-2]", []oom.Message{beside}
+	in.Job.NodeList, in.Messages = "n[1-2]", []record.Message{beside}
 	for _, s := range Why(in).Try {
 		if strings.Contains(s, "exclude") {
 			t.Errorf("no one knows that it was n1: %q", s)
@@ -53,71 +53,71 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 
 // On one node a message without a card is weighed against none; what it lists may place it.
 func TestUnplaced(t *testing.T) {
-	of := func(m oom.Message, f ...finding.Finding) func(*Input) {
+	of := func(m record.Message, f ...record.Finding) func(*Input) {
 		return func(in *Input) {
 			*in = well(2)
-			in.Messages = []oom.Message{m}
+			in.Messages = []record.Message{m}
 			in.dirtyStart(f...)
 		}
 	}
 	many := itself
 	many.Count = 2
 	judged(t, []row{
-		{"beside somebody", of(beside, there(code.Dirty, 100.5, 5150, nil)), Others, Unknown, "whether that mattered"},
-		{"left by an earlier job", of(beside, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "whether that mattered"},
-		{"by itself", of(itself, there(code.Dirty, 100.5, 0, before)), Leftover, No, "not decisive"},
-		{"several, the last by itself", of(many, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "whether that mattered"},
+		{"beside somebody", of(beside, there(catalog.Dirty, 100.5, 5150, nil)), record.CauseOthers, record.CannotTell, "whether that mattered"},
+		{"left by an earlier job", of(beside, there(catalog.Dirty, 100.5, 0, before)), record.CauseLeftover, record.CannotTell, "whether that mattered"},
+		{"by itself", of(itself, there(catalog.Dirty, 100.5, 0, before)), record.CauseLeftover, record.No, "not decisive"},
+		{"several, the last by itself", of(many, there(catalog.Dirty, 100.5, 0, before)), record.CauseLeftover, record.CannotTell, "whether that mattered"},
 	})
 	in := well(2)
-	of(beside, there(code.Dirty, 100.5, 0, before))(&in)
+	of(beside, there(catalog.Dirty, 100.5, 0, before))(&in)
 	if d := Why(in); !strings.Contains(d.Headline, "something unknown held 100.5 GiB") {
 		t.Errorf("%q", d.Headline)
 	}
 }
 
-func by(pid, file int, m oom.Message) oom.Message {
+func by(pid, file int, m record.Message) record.Message {
 	m.PID, m.File = pid, file
 	return m
 }
 
-func ofRank(n int, m oom.Message) oom.Message {
+func ofRank(n int, m record.Message) record.Message {
 	m.Rank = &n
 	return m
 }
 
 // What a process survived is no cause.
 func TestLastWord(t *testing.T) {
-	python, segment := says(oom.Host, oom.Other), says(oom.Host, oom.Other)
-	segment.Line = "ImportError: /tmp/x/_ext.so: " + oom.Segment
+	python, segment := says(record.KindHost, record.FromOther), says(record.KindHost, record.FromOther)
+	segment.Line = "ImportError: /tmp/x/_ext.so: " + oomlog.Segment
 	for _, tt := range []struct {
 		name     string
-		said     []oom.Message
-		yes      []Name
+		said     []record.Message
+		yes      []record.CauseName
 		headline string
 	}{
-		{"the last of one process", []oom.Message{pooled, itself}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
-		{"no figures before", []oom.Message{jax(500), pooled}, []Name{Pool}, "Why out of memory: fragmentation inside PyTorch"},
-		{"no figures at the end", []oom.Message{itself, jax(20)}, nil, "Why out of memory: nothing seen on n1 explains it: most likely your job itself"},
-		{"an echo", []oom.Message{pooled, itself, says(oom.Device, oom.CUDA)}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
-		{"a GPU before host memory", []oom.Message{itself, python}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
-		{"what need not be memory", []oom.Message{itself, segment}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
-		{"Slurm's line has no place", []oom.Message{itself, says(oom.Host, oom.Slurm)}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
-		{"an error of a kernel after it", []oom.Message{itself, says(oom.Fault, oom.CUDA)}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
-		{"of two files", []oom.Message{pooled, by(0, 1, itself)}, []Name{Pool, Own}, "Why out of memory: fragmentation inside PyTorch; your job needed more than the GPU has"},
-		{"what one of two processes survived", []oom.Message{by(902, 0, pooled), by(901, 0, itself), by(902, 0, itself)}, []Name{Own},
+		{"the last of one process", []record.Message{pooled, itself}, []record.CauseName{record.CauseOwn}, "Why out of memory: your job needed more than the GPU has"},
+		{"no figures before", []record.Message{jax(500), pooled}, []record.CauseName{record.CausePool}, "Why out of memory: fragmentation inside PyTorch"},
+		{"no figures at the end", []record.Message{itself, jax(20)}, nil, "Why out of memory: nothing seen on n1 explains it: most likely your job itself"},
+		{"an echo", []record.Message{pooled, itself, says(record.KindDevice, record.FromCUDA)}, []record.CauseName{record.CauseOwn}, "Why out of memory: your job needed more than the GPU has"},
+		{"a GPU before host memory", []record.Message{itself, python}, []record.CauseName{record.CauseOwn}, "Why out of memory: your job needed more than the GPU has"},
+		{"what need not be memory", []record.Message{itself, segment}, []record.CauseName{record.CauseOwn}, "Why out of memory: your job needed more than the GPU has"},
+		{"Slurm's line has no place", []record.Message{itself, says(record.KindHost, record.FromSlurm)}, []record.CauseName{record.CauseOwn}, "Why out of memory: your job needed more than the GPU has"},
+		{"an error of a kernel after it", []record.Message{itself, says(record.KindFault, record.FromCUDA)}, []record.CauseName{record.CauseOwn}, "Why out of memory: your job needed more than the GPU has"},
+		{"of two files", []record.Message{pooled, by(0, 1, itself)}, []record.CauseName{record.CausePool, record.CauseOwn}, "Why out of memory: fragmentation inside PyTorch; your job needed more than the GPU has"},
+		{"what one of two processes survived", []record.Message{by(902, 0, pooled), by(901, 0, itself), by(902, 0, itself)}, []record.CauseName{record.CauseOwn},
 			"Why out of memory: your job needed more than the GPU has"},
-		{"of two ranks", []oom.Message{ofRank(0, itself), ofRank(3, pooled), ofRank(0, pooled)}, []Name{Pool},
+		{"of two ranks", []record.Message{ofRank(0, itself), ofRank(3, pooled), ofRank(0, pooled)}, []record.CauseName{record.CausePool},
 			"Why out of memory: fragmentation inside PyTorch"},
-		{"each of two", []oom.Message{by(901, 0, itself), by(902, 0, pooled)}, []Name{Pool, Own},
+		{"each of two", []record.Message{by(901, 0, itself), by(902, 0, pooled)}, []record.CauseName{record.CausePool, record.CauseOwn},
 			"Why out of memory: fragmentation inside PyTorch; your job needed more than the GPU has"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := well(1)
 			in.Messages = tt.said
 			d := Why(in)
-			var yes []Name
+			var yes []record.CauseName
 			for _, c := range d.Causes {
-				if c.Answer == Yes {
+				if c.Answer == record.Yes {
 					yes = append(yes, c.Name)
 				}
 			}
@@ -131,29 +131,29 @@ func TestLastWord(t *testing.T) {
 
 // Beside a message about a full card host memory is called the cause only where the job was ended for it.
 func TestStaleHostMemory(t *testing.T) {
-	python, slurms := says(oom.Host, oom.Other), says(oom.Host, oom.Slurm)
-	killed := func(exit int, m ...oom.Message) func(*Input) {
+	python, slurms := says(record.KindHost, record.FromOther), says(record.KindHost, record.FromSlurm)
+	killed := func(exit int, m ...record.Message) func(*Input) {
 		return func(in *Input) {
 			in.Messages, in.Job.Exit.Raw = m, exit
 			in.Kernel.Kills = []gpu.HostKill{{PID: 901, Cgroup: "/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"}}
 		}
 	}
 	judged(t, []row{
-		{"caught, then the GPU was full", saying(python, itself), Limits, Unknown, "whether that mattered"},
-		{"caught, then no figures", saying(python, jax(20)), Limits, Unknown, "whether that mattered"},
-		{"caught, then no figures, under a limit", both(saying(python, jax(20)), limited(4)), Limits, Yes, "ulimit -v is 4.0 GiB"},
-		{"Slurm's line comes last whenever it was", saying(itself, slurms), Limits, Unknown, "came first"},
-		{"Slurm's line alone", saying(slurms), Limits, Yes, "ran out"},
-		{"a helper killed, then the GPU was full", killed(1<<8, itself), Limits, Unknown, "came first"},
-		{"a helper killed, the GPU full, then scancel or the time limit", killed(9, itself), Limits, Unknown, "came first"},
-		{"the same, of the script's child", killed(137<<8, itself), Limits, Unknown, "came first"},
-		{"killed, and Slurm's line says for what", killed(9, itself, slurms), Limits, Yes, "ended your process 901"},
-		{"killed, and Slurm's state says for what", func(in *Input) { killed(125, itself)(in); in.Job.Exit.Derived = 9 }, Limits, Yes, "ended your process 901"},
-		{"killed, and no GPU was full", killed(9), Limits, Yes, "ended your process 901"},
-		{"no one knows how it ended", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Known = false }, Limits, Unknown, "came first"},
+		{"caught, then the GPU was full", saying(python, itself), record.CauseLimits, record.CannotTell, "whether that mattered"},
+		{"caught, then no figures", saying(python, jax(20)), record.CauseLimits, record.CannotTell, "whether that mattered"},
+		{"caught, then no figures, under a limit", both(saying(python, jax(20)), limited(4)), record.CauseLimits, record.Yes, "ulimit -v is 4.0 GiB"},
+		{"Slurm's line comes last whenever it was", saying(itself, slurms), record.CauseLimits, record.CannotTell, "came first"},
+		{"Slurm's line alone", saying(slurms), record.CauseLimits, record.Yes, "ran out"},
+		{"a helper killed, then the GPU was full", killed(1<<8, itself), record.CauseLimits, record.CannotTell, "came first"},
+		{"a helper killed, the GPU full, then scancel or the time limit", killed(9, itself), record.CauseLimits, record.CannotTell, "came first"},
+		{"the same, of the script's child", killed(137<<8, itself), record.CauseLimits, record.CannotTell, "came first"},
+		{"killed, and Slurm's line says for what", killed(9, itself, slurms), record.CauseLimits, record.Yes, "ended your process 901"},
+		{"killed, and Slurm's state says for what", func(in *Input) { killed(125, itself)(in); in.Job.Exit.Derived = 9 }, record.CauseLimits, record.Yes, "ended your process 901"},
+		{"killed, and no GPU was full", killed(9), record.CauseLimits, record.Yes, "ended your process 901"},
+		{"no one knows how it ended", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Known = false }, record.CauseLimits, record.CannotTell, "came first"},
 	})
 	in := well(1)
-	in.Messages = []oom.Message{python, itself}
+	in.Messages = []record.Message{python, itself}
 	if d := Why(in); d.Headline != "Why out of memory: your job needed more than the GPU has" || slices.Contains(d.Try, "more host memory: sbatch --mem, or fewer data workers") {
 		t.Errorf("%q, %q", d.Headline, d.Try)
 	}
@@ -164,22 +164,22 @@ func TestNoLimit(t *testing.T) {
 	for _, tt := range []struct {
 		text   string
 		limit  gpu.Figure
-		want   Answer
-		reason Reason
+		want   record.Answer
+		reason record.Reason
 	}{
-		{"RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.", gpu.Bytes(Unlimited), No, ByFailure},
-		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 2: out of memory", gpu.Bytes(Unlimited), Unknown, ByMessage},
-		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 3: initialization error", gpu.Bytes(Unlimited), No, ByFailure},
-		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Operation not permitted", gpu.Bytes(Unlimited), No, ByFailure},
-		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gpu.Bytes(Unlimited), Unknown, ByFailure},
-		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gib(4), Yes, ByMessage},
-		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Cannot allocate memory", gpu.Bytes(Unlimited), Yes, ByMessage},
-		{"/usr/local/cuda/bin/ptxas: error: out of memory", gpu.Bytes(Unlimited), No, ByFailure},
+		{"RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.", gpu.Bytes(Unlimited), record.No, record.ByFailure},
+		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 2: out of memory", gpu.Bytes(Unlimited), record.CannotTell, record.ByMessage},
+		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 3: initialization error", gpu.Bytes(Unlimited), record.No, record.ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Operation not permitted", gpu.Bytes(Unlimited), record.No, record.ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gpu.Bytes(Unlimited), record.CannotTell, record.ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gib(4), record.Yes, record.ByMessage},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Cannot allocate memory", gpu.Bytes(Unlimited), record.Yes, record.ByMessage},
+		{"/usr/local/cuda/bin/ptxas: error: out of memory", gpu.Bytes(Unlimited), record.No, record.ByFailure},
 	} {
 		in := well(1)
-		in.AddressSpace, in.Messages = tt.limit, oom.Find([]byte(tt.text+"\n"))
+		in.AddressSpace, in.Messages = tt.limit, oomlog.Find([]byte(tt.text+"\n"))
 		d := Why(in)
-		if c := d.Cause(Limits); c.Answer != tt.want || d.Reason != tt.reason {
+		if c := d.Cause(record.CauseLimits); c.Answer != tt.want || d.Reason != tt.reason {
 			t.Errorf("%s: %s, %+v", tt.text, d.Reason, c)
 		}
 		whole(t, d)
@@ -190,25 +190,25 @@ func TestNoLimit(t *testing.T) {
 // program's own wrong address is its own.
 func TestFaultInTheOutput(t *testing.T) {
 	for text, want := range map[string]struct {
-		answer   Answer
+		answer   record.Answer
 		evidence string
 	}{
-		"RuntimeError: CUDA error: uncorrectable ECC error encountered":                      {Yes, "uncorrectable memory error (ECC)"},
-		"RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution": {Yes, "uncorrectable NVLink error"},
-		"pynvml.NVMLError_GpuIsLost: GPU is lost":                                            {Yes, "a GPU is lost"},
-		"Failed to initialize NVML: Driver/library version mismatch":                         {Unknown, "different versions"},
-		"Unable to determine the device handle for GPU0000:41:00.0: Unknown Error":           {Unknown, "did not reach a GPU"},
-		"RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable":         {Unknown, "was refused"},
-		"RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized": {Unknown,
+		"RuntimeError: CUDA error: uncorrectable ECC error encountered":                      {record.Yes, "uncorrectable memory error (ECC)"},
+		"RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution": {record.Yes, "uncorrectable NVLink error"},
+		"pynvml.NVMLError_GpuIsLost: GPU is lost":                                            {record.Yes, "a GPU is lost"},
+		"Failed to initialize NVML: Driver/library version mismatch":                         {record.CannotTell, "different versions"},
+		"Unable to determine the device handle for GPU0000:41:00.0: Unknown Error":           {record.CannotTell, "did not reach a GPU"},
+		"RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable":         {record.CannotTell, "was refused"},
+		"RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized": {record.CannotTell,
 			"not ready on this node"},
-		"RuntimeError: CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server":   {Unknown, "MPS did not answer"},
-		"RuntimeError: CUDA error: unknown error":                                                              {Unknown, "an error of the GPU or its driver"},
-		"RuntimeError: CUDA error: an illegal memory access was encountered":                                   {No, "none in driver"},
-		"Memory access fault by GPU node-4 (Agent handle: 0x55c0) on address 0x7f12. Reason: Page not present": {No, "none in driver"},
+		"RuntimeError: CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server":   {record.CannotTell, "MPS did not answer"},
+		"RuntimeError: CUDA error: unknown error":                                                              {record.CannotTell, "an error of the GPU or its driver"},
+		"RuntimeError: CUDA error: an illegal memory access was encountered":                                   {record.No, "none in driver"},
+		"Memory access fault by GPU node-4 (Agent handle: 0x55c0) on address 0x7f12. Reason: Page not present": {record.No, "none in driver"},
 	} {
 		in := well(1)
-		in.Messages = oom.Find([]byte(text + "\n"))
-		if c := Why(in).Cause(Fault); c.Answer != want.answer || !strings.Contains(c.Evidence, want.evidence) {
+		in.Messages = oomlog.Find([]byte(text + "\n"))
+		if c := Why(in).Cause(record.CauseFault); c.Answer != want.answer || !strings.Contains(c.Evidence, want.evidence) {
 			t.Errorf("%s: %+v of %+v", text, c, in.Messages)
 		}
 	}
@@ -216,20 +216,20 @@ func TestFaultInTheOutput(t *testing.T) {
 
 // A driver that is not there, hangs or says nothing is never called well.
 func TestFaultOfTheDriver(t *testing.T) {
-	end := func(c code.Code, change ...func(*finding.Finding)) func(*Input) {
+	end := func(c catalog.Code, change ...func(*record.Finding)) func(*Input) {
 		return func(in *Input) {
 			f := there(c, 0, 0, nil)
 			for _, also := range change {
 				also(&f)
 			}
-			in.Findings = []finding.Finding{f}
+			in.Findings = []record.Finding{f}
 		}
 	}
-	start := func(c code.Code) func(*Input) {
-		return func(in *Input) { in.StartFindings = []finding.Finding{there(c, 0, 0, nil)} }
+	start := func(c catalog.Code) func(*Input) {
+		return func(in *Input) { in.StartFindings = []record.Finding{there(c, 0, 0, nil)} }
 	}
-	doubted := func(f *finding.Finding) { f.Doubts = []string{"the hook sees part of the node"} }
-	unknown := func(f *finding.Finding) { f.Unknown = "of MIG instance 1" }
+	doubted := func(f *record.Finding) { f.Doubts = []string{"the hook sees part of the node"} }
+	unknown := func(f *record.Finding) { f.Unknown = "of MIG instance 1" }
 	xid := func(bus gpu.BusID, number int, card gpu.Device) func(*Input) {
 		return func(in *Input) {
 			in.Cards[0].Device.BusID, in.Cards[0].Device.Parent = card.BusID, card.Parent
@@ -240,57 +240,57 @@ func TestFaultOfTheDriver(t *testing.T) {
 		}
 	}
 	judged(t, []row{
-		{"no driver", end(code.NoDriver), Fault, Yes, "no GPU driver"},
-		{"no driver, but CUDA served the job", both(end(code.NoDriver), saying(itself)), Fault, Unknown, "not certain"},
-		{"stuck", end(code.Stuck), Fault, Yes, "the driver hangs"},
-		{"stuck at the start, well at the end", start(code.Stuck), Fault, Unknown, "when your job began: not certain"},
-		{"a GPU is missing", end(code.Missing), Fault, Yes, "is not there"},
-		{"a GPU is missing, in doubt", end(code.Missing, doubted), Fault, Unknown, "not certain"},
-		{"slow", end(code.Slow), Fault, Unknown, "too slow"},
-		{"slow at the start alone", start(code.Slow), Fault, No, "none"},
-		{"an error of the driver", end(code.DriverKO), Fault, Unknown, "reported an error"},
-		{"asking it failed", end(code.BackendCrash), Fault, Unknown, "asking the driver failed"},
-		{"an Xid of an instance, no one knows whose", end(code.XidFatal, unknown), Fault, Unknown, "not certain"},
-		{"an Xid of the GPU, by its number", end(code.XidFatal, func(f *finding.Finding) { f.Xid = 48 }), Fault, Yes, "reported a fault of the GPU (Xid 48)"},
-		{"no GPUs known", func(in *Input) { in.Cards = nil }, Fault, Unknown, "which GPUs"},
-		{"Xid 79 of its GPU, no finding", xid("0000:1b:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), Fault, Unknown, "whether of your job's"},
-		{"Xid 79 of another GPU", xid("0000:1c:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), Fault, No, "none"},
-		{"Xid 79, the GPU's address unknown", xid("0000:1c:00.0", 79, gpu.Device{}), Fault, Unknown, "whether of your job's"},
-		{"Xid 13 of its GPU", xid("0000:1b:00.0", 13, gpu.Device{BusID: "0000:1b:00.0"}), Fault, No, "none"},
-		{"CUDA broken in a test before it", func(in *Input) { start(code.Broken)(in); in.Probes = nil }, Fault, Unknown, "when your job began"},
-		{"CUDA broken before, well after", start(code.Broken), Fault, Unknown, "may be the test's own"},
+		{"no driver", end(catalog.NoDriver), record.CauseFault, record.Yes, "no GPU driver"},
+		{"no driver, but CUDA served the job", both(end(catalog.NoDriver), saying(itself)), record.CauseFault, record.CannotTell, "not certain"},
+		{"stuck", end(catalog.Stuck), record.CauseFault, record.Yes, "the driver hangs"},
+		{"stuck at the start, well at the end", start(catalog.Stuck), record.CauseFault, record.CannotTell, "when your job began: not certain"},
+		{"a GPU is missing", end(catalog.Missing), record.CauseFault, record.Yes, "is not there"},
+		{"a GPU is missing, in doubt", end(catalog.Missing, doubted), record.CauseFault, record.CannotTell, "not certain"},
+		{"slow", end(catalog.Slow), record.CauseFault, record.CannotTell, "too slow"},
+		{"slow at the start alone", start(catalog.Slow), record.CauseFault, record.No, "none"},
+		{"an error of the driver", end(catalog.DriverKO), record.CauseFault, record.CannotTell, "reported an error"},
+		{"asking it failed", end(catalog.BackendCrash), record.CauseFault, record.CannotTell, "asking the driver failed"},
+		{"an Xid of an instance, no one knows whose", end(catalog.XidFatal, unknown), record.CauseFault, record.CannotTell, "not certain"},
+		{"an Xid of the GPU, by its number", end(catalog.XidFatal, func(f *record.Finding) { f.Xid = 48 }), record.CauseFault, record.Yes, "reported a fault of the GPU (Xid 48)"},
+		{"no GPUs known", func(in *Input) { in.Cards = nil }, record.CauseFault, record.CannotTell, "which GPUs"},
+		{"Xid 79 of its GPU, no finding", xid("0000:1b:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), record.CauseFault, record.CannotTell, "whether of your job's"},
+		{"Xid 79 of another GPU", xid("0000:1c:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), record.CauseFault, record.No, "none"},
+		{"Xid 79, the GPU's address unknown", xid("0000:1c:00.0", 79, gpu.Device{}), record.CauseFault, record.CannotTell, "whether of your job's"},
+		{"Xid 13 of its GPU", xid("0000:1b:00.0", 13, gpu.Device{BusID: "0000:1b:00.0"}), record.CauseFault, record.No, "none"},
+		{"CUDA broken in a test before it", func(in *Input) { start(catalog.Broken)(in); in.Probes = nil }, record.CauseFault, record.CannotTell, "when your job began"},
+		{"CUDA broken before, well after", start(catalog.Broken), record.CauseFault, record.CannotTell, "may be the test's own"},
 		{"the program met an error, nothing tested", func(in *Input) {
-			in.Messages, in.Probes = oom.Find([]byte("RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.\n")), nil
-		}, Fault, Unknown, "reports an error of the GPU or its driver"},
-		{"the program's own error, nothing tested", both(saying(failing("misaligned address")), func(in *Input) { in.Probes = nil }), Fault, Unknown, "CUDA was not tested"},
+			in.Messages, in.Probes = oomlog.Find([]byte("RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.\n")), nil
+		}, record.CauseFault, record.CannotTell, "reports an error of the GPU or its driver"},
+		{"the program's own error, nothing tested", both(saying(failing("misaligned address")), func(in *Input) { in.Probes = nil }), record.CauseFault, record.CannotTell, "CUDA was not tested"},
 	})
 }
 
 // What a program's own kernel can bring about, or what is not the card's, is called no fault of it for certain, at either end. That the driver asks for no recovery doubts no fault that the job met.
 func TestDisputedFault(t *testing.T) {
 	const bus = gpu.BusID("0000:1b:00.0")
-	met := func(number int, judge func(*Input, health.Input)) func(*Input) {
+	met := func(number int, judge func(*Input, condition.Input)) func(*Input) {
 		return func(in *Input) {
 			in.Cards[0].Device.BusID = bus
 			in.Kernel.Xids = []gpu.Xid{{BusID: bus, Code: number}}
 			in.Health[0].Facts = append(in.Health[0].Facts, gpu.Fact{Code: gpu.RecoveryAction, Value: "none"})
-			judge(in, health.Input{Cards: in.Cards, Now: in.Health, Kernel: in.Kernel})
+			judge(in, condition.Input{Cards: in.Cards, Now: in.Health, Kernel: in.Kernel})
 		}
 	}
-	end := func(in *Input, h health.Input) { in.Findings = health.Judge(h) }
-	start := func(in *Input, h health.Input) { in.StartFindings, in.Kernel = health.Judge(h), &gpu.KernelLog{} }
+	end := func(in *Input, h condition.Input) { in.Findings = condition.Judge(h) }
+	start := func(in *Input, h condition.Input) { in.StartFindings, in.Kernel = condition.Judge(h), &gpu.KernelLog{} }
 	asks := func(action string) func(*Input) {
 		return func(in *Input) {
 			in.Health[0].Facts = append(in.Health[0].Facts, gpu.Fact{Code: gpu.RecoveryAction, Value: action})
-			end(in, health.Input{Cards: in.Cards, Now: in.Health})
+			end(in, condition.Input{Cards: in.Cards, Now: in.Health})
 		}
 	}
 	judged(t, []row{
-		{"a kernel that cannot be stopped", met(109, end), Fault, Unknown, "not certain: the driver reported"},
-		{"the same, before the job", met(109, start), Fault, Unknown, "when your job began: not certain"},
-		{"NVLink", met(74, end), Fault, Unknown, "not certain"},
-		{"a fault that was mended since", met(119, end), Fault, Yes, "reported a fault"},
-		{"an action that is not the GPU's", asks("recover_imex"), Fault, Unknown, "not certain: the driver asks"},
-		{"an action that is", asks("reset"), Fault, Yes, "the driver asks"},
+		{"a kernel that cannot be stopped", met(109, end), record.CauseFault, record.CannotTell, "not certain: the driver reported"},
+		{"the same, before the job", met(109, start), record.CauseFault, record.CannotTell, "when your job began: not certain"},
+		{"NVLink", met(74, end), record.CauseFault, record.CannotTell, "not certain"},
+		{"a fault that was mended since", met(119, end), record.CauseFault, record.Yes, "reported a fault"},
+		{"an action that is not the GPU's", asks("recover_imex"), record.CauseFault, record.CannotTell, "not certain: the driver asks"},
+		{"an action that is", asks("reset"), record.CauseFault, record.Yes, "the driver asks"},
 	})
 }

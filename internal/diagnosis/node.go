@@ -6,21 +6,21 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
+	"bookend/internal/condition"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
-	"bookend/internal/oom"
+	"bookend/internal/oomlog"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
 // pieces judges by test allocations whether free memory is fragmented. If the messages show that less was free than was
 // requested, fragmentation made no difference.
-func (j judge) pieces() Cause {
+func (j judge) pieces() record.Cause {
 	roomy := slices.IndexFunc(j.failures, func(f failure) bool { return !f.short() })
-	if roomy < 0 && len(j.failures) > 0 && len(j.failures) == len(j.said(oom.Device)) {
+	if roomy < 0 && len(j.failures) > 0 && len(j.failures) == len(j.said(record.KindDevice)) {
 		f := j.failures[0]
-		return no(fmt.Sprintf("only %s free, %s asked", Size(f.free), Size(f.asked))).on(f.card)
+		return on(f.card, no(fmt.Sprintf("only %s free, %s asked", Size(f.free), Size(f.asked))))
 	}
 	for _, p := range j.Probes {
 		if p.Result != gpu.ProbeGap || p.Free.Bytes < p.Largest.Bytes+significant || j.fits(p.Largest.Bytes) {
@@ -30,12 +30,12 @@ func (j judge) pieces() Cause {
 		if j.unplaced() {
 			gap = untold(gap.Evidence + unweighed)
 		}
-		return gap.on(j.mine(p.Device))
+		return on(j.mine(p.Device), gap)
 	}
 	switch why := j.untested(); {
 	case roomy >= 0:
 		f := j.failures[roomy]
-		return untold(fmt.Sprintf("%s was free, yet %s could not be had", Size(f.free), Size(f.asked))).on(f.card)
+		return on(f.card, untold(fmt.Sprintf("%s was free, yet %s could not be had", Size(f.free), Size(f.asked))))
 	case why != "":
 		return untold(why)
 	}
@@ -44,8 +44,8 @@ func (j judge) pieces() Cause {
 
 // fits reports whether every failed allocation would have fit into a block. One of unknown size might not.
 func (j judge) fits(block uint64) bool {
-	all := j.said(oom.Device)
-	mayNot := func(m oom.Message) bool { return !m.Asked.Known() || m.Asked.Bytes > block }
+	all := j.said(record.KindDevice)
+	mayNot := func(m record.Message) bool { return !m.Asked.Known() || m.Asked.Bytes > block }
 	return len(all) > 0 && !slices.ContainsFunc(all, mayNot)
 }
 
@@ -67,17 +67,17 @@ func (j judge) untested() string {
 }
 
 // share judges whether the job had less than a whole GPU. That is by design, so it never explains a failure by itself.
-func (j judge) share(d Diagnosis) Cause {
+func (j judge) share(d record.Diagnosis) record.Cause {
 	c := j.shared()
-	c.Name = Share
-	explains := func(n Name) bool { return d.Cause(n).Explains() }
-	if i := slices.IndexFunc(rank, explains); i >= 0 && c.Answer == Yes {
+	c.Name = record.CauseShare
+	explains := func(n record.CauseName) bool { return d.Cause(n).Explains() }
+	if i := slices.IndexFunc(rank, explains); i >= 0 && c.Answer == record.Yes {
 		c.With = rank[i] // it accompanies the cause that explains most
 	}
 	return c
 }
 
-func (j judge) shared() Cause {
+func (j judge) shared() record.Cause {
 	for _, card := range j.Cards {
 		if card.Device.Parent == "" {
 			continue
@@ -86,7 +86,7 @@ func (j judge) shared() Cause {
 		if room := j.capacity(card.Device.ID); room > 0 {
 			text += " with " + Size(room)
 		}
-		return yes(text).on(&card)
+		return on(&card, yes(text))
 	}
 	switch {
 	case j.Shared != "":
@@ -101,7 +101,7 @@ func (j judge) shared() Cause {
 	return no("it had the whole GPU")
 }
 
-func (j judge) fault() Cause {
+func (j judge) fault() record.Cause {
 	best := no("")
 	for _, f := range j.Findings {
 		best = worse(best, j.blame(f, false))
@@ -109,25 +109,25 @@ func (j judge) fault() Cause {
 	for _, f := range j.StartFindings {
 		best = worse(best, j.blame(f, true))
 	}
-	if best.Answer == No {
+	if best.Answer == record.No {
 		best = j.well(best)
 	}
 	return best
 }
 
 // blame judges one finding of an end. Its evidence is empty if the finding indicates no fault.
-func (j judge) blame(f finding.Finding, start bool) (c Cause) {
+func (j judge) blame(f record.Finding, start bool) (c record.Cause) {
 	e := f.Code.Traits()
 	text := e.Fault
-	if f.Code == code.XidFatal && f.Xid != 0 {
+	if f.Code == catalog.XidFatal && f.Xid != 0 {
 		text += fmt.Sprintf(" (Xid %d)", f.Xid)
 	}
 	// A driver that hung or broke before the job may have recovered. If CUDA served the job, there was a driver.
-	doubtful := start && (f.Code == code.Stuck || f.Code == code.Broken) || f.Unknown != "" ||
-		e.Doubtful && len(f.Doubts) > 0 || health.Disputed(f) ||
-		f.Code == code.NoDriver && len(j.failures) > 0
+	doubtful := start && (f.Code == catalog.Stuck || f.Code == catalog.Broken) || f.Unknown != "" ||
+		e.Doubtful && len(f.Doubts) > 0 || condition.Disputed(f) ||
+		f.Code == catalog.NoDriver && len(j.failures) > 0
 	switch {
-	case start && (f.Code == code.Slow || f.Code == code.Unread): // it was read later
+	case start && (f.Code == catalog.Slow || f.Code == catalog.Unread): // it was read later
 		return no("")
 	case e.Silence != "" && (e.Fault == "" || doubtful):
 		c = untold(e.Silence)
@@ -135,7 +135,7 @@ func (j judge) blame(f finding.Finding, start bool) (c Cause) {
 		c = untold("not certain: " + text)
 	case e.Fault != "":
 		c = yes(text)
-	case f.Code == code.Xid && f.Unknown == "" && !start:
+	case f.Code == catalog.Xid && f.Unknown == "" && !start:
 		c = byXid(f.Xid)
 	default:
 		return no("")
@@ -150,9 +150,9 @@ func (j judge) blame(f finding.Finding, start bool) (c Cause) {
 const containedError = 94
 
 // byXid judges an Xid that may have left the GPU usable, by what is known of its number.
-func byXid(number int) Cause {
+func byXid(number int) record.Cause {
 	switch {
-	case health.OfProgram(number):
+	case condition.OfProgram(number):
 		return no("the driver reported a program's error, not the GPU's")
 	case number == containedError:
 		return yes(fmt.Sprintf("the GPU had a memory error that ended a program (Xid %d)", number))
@@ -161,7 +161,7 @@ func byXid(number int) Cause {
 }
 
 // well answers when no finding indicates a fault: no if everything readable was read and shows none.
-func (j judge) well(c Cause) Cause {
+func (j judge) well(c record.Cause) record.Cause {
 	unread := j.unread()
 	switch {
 	case j.Kernel != nil && j.Kernel.Mismatch != "": // any program on the node may have used its own library
@@ -172,7 +172,7 @@ func (j judge) well(c Cause) Cause {
 		return j.claimed()
 	case unread != "":
 		return untold(unread)
-	case len(j.said(oom.Fault)) > 0 && j.untested() != "":
+	case len(j.said(record.KindFault)) > 0 && j.untested() != "":
 		return untold("your program met a GPU error; CUDA was not tested after it")
 	case c.Evidence == "":
 		return no("none in driver and kernel log")
@@ -204,20 +204,20 @@ var refusals = []phrase{
 }
 
 // worded returns the error in the list that a message about a fault reports, or "" if it is in none.
-func worded(list []phrase, m oom.Message) string {
+func worded(list []phrase, m record.Message) string {
 	for _, p := range list {
-		if m.Kind == oom.Fault && strings.Contains(strings.ToLower(m.Line), p.words) {
+		if m.Kind == record.KindFault && strings.Contains(strings.ToLower(m.Line), p.words) {
 			return p.what
 		}
 	}
 	return ""
 }
 
-func hardware(m oom.Message) string { return worded(hardwareErrors, m) }
+func hardware(m record.Message) string { return worded(hardwareErrors, m) }
 
 // saidFault returns a fault that the job's output reports and that is not known to be the program's own; "" if none.
 func (j judge) saidFault() (what string) {
-	for _, m := range j.said(oom.Fault) {
+	for _, m := range j.said(record.KindFault) {
 		own := func(words string) bool { return strings.Contains(strings.ToLower(m.Line), words) }
 		if what == "" && !slices.ContainsFunc(programsErrors, own) {
 			what = cmp.Or(worded(refusals, m), "an error of the GPU or its driver")
@@ -228,9 +228,9 @@ func (j judge) saidFault() (what string) {
 }
 
 // claimed judges by the job's output alone. Only for a job of one node is it known on which node the fault occurred.
-func (j judge) claimed() Cause {
+func (j judge) claimed() record.Cause {
 	text := "your program's output reports " + j.saidFault()
-	if !j.spread() && slices.ContainsFunc(j.Messages, func(m oom.Message) bool { return hardware(m) != "" }) {
+	if !j.spread() && slices.ContainsFunc(j.Messages, func(m record.Message) bool { return hardware(m) != "" }) {
 		return yes(text)
 	}
 	return untold(text)
@@ -240,7 +240,7 @@ func (j judge) claimed() Cause {
 func (j judge) afterFault() bool {
 	faulty := map[int]bool{}
 	for _, m := range j.Messages {
-		if m.Kind == oom.Device && faulty[m.File] {
+		if m.Kind == record.KindDevice && faulty[m.File] {
 			return true
 		}
 		faulty[m.File] = faulty[m.File] || hardware(m) != ""
@@ -254,8 +254,8 @@ func (j judge) logged() bool {
 		return false
 	}
 	return slices.ContainsFunc(j.Kernel.Xids, func(x gpu.Xid) bool {
-		mayBeOn := func(c finding.Card) bool { return c.Device.BusID == "" || c.Device.BusID == x.BusID }
-		return !health.OfProgram(x.Code) && (len(j.Cards) == 0 || slices.ContainsFunc(j.Cards, mayBeOn))
+		mayBeOn := func(c record.Assigned) bool { return c.Device.BusID == "" || c.Device.BusID == x.BusID }
+		return !condition.OfProgram(x.Code) && (len(j.Cards) == 0 || slices.ContainsFunc(j.Cards, mayBeOn))
 	})
 }
 
@@ -283,10 +283,10 @@ func (j judge) unreadLog() string {
 }
 
 // limits judges causes other than GPU memory: the process's own limits and host memory.
-func (j judge) limits() Cause {
+func (j judge) limits() record.Cause {
 	c, limit := j.hostMemory(), j.addressSpace()
 	switch {
-	case c.Answer != Yes && limit != "":
+	case c.Answer != record.Yes && limit != "":
 		return yes(limit)
 	case c.Evidence == "":
 		return j.unlimited()
@@ -297,9 +297,9 @@ func (j judge) limits() Cause {
 // hostMemory judges the signs that host memory ran out: kernel kills of the job's processes, Slurm's state and log
 // line, and programs' messages. Without a sign, its evidence is empty. If a GPU was full too, the kill may have hit a
 // helper process hours earlier, so it is certain only if the job was ended for it.
-func (j judge) hostMemory() Cause {
-	bySlurm := func(m oom.Message) bool { return m.Framework == oom.Slurm }
-	slurms := slices.ContainsFunc(j.said(oom.Host), bySlurm) || j.endedBy(slurmOutOfMemory)
+func (j judge) hostMemory() record.Cause {
+	bySlurm := func(m record.Message) bool { return m.Framework == record.FromSlurm }
+	slurms := slices.ContainsFunc(j.said(record.KindHost), bySlurm) || j.endedBy(slurmOutOfMemory)
 	full, pid := slices.ContainsFunc(j.failures, failure.short), j.killed()
 	switch {
 	case (pid != 0 || slurms) && full && !(j.endedBy(9) && slurms):
@@ -310,9 +310,9 @@ func (j judge) hostMemory() Cause {
 		return yes("host memory ran out, not the GPU's")
 	}
 	c := untold("")
-	for _, m := range j.said(oom.Host) {
+	for _, m := range j.said(record.KindHost) {
 		switch {
-		case len(j.said(oom.Device)) > 0:
+		case len(j.said(record.KindDevice)) > 0:
 			return untold("refused host memory too" + unweighed)
 		case j.cramped():
 			return yes("refused host memory; ulimit -v is " + Size(j.AddressSpace.Bytes))
@@ -327,8 +327,8 @@ func (j judge) hostMemory() Cause {
 // hostAlone reports whether host memory ran out and no message is about a GPU. Without a message about host memory, the
 // output must also have been read in full.
 func (j judge) hostAlone() bool {
-	told := len(j.said(oom.Host)) > 0 || j.unsearched() == ""
-	return j.hostMemory().Answer == Yes && told && len(j.said(oom.Device)) == 0
+	told := len(j.said(record.KindHost)) > 0 || j.unsearched() == ""
+	return j.hostMemory().Answer == record.Yes && told && len(j.said(record.KindDevice)) == 0
 }
 
 // killed returns a process of the job killed for host memory, or 0. The time is unknown: the log has its own clock.
@@ -357,8 +357,8 @@ func (j judge) endedBy(sig int) bool {
 }
 
 // ambiguous reports a message that newer loaders print both for a limit and for a directory mounted noexec.
-func ambiguous(m oom.Message) bool {
-	return strings.Contains(m.Line, oom.Segment) && !strings.Contains(m.Line, oom.Refused)
+func ambiguous(m record.Message) bool {
+	return strings.Contains(m.Line, oomlog.Segment) && !strings.Contains(m.Line, oomlog.Refused)
 }
 
 func (j judge) cramped() bool {
@@ -368,7 +368,7 @@ func (j judge) cramped() bool {
 // addressSpace describes the address-space limit with which CUDA could not serve a program: CUDA needs far more than
 // the GPU's memory. Hooks cannot see a limit set by a script; that, or a process now gone, may be another cause.
 func (j judge) addressSpace() string {
-	refused := j.startless() || len(j.said(oom.Device)) > len(j.failures) ||
+	refused := j.startless() || len(j.said(record.KindDevice)) > len(j.failures) ||
 		slices.ContainsFunc(j.failures, func(f failure) bool { return !f.short() })
 	if refused && !j.started && j.cramped() && j.AddressSpace.Bytes < j.roomiest() {
 		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", Size(j.AddressSpace.Bytes))
@@ -376,7 +376,7 @@ func (j judge) addressSpace() string {
 	return ""
 }
 
-func (j judge) unlimited() Cause {
+func (j judge) unlimited() record.Cause {
 	unread := cmp.Or(j.unreadLog(), j.unsearched())
 	switch {
 	case j.every(failure.short) && len(j.failures) == len(j.Messages): // no other message was found
@@ -388,7 +388,7 @@ func (j judge) unlimited() Cause {
 	case unread != "":
 		return untold(unread)
 	case !j.AddressSpace.Known() || j.AddressSpace.Bytes < Unlimited,
-		len(j.said(oom.Device)) > 0 && !j.started: // a CPU allocator may print the same
+		len(j.said(record.KindDevice)) > 0 && !j.started: // a CPU allocator may print the same
 		return untold("its ulimit -v when it failed is not known (the task hooks tell the first)")
 	}
 	return no("no ulimit -v, nothing killed")

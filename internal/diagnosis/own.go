@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/oom"
+	"bookend/internal/record"
 )
 
-func (j judge) pool() Cause {
+func (j judge) pool() record.Cause {
 	c := untold(cmp.Or(j.unsearched(), "no message in its output tells"))
 	for _, f := range j.failures {
 		if !f.Idle.Known() {
@@ -18,11 +18,11 @@ func (j judge) pool() Cause {
 		idle, asked := Size(f.Idle.Bytes), Size(f.asked)
 		if f.poolMattered() {
 			text := fmt.Sprintf("%s reserved but unallocated; %s requested, %s free", idle, asked, Size(f.free))
-			return yes(text).on(f.card)
+			return on(f.card, yes(text))
 		}
-		c = no(fmt.Sprintf("%s unused, %s asked", idle, asked)).on(f.card)
+		c = on(f.card, no(fmt.Sprintf("%s unused, %s asked", idle, asked)))
 	}
-	for _, m := range j.said(oom.Device) {
+	for _, m := range j.said(record.KindDevice) {
 		if f, ok := j.failure(m); !ok || !f.Idle.Known() {
 			return untold("a message does not say what the pool kept")
 		}
@@ -45,18 +45,18 @@ func (j judge) notTheCard() string {
 }
 
 // own judges the job's own need: yes if what it used and requested exceeds the GPU even without others' memory.
-func (j judge) own() Cause {
+func (j judge) own() record.Cause {
 	c := no("")
 	for _, f := range j.failures {
-		c = worse(c, need(f).on(f.card))
+		c = worse(c, on(f.card, need(f)))
 	}
-	if c.Answer == Yes && j.afterFault() {
+	if c.Answer == record.Yes && j.afterFault() {
 		return untold(c.Evidence + ", after an error of the GPU")
 	}
-	if c.Evidence != "" && (c.Answer != No || j.every(func(failure) bool { return true })) {
+	if c.Evidence != "" && (c.Answer != record.No || j.every(func(failure) bool { return true })) {
 		return c
 	}
-	for _, m := range j.said(oom.Device) {
+	for _, m := range j.said(record.KindDevice) {
 		if room := j.roomiest(); room > 0 && m.Asked.Bytes > room {
 			return yes(atOnce(m.Asked.Bytes, room))
 		}
@@ -70,8 +70,8 @@ func (j judge) own() Cause {
 	return j.measured()
 }
 
-func worse(a, b Cause) Cause {
-	rank := map[Answer]int{Yes: 2, Unknown: 1}
+func worse(a, b record.Cause) record.Cause {
+	rank := map[record.Answer]int{record.Yes: 2, record.CannotTell: 1}
 	if rank[b.Answer] > rank[a.Answer] || a.Evidence == "" && rank[b.Answer] == rank[a.Answer] {
 		return b
 	}
@@ -82,7 +82,7 @@ func atOnce(asked, room uint64) string {
 	return fmt.Sprintf("asked %s at once, of a GPU with %s", Size(asked), Size(room))
 }
 
-func need(f failure) Cause {
+func need(f failure) record.Cause {
 	switch use := fmt.Sprintf("used %s, then requested %s more", pair(f.mine, " of ", f.total), Size(f.asked)); {
 	case f.asked > f.total:
 		return yes(atOnce(f.asked, f.total))
@@ -99,7 +99,7 @@ func need(f failure) Cause {
 
 // measured judges by the job's processes in the recording. A process with 90 % of a GPU has no room for another step.
 // Less proves nothing, and neither does a sum over processes.
-func (j judge) measured() Cause {
+func (j judge) measured() record.Cause {
 	if j.Every == 0 {
 		return untold("not measured (the recorder would)")
 	}
@@ -107,24 +107,24 @@ func (j judge) measured() Cause {
 	for _, s := range j.Seen {
 		room := j.capacity(s.Device)
 		nearlyAll := s.Bytes.Bytes >= room/10*9
-		if !s.Own || room == 0 || s.Bytes.Bytes <= most || c.Answer == Yes && !nearlyAll {
+		if !s.Own || room == 0 || s.Bytes.Bytes <= most || c.Answer == record.Yes && !nearlyAll {
 			continue
 		}
 		most = s.Bytes.Bytes
 		c = untold(fmt.Sprintf("at least %s in one process, sampled every %v", pair(most, " of ", room), j.Every))
 		if nearlyAll {
-			c.Answer = Yes
+			c.Answer = record.Yes
 		}
-		c = c.on(j.mine(s.Device))
+		c = on(j.mine(s.Device), c)
 	}
 	return c
 }
 
 // full reports whether the job's processes together filled a GPU, or left too little for the request, while the largest
 // alone did not.
-func (j judge) full(r Recorded) bool {
+func (j judge) full(r RecordedUse) bool {
 	room, asked, largest := j.capacity(r.Device), uint64(0), uint64(0)
-	for _, m := range j.said(oom.Device) {
+	for _, m := range j.said(record.KindDevice) {
 		asked = max(asked, m.Asked.Bytes)
 	}
 	for _, s := range j.Seen {
@@ -137,13 +137,13 @@ func (j judge) full(r Recorded) bool {
 }
 
 // processes judges whether several processes of the job were on one GPU at once and filled it.
-func (j judge) processes() Cause {
+func (j judge) processes() record.Cause {
 	for _, f := range j.failures {
 		if ours := j.oursBeside(f); ours >= significant && f.restMattered() {
-			return yes(fmt.Sprintf("others of your job held %s of it when it failed", Size(ours))).on(f.card)
+			return on(f.card, yes(fmt.Sprintf("others of your job held %s of it when it failed", Size(ours))))
 		}
 	}
-	var r Recorded // the most processes of the job in one sample of one GPU
+	var r RecordedUse // the most processes of the job in one sample of one GPU
 	var unused []string
 	for _, other := range j.Recorded {
 		if other.Together > r.Together {
@@ -163,9 +163,9 @@ func (j judge) processes() Cause {
 	case r.Together > 1 && j.decided():
 		return no(several + ", but not decisive")
 	case r.Together > 1 && j.full(r):
-		return yes(several).on(j.mine(r.Device))
+		return on(j.mine(r.Device), yes(several))
 	case r.Together > 1:
-		return untold(several + unweighed).on(j.mine(r.Device))
+		return on(j.mine(r.Device), untold(several+unweighed))
 	case j.strange > 0:
 		return untold(fmt.Sprintf("something else held %s; it may be your job's own", Size(j.strange)))
 	case j.figured() && !slices.ContainsFunc(j.failures, func(f failure) bool { return f.sum(j.ours) > 0 }):

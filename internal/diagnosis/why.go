@@ -5,23 +5,22 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/oom"
+	"bookend/internal/record"
 )
 
 // Why judges every cause. Yes means that it applied and was enough to matter; figures in the job's messages decide.
-func Why(in Input) Diagnosis {
+func Why(in Input) record.Diagnosis {
 	j := newJudge(in)
-	d := Diagnosis{}
+	d := record.Diagnosis{}
 	leftover := j.leftover()
 	for _, one := range []struct {
-		name  Name
-		cause Cause
+		name  record.CauseName
+		cause record.Cause
 	}{
-		{Others, j.others(leftover)}, {Leftover, leftover}, {Unlisted, j.unlisted(leftover)}, {Pieces, j.pieces()},
-		{Pool, j.pool()}, {Fault, j.fault()}, {Own, j.own()}, {Processes, j.processes()}, {Limits, j.limits()},
+		{record.CauseOthers, j.others(leftover)}, {record.CauseLeftover, leftover}, {record.CauseUnlisted, j.unlisted(leftover)}, {record.CausePieces, j.pieces()},
+		{record.CausePool, j.pool()}, {record.CauseFault, j.fault()}, {record.CauseOwn, j.own()}, {record.CauseProcesses, j.processes()}, {record.CauseLimits, j.limits()},
 	} {
 		one.cause.Name = one.name
 		d.Causes = append(d.Causes, j.elsewhere(one.cause))
@@ -69,11 +68,11 @@ func newJudge(in Input) judge {
 
 // lastWords keeps the messages that can have ended the job. A process survived a message about GPU memory if it wrote a
 // later one to the same file. If the later one has no size, it may repeat the earlier one, so both are kept.
-func lastWords(all []oom.Message) (left []oom.Message) {
+func lastWords(all []record.Message) (left []record.Message) {
 	type process struct{ file, rank, pid int }
 	told, echoed := map[process]bool{}, map[process]bool{}
 	for _, m := range slices.Backward(all) {
-		if m.Kind == oom.Device || m.Kind == oom.Init {
+		if m.Kind == record.KindDevice || m.Kind == record.KindInit {
 			p := process{m.File, -1, m.PID}
 			if m.Rank != nil {
 				p.rank = *m.Rank
@@ -81,7 +80,7 @@ func lastWords(all []oom.Message) (left []oom.Message) {
 			if told[p] {
 				continue
 			}
-			told[p] = echoed[p] || m.Kind == oom.Init || m.Asked.Known()
+			told[p] = echoed[p] || m.Kind == record.KindInit || m.Asked.Known()
 			echoed[p] = true
 		}
 		left = append(left, m)
@@ -105,21 +104,21 @@ func (j judge) sort() {
 		}
 	}
 	for _, f := range j.Findings {
-		if f.Code == code.Orphan && live(f) && f.Unknown == "" {
+		if f.Code == catalog.Orphan && live(f) && f.Unknown == "" {
 			j.ours[f.Holder.PID] = true
 		}
 	}
 	for _, h := range j.held {
-		if live(h.Finding) && h.kind == Others {
+		if live(h.Finding) && h.kind == record.CauseOthers {
 			j.foreign[h.Holder.PID] = true
 		}
 	}
 }
 
-func live(f finding.Finding) bool { return f.Holder != nil && !f.Holder.Gone }
+func live(f record.Finding) bool { return f.Holder != nil && !f.Holder.Gone }
 
-func (j judge) said(k oom.Kind) []oom.Message {
-	return slices.DeleteFunc(slices.Clone(j.Messages), func(m oom.Message) bool { return m.Kind != k })
+func (j judge) said(k record.MessageKind) []record.Message {
+	return slices.DeleteFunc(slices.Clone(j.Messages), func(m record.Message) bool { return m.Kind != k })
 }
 
 // unsearched returns what was not searched of the job's output, or "" if all of it was.
@@ -133,8 +132,8 @@ func (j judge) unsearched() string {
 	return ""
 }
 
-func (j judge) mine(id gpu.ID) *finding.Card {
-	if i := slices.IndexFunc(j.Cards, func(c finding.Card) bool { return c.Device.ID == id }); i >= 0 {
+func (j judge) mine(id gpu.ID) *record.Assigned {
+	if i := slices.IndexFunc(j.Cards, func(c record.Assigned) bool { return c.Device.ID == id }); i >= 0 {
 		return &j.Cards[i]
 	}
 	return nil
@@ -142,7 +141,7 @@ func (j judge) mine(id gpu.ID) *finding.Card {
 
 // capacity returns the memory of a GPU that processes can use: all but the driver's own part. It is 0 if unknown.
 func (j judge) capacity(id gpu.ID) uint64 {
-	for _, side := range []*finding.Side{j.End, j.Start} {
+	for _, side := range []*record.Side{j.End, j.Start} {
 		if side == nil {
 			continue
 		}
@@ -164,13 +163,13 @@ func (j judge) roomiest() (bytes uint64) {
 func (j judge) spread() bool { return j.Job.HetJobID != 0 || strings.ContainsAny(j.Job.NodeList, ",[") }
 
 // elsewhere withdraws answers that are known for this node only if the job may have failed on another node.
-func (j judge) elsewhere(c Cause) Cause {
+func (j judge) elsewhere(c record.Cause) record.Cause {
 	switch {
-	case !j.spread(), c.Answer == Unknown, c.Name == Pool, c.Name == Own, c.Answer == Yes && c.Name == Fault,
-		c.Answer == Yes && c.Name == Limits:
+	case !j.spread(), c.Answer == record.CannotTell, c.Name == record.CausePool, c.Name == record.CauseOwn, c.Answer == record.Yes && c.Name == record.CauseFault,
+		c.Answer == record.Yes && c.Name == record.CauseLimits:
 		return c
 	}
-	c.Answer, c.Evidence = Unknown, c.Evidence+"; known of "+j.Job.Node+" alone"
+	c.Answer, c.Evidence = record.CannotTell, c.Evidence+"; known of "+j.Job.Node+" alone"
 	return c
 }
 
@@ -185,7 +184,7 @@ func (j judge) sightedOn(pid int) map[gpu.ID]bool {
 }
 
 // card returns the job's GPU of a message, nil if not certain: frameworks number the GPUs in CUDA_VISIBLE_DEVICES.
-func (j judge) card(m oom.Message) *finding.Card {
+func (j judge) card(m record.Message) *record.Assigned {
 	if j.spread() {
 		return nil
 	}
@@ -200,12 +199,12 @@ func (j judge) card(m oom.Message) *finding.Card {
 
 // unplaced reports whether an allocation failed on an unknown GPU of the job.
 func (j judge) unplaced() bool {
-	return slices.ContainsFunc(j.said(oom.Device), func(m oom.Message) bool { return j.card(m) == nil })
+	return slices.ContainsFunc(j.said(record.KindDevice), func(m record.Message) bool { return j.card(m) == nil })
 }
 
 // startless reports whether CUDA could not start and no allocation is known to have failed.
 func (j judge) startless() bool {
-	return len(j.said(oom.Init)) > 0 && len(j.said(oom.Device)) == 0
+	return len(j.said(record.KindInit)) > 0 && len(j.said(record.KindDevice)) == 0
 }
 
 func (j judge) limited() bool { return j.startless() && j.addressSpace() != "" }
@@ -221,8 +220,8 @@ const (
 // failure is the memory balance of a GPU when an allocation failed, in bytes, as the message reports it: total = free +
 // this process's + rest.
 type failure struct {
-	oom.Message
-	card               *finding.Card // nil if not certain
+	record.Message
+	card               *record.Assigned // nil if not certain
 	asked, free, total uint64
 	// mine is the memory of this process, both used and idle.
 	mine uint64
@@ -231,12 +230,12 @@ type failure struct {
 	restKnown  bool
 }
 
-func (j judge) failure(m oom.Message) (failure, bool) {
+func (j judge) failure(m record.Message) (failure, bool) {
 	f := failure{Message: m, card: j.card(m), asked: m.Asked.Bytes, free: m.Free.Bytes, total: m.Total.Bytes}
 	if !m.Total.Known() && f.card != nil {
 		f.total = j.capacity(f.card.Device.ID)
 	}
-	if m.Kind != oom.Device || !m.Free.Known() || f.asked == 0 || f.total == 0 || f.free > f.total {
+	if m.Kind != record.KindDevice || !m.Free.Known() || f.asked == 0 || f.total == 0 || f.free > f.total {
 		return f, false
 	}
 	// Rounding to blocks of 2 and 20 MiB leaves up to about 1/50 of a pool unused without fragmentation.
@@ -247,7 +246,7 @@ func (j judge) failure(m oom.Message) (failure, bool) {
 	switch {
 	case m.InUse.Known():
 		f.mine, f.restKnown = min(m.InUse.Bytes, used), true
-	case m.Framework == oom.VLLM: // vLLM checks the GPU before it allocates anything but its context
+	case m.Framework == record.FromVLLM: // vLLM checks the GPU before it allocates anything but its context
 		f.mine, f.restKnown = min(used, outside), true
 	default: // its context cannot be told from others' memory, unless both are small
 		f.mine = min(m.Allocated.Bytes+m.Idle.Bytes, used)
@@ -280,7 +279,7 @@ func (f failure) together() bool { return f.asked <= f.free+f.idle+f.rest }
 // without a balance may have had another cause.
 func (j judge) every(is func(failure) bool) bool {
 	isNot := func(f failure) bool { return !is(f) }
-	return len(j.failures) > 0 && len(j.failures) == len(j.said(oom.Device))+len(j.said(oom.Init)) &&
+	return len(j.failures) > 0 && len(j.failures) == len(j.said(record.KindDevice))+len(j.said(record.KindInit)) &&
 		!slices.ContainsFunc(j.failures, isNot)
 }
 

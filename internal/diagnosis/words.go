@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/oom"
+	"bookend/internal/record"
 )
 
 // words are a cause's titles in a table and in a headline, and what to try against it.
@@ -15,56 +15,56 @@ type words struct {
 	try             []string
 }
 
-var texts = map[Name]words{
-	Others:   {"another process", "another process held memory of your GPU", nil},
-	Leftover: {"left by an earlier job", "an earlier job left GPU memory in use", nil},
-	Unlisted: {"memory without process", "GPU memory was in use without a process", nil},
-	Pieces:   {"fragmented memory", "free GPU memory is fragmented", nil},
-	Pool: {"framework's pool", "fragmentation inside your framework's pool",
+var texts = map[record.CauseName]words{
+	record.CauseOthers:   {"another process", "another process held memory of your GPU", nil},
+	record.CauseLeftover: {"left by an earlier job", "an earlier job left GPU memory in use", nil},
+	record.CauseUnlisted: {"memory without process", "GPU memory was in use without a process", nil},
+	record.CausePieces:   {"fragmented memory", "free GPU memory is fragmented", nil},
+	record.CausePool: {"framework's pool", "fragmentation inside your framework's pool",
 		[]string{"a smaller batch, inputs of one size"}},
-	Fault: {"GPU or driver fault", "GPU or driver had a fault", nil},
-	Own: {"your own use", "your job needed more than the GPU has",
+	record.CauseFault: {"GPU or driver fault", "GPU or driver had a fault", nil},
+	record.CauseOwn: {"your own use", "your job needed more than the GPU has",
 		[]string{"smaller batch, gradient checkpointing, lower precision, more GPUs"}},
-	Processes: {"several processes", "several processes of your job share one GPU",
+	record.CauseProcesses: {"several processes", "several processes of your job share one GPU",
 		[]string{"set the device from the local rank (SLURM_LOCALID, LOCAL_RANK)"}},
-	Limits: {"limits, host memory", "a limit of your job, not the GPU",
+	record.CauseLimits: {"limits, host memory", "a limit of your job, not the GPU",
 		[]string{"ulimit -v unlimited; look for ulimit in script and .bashrc"}},
-	Share: {"only a share", "your job had only a share of the GPU", nil},
+	record.CauseShare: {"only a share", "your job had only a share of the GPU", nil},
 }
 
-var better = map[Name]map[oom.Framework][]string{
-	Pool: {
-		oom.PyTorch: {"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-		oom.CuPy:    {"cupy.get_default_memory_pool().free_all_blocks()"},
+var better = map[record.CauseName]map[record.Framework][]string{
+	record.CausePool: {
+		record.FromPyTorch: {"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+		record.FromCuPy:    {"cupy.get_default_memory_pool().free_all_blocks()"},
 	},
-	Own: {oom.JAX: {"export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone",
+	record.CauseOwn: {record.FromJAX: {"export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone",
 		"smaller batch, more GPUs"}},
-	Processes: {oom.JAX: {"export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU",
+	record.CauseProcesses: {record.FromJAX: {"export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU",
 		"export XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}},
 }
 
-// Title returns the cause's name in a table.
-func (n Name) Title() string { return texts[n].title }
+// Title returns a cause's name in a table.
+func Title(n record.CauseName) string { return texts[n].title }
 
 // rank orders causes by how much each explains: the first that is yes comes first in the headline.
-var rank = []Name{Limits, Leftover, Others, Unlisted, Pool, Processes, Own, Pieces, Fault, Share}
+var rank = []record.CauseName{record.CauseLimits, record.CauseLeftover, record.CauseOthers, record.CauseUnlisted, record.CausePool, record.CauseProcesses, record.CauseOwn, record.CausePieces, record.CauseFault, record.CauseShare}
 
 // asked returns why the diagnosis is worth reporting; "" if it is not, as for a job that succeeded with a full GPU.
-func (j judge) asked(d Diagnosis) Reason {
-	ofMemory := func(m oom.Message) bool {
-		return m.Kind != oom.Shared && m.Kind != oom.Fault && (!ambiguous(m) || j.cramped())
+func (j judge) asked(d record.Diagnosis) record.Reason {
+	ofMemory := func(m record.Message) bool {
+		return m.Kind != record.KindShared && m.Kind != record.KindFault && (!ambiguous(m) || j.cramped())
 	}
 	switch {
 	case slices.ContainsFunc(j.Messages, ofMemory):
-		return ByMessage
-	case len(j.said(oom.Shared)) > 0:
-		return ByShared
+		return record.ByMessage
+	case len(j.said(record.KindShared)) > 0:
+		return record.ByShared
 	case j.failed() != "":
-		return ByFailure
+		return record.ByFailure
 	}
-	for _, n := range []Name{Others, Leftover, Unlisted, Pieces, Fault} {
-		if d.Cause(n).Answer == Yes && (n != Others || j.Shared == "") {
-			return ByCause
+	for _, n := range []record.CauseName{record.CauseOthers, record.CauseLeftover, record.CauseUnlisted, record.CausePieces, record.CauseFault} {
+		if d.Cause(n).Answer == record.Yes && (n != record.CauseOthers || j.Shared == "") {
+			return record.ByCause
 		}
 	}
 	return ""
@@ -86,24 +86,24 @@ func (j judge) failed() string {
 	return fmt.Sprintf("%s failed (exit code %d)", what, status>>8&0xff)
 }
 
-func (j judge) headline(d Diagnosis) string {
+func (j judge) headline(d record.Diagnosis) string {
 	yes, lead := j.leading(d), ""
 	switch d.Reason {
-	case ByShared:
+	case record.ByShared:
 		return "A kernel wanted more shared memory or registers than a GPU has"
-	case ByMessage:
+	case record.ByMessage:
 		lead = j.question() + ": "
-	case ByFailure:
+	case record.ByFailure:
 		lead = j.failed() + ". Found: "
-	case ByCause:
+	case record.ByCause:
 		lead = "Seen while your job ran: "
 	}
 	switch {
 	case len(yes) > 0:
 		return lead + strings.Join(yes, "; ")
-	case d.Reason == ByFailure && j.saidFault() != "":
+	case d.Reason == record.ByFailure && j.saidFault() != "":
 		return j.failed() + "; its output reports " + j.saidFault()
-	case d.Reason == ByFailure:
+	case d.Reason == record.ByFailure:
 		return j.failed() + "; " + cmp.Or(j.unsearched(), "no message about memory in its output")
 	case j.strange > 0:
 		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange))
@@ -127,26 +127,26 @@ func (j judge) question() string {
 }
 
 // leading returns the sentences of the causes that stand by themselves, at most the two that explain most.
-func (j judge) leading(d Diagnosis) (out []string) {
+func (j judge) leading(d record.Diagnosis) (out []string) {
 	for _, n := range rank {
-		if d.Cause(n).Explains() && (n != Share || d.Reason == ByMessage) && len(out) < 2 {
+		if d.Cause(n).Explains() && (n != record.CauseShare || d.Reason == record.ByMessage) && len(out) < 2 {
 			out = append(out, j.sentence(n, d.Reason))
 		}
 	}
 	return out
 }
 
-func (j judge) sentence(n Name, reason Reason) string {
+func (j judge) sentence(n record.CauseName, reason record.Reason) string {
 	switch {
-	case n == Pool:
+	case n == record.CausePool:
 		for _, f := range j.failures {
-			if f.poolMattered() && f.Framework != oom.Other {
+			if f.poolMattered() && f.Framework != record.FromOther {
 				return "fragmentation inside " + string(f.Framework)
 			}
 		}
-	case n == Own && reason != ByMessage:
+	case n == record.CauseOwn && reason != record.ByMessage:
 		return "your job used nearly all of the GPU"
-	case n != Limits || j.hostMemory().Answer != Yes:
+	case n != record.CauseLimits || j.hostMemory().Answer != record.Yes:
 	case !j.hostAlone():
 		return "host memory ran out"
 	case !j.cramped():
@@ -157,22 +157,22 @@ func (j judge) sentence(n Name, reason Reason) string {
 
 // nodeIsWell reports whether everything that can be checked was, and nothing is wrong with the node. A process that
 // came and went between the ends is never ruled out.
-func (j judge) nodeIsWell(d Diagnosis) bool {
-	for _, n := range []Name{Leftover, Pieces, Fault} {
-		if d.Cause(n).Answer != No {
+func (j judge) nodeIsWell(d record.Diagnosis) bool {
+	for _, n := range []record.CauseName{record.CauseLeftover, record.CausePieces, record.CauseFault} {
+		if d.Cause(n).Answer != record.No {
 			return false
 		}
 	}
 	much := func(h held) bool { return h.Unknown != "" || !h.Bytes.Known() || h.Bytes.Bytes >= significant }
-	return !slices.ContainsFunc(j.held, much) && j.strange == 0 && j.unlooked(Others) == "" && j.SharedUnknown == ""
+	return !slices.ContainsFunc(j.held, much) && j.strange == 0 && j.unlooked(record.CauseOthers) == "" && j.SharedUnknown == ""
 }
 
 // try returns what the job's owner can do about the causes found. A job that succeeded needs nothing.
-func (j judge) try(d Diagnosis) (out []string) {
+func (j judge) try(d record.Diagnosis) (out []string) {
 	switch d.Reason {
-	case ByCause:
+	case record.ByCause:
 		return nil
-	case ByShared:
+	case record.ByShared:
 		return []string{"smaller tiles, fewer stages or fewer threads in that kernel"}
 	}
 	var all []string
@@ -184,35 +184,35 @@ func (j judge) try(d Diagnosis) (out []string) {
 	if j.strange > 0 && len(all) == 0 {
 		all = []string{"nvidia-smi in your job: is the other process yours?"}
 		if !j.spread() {
-			all = append(all, j.remedies(Others)...)
+			all = append(all, j.remedies(record.CauseOthers)...)
 		}
 	}
 	switch {
-	case len(all) > 0 || d.Reason != ByMessage:
+	case len(all) > 0 || d.Reason != record.ByMessage:
 	case j.startless():
-		all = j.remedies(Limits)
+		all = j.remedies(record.CauseLimits)
 	default:
-		all = j.remedies(Own)
+		all = j.remedies(record.CauseOwn)
 	}
 	for _, t := range all {
-		if len(out) < MaxTry && !slices.Contains(out, t) {
+		if len(out) < record.MaxTry && !slices.Contains(out, t) {
 			out = append(out, t)
 		}
 	}
 	return out
 }
 
-func (j judge) remedies(n Name) []string {
-	if n == Unlisted && j.ownLeft() {
+func (j judge) remedies(n record.CauseName) []string {
+	if n == record.CauseUnlisted && j.ownLeft() {
 		return []string{"end what your job starts in the background, and what it exports"}
 	}
-	if slices.Contains([]Name{Others, Leftover, Unlisted, Pieces, Fault}, n) {
+	if slices.Contains([]record.CauseName{record.CauseOthers, record.CauseLeftover, record.CauseUnlisted, record.CausePieces, record.CauseFault}, n) {
 		return []string{"another node: sbatch --exclude=" + j.Job.Node}
 	}
-	if m := j.said(oom.Device); len(m) > 0 && better[n][m[0].Framework] != nil {
+	if m := j.said(record.KindDevice); len(m) > 0 && better[n][m[0].Framework] != nil {
 		return better[n][m[0].Framework]
 	}
-	switch host := n == Limits && j.hostMemory().Answer == Yes; {
+	switch host := n == record.CauseLimits && j.hostMemory().Answer == record.Yes; {
 	case host && j.cramped():
 		return append(slices.Clone(texts[n].try), moreHost)
 	case host:

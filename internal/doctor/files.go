@@ -16,9 +16,9 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/protocol"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmcmd"
-	"bookend/internal/wire"
 )
 
 type entry struct {
@@ -141,7 +141,7 @@ func (s Site) programs() (all []rule) {
 		all = append(all, r)
 	}
 	c := s.Config
-	hip, _ := c.BackendOf(gpu.AMD.Name, wire.Probe)
+	hip, _ := c.BackendOf(gpu.AMD.Name, protocol.Probe)
 	all = append(all,
 		rule{0o500, Wrong, "GPUs are not examined (BKD-BK-MISSING)", "backend", []string{c.Backend}, 0o755},
 		rule{0o500, "", "", "amd.backend", []string{c.AMD.Backend}, 0o755},

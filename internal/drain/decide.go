@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/report"
@@ -216,7 +216,7 @@ type Seen struct {
 
 // Verifiable reports whether a health check can tell that a finding is gone: only one about memory on a GPU. A GPU's
 // condition, as the driver reports it, ends with a repair or a reset; the admin who does that resumes the node.
-func Verifiable(c code.Code) bool { return c.Traits().Memory != "" }
+func Verifiable(c catalog.Code) bool { return c.Traits().Memory != "" }
 
 // unverifiable returns why no health check can ever find all of a drain's causes gone, or "" if one can.
 func (w Written) unverifiable() string {
@@ -239,7 +239,7 @@ func unclean(causes []Cause, cards map[gpu.ID]Seen) string {
 			name = fmt.Sprint(*c.Index)
 		}
 		seen := cards[c.GPU]
-		if seen.Clean && seen.ByList && (c.Code == code.Residue || c.Code == code.Dirty) { // memory that no list shows
+		if seen.Clean && seen.ByList && (c.Code == catalog.Residue || c.Code == catalog.Dirty) { // memory that no list shows
 			seen = Seen{Why: "its memory cannot be judged"}
 		}
 		if !seen.Clean {

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/golden"
 	"bookend/test/must"
@@ -24,27 +23,27 @@ var (
 	ended = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC) // when the hook of job 42 had its verdict
 	epoch = gpu.Epoch{Boot: "b1", Driver: "580", Module: "m1"}
 
-	warns, drainsIt = finding.Judged{Action: config.Warn}, finding.Judged{Action: config.Drain}
+	warns, drainsIt = record.Judged{Action: config.Warn}, record.Judged{Action: config.Drain}
 )
 
 // orphaned is the end of a job that left a process, and drained for it, so long after the hook of job 42.
-func orphaned(id slurm.JobID, later time.Duration) ledger.Run {
-	return ledger.Run{Job: slurm.Job{ID: id}, Epoch: epoch, Ends: []ledger.End{{
+func orphaned(id slurm.JobID, later time.Duration) record.Run {
+	return record.Run{Job: slurm.Job{ID: id}, Epoch: epoch, Ends: []record.End{{
 		At: time.Hour + later, Wall: ended.Add(later), SlurmConf: "/etc/slurm/slurm.conf",
-		Findings: []finding.Finding{about(code.Dirty, 1, 0, 0), about(code.Orphan, 0, 2518<<20, 4711)},
-		Verdict: finding.Verdict{
-			Action: config.Drain, Exit: 10, Code: code.Orphan, Judged: []finding.Judged{warns, drainsIt},
+		Findings: []record.Finding{about(catalog.Dirty, 1, 0, 0), about(catalog.Orphan, 0, 2518<<20, 4711)},
+		Verdict: record.Verdict{
+			Action: config.Drain, Exit: 10, Code: catalog.Orphan, Judged: []record.Judged{warns, drainsIt},
 		},
 	}}}
 }
 
 // lostAtStart is a start that drained for a lost card.
-func lostAtStart(id slurm.JobID, later time.Duration) ledger.Run {
-	f := about(code.Lost, 1, 0, 0)
+func lostAtStart(id slurm.JobID, later time.Duration) record.Run {
+	f := about(catalog.Lost, 1, 0, 0)
 	f.GPU = "GPU-b"
-	return ledger.Run{Job: slurm.Job{ID: id}, Epoch: epoch, Start: &ledger.End{
-		At: time.Hour + later, Wall: ended.Add(later), Findings: []finding.Finding{f},
-		Verdict: finding.Verdict{Action: config.Drain, Exit: 20, Code: code.Lost, Judged: []finding.Judged{drainsIt}},
+	return record.Run{Job: slurm.Job{ID: id}, Epoch: epoch, Start: &record.End{
+		At: time.Hour + later, Wall: ended.Add(later), Findings: []record.Finding{f},
+		Verdict: record.Verdict{Action: config.Drain, Exit: 20, Code: catalog.Lost, Judged: []record.Judged{drainsIt}},
 	}}
 }
 
@@ -56,7 +55,7 @@ func asked() Input {
 	return Input{
 		Now: after(2 * time.Minute), Epoch: epoch,
 		Rules: config.DrainRules{ReasonBy: config.ReasonByHealthcheck, Resume: config.Resume{After: 3}},
-		Exits: Exits([]ledger.Run{orphaned(42, 0)}, "b1"),
+		Exits: Exits([]record.Run{orphaned(42, 0)}, "b1"),
 		Node: Node{
 			Flags: []string{"IDLE", "DRAIN"}, Reason: EpilogError, By: "root", At: ended.Add(time.Second),
 		},
@@ -131,12 +130,12 @@ func TestExits(t *testing.T) {
 	fine.Ends[0].Verdict.Exit = 0
 	both.Start = lostAtStart(42, -time.Minute).Start
 	for _, tt := range []struct {
-		run  ledger.Run
+		run  record.Run
 		boot string
 		want int
 	}{{both, "b1", 2}, {both, "b2", 0}, {both, "", 0}, {fine, "b1", 0}} {
 		tt.run.Epoch.Boot = tt.boot
-		if got := Exits([]ledger.Run{tt.run}, "b1"); len(got) != tt.want {
+		if got := Exits([]record.Run{tt.run}, "b1"); len(got) != tt.want {
 			t.Errorf("Exits = %+v, want %d", got, tt.want)
 		}
 	}
@@ -144,14 +143,14 @@ func TestExits(t *testing.T) {
 
 // Of several processes on several cards the reason names the one that holds most, among those that drained.
 func TestReasonNamesTheLargest(t *testing.T) {
-	x := FromEnd(ledger.Run{Job: slurm.Job{ID: 42}}, slurm.Epilog, ledger.End{
-		Findings: []finding.Finding{
-			about(code.Orphan, 0, 9<<30, 1), about(code.Orphan, 1, 1<<30, 2), about(code.Orphan, 2, 4<<30, 3),
-			about(code.Residue, 3, 8<<30, 0),
+	x := FromEnd(record.Run{Job: slurm.Job{ID: 42}}, slurm.Epilog, record.End{
+		Findings: []record.Finding{
+			about(catalog.Orphan, 0, 9<<30, 1), about(catalog.Orphan, 1, 1<<30, 2), about(catalog.Orphan, 2, 4<<30, 3),
+			about(catalog.Residue, 3, 8<<30, 0),
 		},
-		Verdict: finding.Verdict{
-			Action: config.Drain, Exit: 10, Code: code.Orphan,
-			Judged: []finding.Judged{warns, drainsIt, drainsIt, drainsIt},
+		Verdict: record.Verdict{
+			Action: config.Drain, Exit: 10, Code: catalog.Orphan,
+			Judged: []record.Judged{warns, drainsIt, drainsIt, drainsIt},
 		},
 	})
 	if want := "BKD-ORPHAN gpu=2 4096MiB pid=3 job=42 epilog; see: bookend show 42"; x.Reason != want {
@@ -161,15 +160,15 @@ func TestReasonNamesTheLargest(t *testing.T) {
 
 // A hook that was stopped drained for what it had found by then, of which its exit code is left, and is never verified.
 func TestStoppedHook(t *testing.T) {
-	stopped := func(exit int, c code.Code) *Exit {
-		return FromEnd(ledger.Run{Job: slurm.Job{ID: 42}}, slurm.Epilog, ledger.End{
-			Findings: []finding.Finding{{Code: code.Deadline}}, Verdict: finding.Verdict{Exit: exit, Code: c},
+	stopped := func(exit int, c catalog.Code) *Exit {
+		return FromEnd(record.Run{Job: slurm.Job{ID: 42}}, slurm.Epilog, record.End{
+			Findings: []record.Finding{{Code: catalog.Deadline}}, Verdict: record.Verdict{Exit: exit, Code: c},
 		})
 	}
 	for exit, want := range map[int]string{
-		10: "ORPHAN", code.ExitOther: "DEADLINE", code.Exit(code.Deadline): "DEADLINE", 2: "DEADLINE",
+		10: "ORPHAN", catalog.ExitOther: "DEADLINE", catalog.Exit(catalog.Deadline): "DEADLINE", 2: "DEADLINE",
 	} {
-		x := stopped(exit, code.Deadline)
+		x := stopped(exit, catalog.Deadline)
 		if want := "BKD-" + want + " job=42 epilog; see: bookend show 42"; x.Reason != want || len(x.Causes) != 1 {
 			t.Errorf("exit %d: %+v, want %q", exit, x, want)
 		}

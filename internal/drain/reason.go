@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"strconv"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 )
@@ -30,7 +30,7 @@ const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][
 var words = map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}
 
 // Text composes the reason for a finding. It has no name from a user, and no bracket, which Slurm adds.
-func Text(f finding.Finding, job slurm.JobID, phase slurm.Context) report.Safe {
+func Text(f record.Finding, job slurm.JobID, phase slurm.Context) report.Safe {
 	text := string(f.Code)
 	if f.Index != nil && *f.Index >= 0 && *f.Index <= math.MaxUint16 {
 		card := fmt.Sprintf(" gpu=%d", *f.Index)
@@ -52,7 +52,7 @@ func Text(f finding.Finding, job slurm.JobID, phase slurm.Context) report.Safe {
 
 // Reason is what one of our reasons says about its origin.
 type Reason struct {
-	Code  code.Code
+	Code  catalog.Code
 	Job   slurm.JobID
 	Phase slurm.Context // slurm.Prolog or slurm.Epilog
 }
@@ -64,7 +64,7 @@ func Parse(text string) (r Reason, ours bool) {
 		return Reason{}, false
 	}
 	job, err := strconv.ParseUint(found[5], 10, 32)
-	r = Reason{Code: code.Code(found[1]), Job: slurm.JobID(job), Phase: slurm.Epilog}
+	r = Reason{Code: catalog.Code(found[1]), Job: slurm.JobID(job), Phase: slurm.Epilog}
 	if found[6] == words[slurm.Prolog] {
 		r.Phase = slurm.Prolog
 	}
@@ -76,8 +76,8 @@ func Ours(text string) bool {
 	return ours
 }
 
-// Recorded reports whether a text can be one of ours: it begins with a code. The rest may be another release's wording.
-func Recorded(text string) bool {
+// IsOurReason reports whether a text can be one of ours: it begins with a code. The rest may be another release's wording.
+func IsOurReason(text string) bool {
 	begins, _ := regexp.MatchString(`^BKD(-[A-Z]+)+( |$)`, text)
 	return begins && len(text) <= maxWhy
 }

@@ -10,26 +10,26 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
 
 // about is a finding with everything that a reason can say.
-func about(c code.Code, index int, bytes uint64, pid int) finding.Finding {
-	return finding.Finding{
+func about(c catalog.Code, index int, bytes uint64, pid int) record.Finding {
+	return record.Finding{
 		Code: c, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(bytes),
-		Holder: &finding.Holder{Process: finding.Process{PID: pid, Name: "\nState=IDLE"}},
+		Holder: &record.Holder{Process: record.Process{PID: pid, Name: "\nState=IDLE"}},
 	}
 }
 
 // The reason's form is an interface: sites match on it.
 func TestText(t *testing.T) {
 	golden.Lines(t, *update, "testdata/texts.txt", func(given string) string {
-		var f finding.Finding
+		var f record.Finding
 		phase, about, _ := strings.Cut(given, " ")
 		must.Do(t, json.Unmarshal([]byte(about), &f))
 		return string(Text(f, 42, map[string]slurm.Context{"prolog": slurm.Prolog, "epilog": slurm.Epilog}[phase]))
@@ -39,8 +39,8 @@ func TestText(t *testing.T) {
 // Every code with everything at its longest: within the bound, code and card among what sinfo -R shows, and read back.
 func TestRoundTrip(t *testing.T) {
 	card := regexp.MustCompile(`^[A-Z-]+ g(pu)?=(0|15)( |$)`)
-	for _, e := range code.All() {
-		for _, f := range []finding.Finding{about(e.Code, 15, 1<<57, 1<<31-1), about(e.Code, 0, 0, 0), {Code: e.Code}} {
+	for _, e := range catalog.All() {
+		for _, f := range []record.Finding{about(e.Code, 15, 1<<57, 1<<31-1), about(e.Code, 0, 0, 0), {Code: e.Code}} {
 			for _, want := range []Reason{{e.Code, 1<<32 - 1, slurm.Prolog}, {e.Code, 1, slurm.Epilog}} {
 				text := string(Text(f, want.Job, want.Phase))
 				if got, ours := Parse(text); !ours || got != want || strings.HasSuffix(text, "...") {
@@ -108,7 +108,7 @@ func TestDocIsTheCatalogue(t *testing.T) {
 // resumable lists the codes that a health check can verify.
 func resumable() string {
 	var codes []string
-	for _, e := range code.All() {
+	for _, e := range catalog.All() {
 		if Verifiable(e.Code) {
 			codes = append(codes, string(e.Code))
 		}
@@ -129,9 +129,9 @@ func FuzzParse(f *testing.F) {
 		if r, ours := Parse(text); ours && (len(text) > MaxReason || !grammar.MatchString(text) || r.Job == 0) {
 			t.Errorf("%q is read as %+v", text, r)
 		}
-		for _, c := range []code.Code{code.Orphan, code.RemapFailed, code.Code(text)} {
+		for _, c := range []catalog.Code{catalog.Orphan, catalog.RemapFailed, catalog.Code(text)} {
 			composed := string(Text(about(c, index, bytes, pid&math.MaxInt32), 7, slurm.Epilog))
-			known := c != code.Code(text)
+			known := c != catalog.Code(text)
 			if len(composed) > MaxReason || known && (strings.ContainsAny(composed, "[]\n") || !Ours(composed)) {
 				t.Errorf("%q", composed)
 			}

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 )
@@ -33,14 +32,14 @@ type Ref struct {
 
 // Cause is one finding for which a hook drained.
 type Cause struct {
-	Code  code.Code `json:"code"`
-	GPU   gpu.ID    `json:"gpu,omitempty"`
-	Index *int      `json:"index,omitempty"` // Slurm's number of that GPU, for display
+	Code  catalog.Code `json:"code"`
+	GPU   gpu.ID       `json:"gpu,omitempty"`
+	Index *int         `json:"index,omitempty"` // Slurm's number of that GPU, for display
 }
 
 // FromEnd returns the exit of a hook at an end of a run, or nil if it asked for no drain. Its causes are all findings
 // that were judged to drain; if there are none, as for a hook that was stopped, the decisive finding.
-func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
+func FromEnd(r record.Run, phase slurm.Context, e record.End) *Exit {
 	if e.Verdict.Exit == 0 {
 		return nil
 	}
@@ -59,8 +58,8 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 		x.Causes = []Cause{{f.Code, f.GPU, f.Index}}
 	}
 	// For a stopped hook, only the exit code on record says what it drained for; it did not drain for being stopped.
-	if c, known := code.OfExit(e.Verdict.Exit); known && f.Code == code.Deadline {
-		f = finding.Finding{Code: c}
+	if c, known := catalog.OfExit(e.Verdict.Exit); known && f.Code == catalog.Deadline {
+		f = record.Finding{Code: c}
 	}
 	if text := string(Text(f, r.Job.ID, phase)); Ours(text) {
 		x.Reason = text
@@ -69,8 +68,8 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 }
 
 // Exits returns the exits in a node's records of this boot, oldest first; none if the boot is not known.
-func Exits(runs []ledger.Run, boot string) (list []Exit) {
-	add := func(r ledger.Run, phase slurm.Context, e ledger.End) {
+func Exits(runs []record.Run, boot string) (list []Exit) {
+	add := func(r record.Run, phase slurm.Context, e record.End) {
 		if x := FromEnd(r, phase, e); x != nil && boot != "" && r.EpochOf(e).Boot == boot {
 			list = append(list, *x)
 		}

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/oom"
+	"bookend/internal/oomlog"
+	"bookend/internal/record"
 )
 
 // AppendRequest is a text for the job's own output. The target is the user's claim.
@@ -53,8 +54,8 @@ type TailRequest struct {
 
 // TailReply is untrusted: the user may have tampered with the process that wrote it.
 type TailReply struct {
-	Messages []oom.Message `json:"messages,omitempty"`
-	Files    []Searched    `json:"files,omitempty"` // one for each target
+	Messages []record.Message `json:"messages,omitempty"`
+	Files    []Searched       `json:"files,omitempty"` // one for each target
 	// Cancelled is Search's, of any target.
 	Cancelled bool `json:"cancelled,omitempty"`
 }
@@ -81,7 +82,7 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 	defer cancel()
 	var all []*Search
 	count, recognised := 0, false
-	for _, target := range r.Targets[:min(len(r.Targets), oom.MaxFiles)] {
+	for _, target := range r.Targets[:min(len(r.Targets), oomlog.MaxFiles)] {
 		s := Begin(target, r.UID)
 		defer s.Close()
 		all = append(all, s)
@@ -94,11 +95,11 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 	for _, s := range all {
 		count += len(s.Messages)
 	}
-	most := oom.MaxMessages
+	most := oomlog.MaxMessages
 	if count > most { // then the last ones about memory are kept of each file
 		most /= len(all)
 		for _, s := range all {
-			s.Messages = slices.DeleteFunc(s.Messages, func(m oom.Message) bool { return !AboutMemory(m) })
+			s.Messages = slices.DeleteFunc(s.Messages, func(m record.Message) bool { return !AboutMemory(m) })
 		}
 	}
 	for i, s := range all {
@@ -129,7 +130,7 @@ func back(all []*Search, more func() bool) {
 
 // Check refuses a reply that SearchAsUser could not have written.
 func (r TailReply) Check(targets int) error {
-	if len(r.Files) != targets || len(r.Messages) > oom.MaxMessages {
+	if len(r.Files) != targets || len(r.Messages) > oomlog.MaxMessages {
 		return fmt.Errorf("%d messages, %d answers for %d files", len(r.Messages), len(r.Files), targets)
 	}
 	for _, f := range r.Files {
@@ -141,7 +142,7 @@ func (r TailReply) Check(targets int) error {
 		}
 	}
 	for _, m := range r.Messages {
-		if !oom.Valid(m) || m.File >= targets || r.Files[m.File].Refused != "" {
+		if !oomlog.Valid(m) || m.File >= targets || r.Files[m.File].Refused != "" {
 			return fmt.Errorf("impossible message %.80q of file %d of %d", m.Line, m.File, targets)
 		}
 	}

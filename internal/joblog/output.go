@@ -18,7 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/oom"
+	"bookend/internal/oomlog"
+	"bookend/internal/record"
 )
 
 const (
@@ -141,10 +142,10 @@ const overlap = MaxText
 
 // Search is the search for messages in one output, from its end towards its beginning.
 type Search struct {
-	Messages []oom.Message // in the order in which they were written
-	Size     int64         // of the output when it was opened: later output is not searched
-	Read     int64         // bytes searched, from the end
-	Refused  string        // why it is not searched, as returned by Append
+	Messages []record.Message // in the order in which they were written
+	Size     int64            // of the output when it was opened: later output is not searched
+	Read     int64            // bytes searched, from the end
+	Refused  string           // why it is not searched, as returned by Append
 	// Earlier means that a report of another end, or of a start, was met: what is before it is not searched.
 	Earlier bool
 	// Cancelled: Slurm wrote at the end that the job was cancelled or met its time limit. The exit status hides it.
@@ -188,19 +189,19 @@ func (s *Search) Back(limit int64, more func() bool) {
 
 // look searches the window of at most oom.MaxTail bytes that ends at an offset.
 func (s *Search) look(end int64) []byte {
-	window := make([]byte, min(end, oom.MaxTail))
+	window := make([]byte, min(end, oomlog.MaxTail))
 	n, err := s.text.ReadAt(window, end-int64(len(window)))
 	if err != nil && !errors.Is(err, io.EOF) { // cut meanwhile
 		s.Refused = reason(err)
 		return nil
 	}
 	run := thisRun(window[:n])
-	found, earlier := oom.Find(run), int64(n-len(run))
+	found, earlier := oomlog.Find(run), int64(n-len(run))
 	if end < s.Size { // other messages in it may be in the window after it as well
-		found = slices.DeleteFunc(found, func(m oom.Message) bool { return !AboutMemory(m) })
+		found = slices.DeleteFunc(found, func(m record.Message) bool { return !AboutMemory(m) })
 	}
 	s.Messages = append(found, s.Messages...)
-	s.Read, s.Earlier = s.Size-max(0, end-oom.MaxTail)-earlier, earlier > 0
+	s.Read, s.Earlier = s.Size-max(0, end-oomlog.MaxTail)-earlier, earlier > 0
 	return window[:n]
 }
 
@@ -233,6 +234,6 @@ func thisRun(text []byte) []byte {
 func (s *Search) Recognised() bool { return slices.ContainsFunc(s.Messages, AboutMemory) }
 
 // AboutMemory reports whether a message means that memory ran out: a GPU's or the node's.
-func AboutMemory(m oom.Message) bool {
-	return m.Kind == oom.Device || m.Kind == oom.Init || m.Kind == oom.Host
+func AboutMemory(m record.Message) bool {
+	return m.Kind == record.KindDevice || m.Kind == record.KindInit || m.Kind == record.KindHost
 }

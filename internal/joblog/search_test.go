@@ -9,7 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/oom"
+	"bookend/internal/oomlog"
+	"bookend/internal/record"
 )
 
 const (
@@ -40,16 +41,16 @@ func searched(t *testing.T, said string, limit int64, more func() bool) *Search 
 func TestSearchBack(t *testing.T) {
 	const limit = 4 << 20
 	for _, after := range []int{
-		0, 100, oom.MaxTail - len(ranOut), oom.MaxTail - len(ranOut) + 1, oom.MaxTail - len(ranOut)/2,
-		oom.MaxTail - 1, oom.MaxTail, oom.MaxTail + 1,
-		oom.MaxTail + overlap, 2*oom.MaxTail - overlap - 10, 2 * oom.MaxTail, 1 << 20, 2<<20 + 12345,
+		0, 100, oomlog.MaxTail - len(ranOut), oomlog.MaxTail - len(ranOut) + 1, oomlog.MaxTail - len(ranOut)/2,
+		oomlog.MaxTail - 1, oomlog.MaxTail, oomlog.MaxTail + 1,
+		oomlog.MaxTail + overlap, 2*oomlog.MaxTail - overlap - 10, 2 * oomlog.MaxTail, 1 << 20, 2<<20 + 12345,
 	} {
 		said := text(step, 1<<20) + "\n" + ranOut + "\n" + text(bar, after)
 		s := searched(t, said, limit, always)
 		if len(s.Messages) != 1 || s.Messages[0].Asked.Bytes != 2<<30 || s.Messages[0].Count != 1 {
 			t.Errorf("%d bytes after it: %+v", after, s.Messages)
 		}
-		if s.Read < int64(after) || s.Read > int64(after+3*oom.MaxTail) {
+		if s.Read < int64(after) || s.Read > int64(after+3*oomlog.MaxTail) {
 			t.Errorf("%d bytes after it: %d looked through", after, s.Read)
 		}
 	}
@@ -72,8 +73,8 @@ func TestSearchStops(t *testing.T) {
 		earlier bool
 	}{
 		"all":                         {said, size, always, 1, size, false},
-		"limit":                       {said, 1 << 20, always, 0, 19*(oom.MaxTail-overlap) + oom.MaxTail, false},
-		"no time":                     {said, size, never, 0, oom.MaxTail, false},
+		"limit":                       {said, 1 << 20, always, 0, 19*(oomlog.MaxTail-overlap) + oomlog.MaxTail, false},
+		"no time":                     {said, size, never, 0, oomlog.MaxTail, false},
 		"an earlier run's":            {ranOut + report + text(step, 100_000), size, always, 0, 100_000, true},
 		"an earlier run's, at end":    {said + report, size, always, 0, 0, true},
 		"a report that tells nothing": {ranOut + text(step, 72_000) + quiet + text(step, 72_000), size, always, 0, 72_000, true},
@@ -92,8 +93,8 @@ func TestSearchStops(t *testing.T) {
 // An error that is no matter of memory does not keep the search from what came before it, and is not told twice.
 func TestSearchBeforeAFault(t *testing.T) {
 	const fault = "RuntimeError: CUDA error: an illegal memory access was encountered\n"
-	s := searched(t, ranOut+text(step, 100_000)+"\n"+fault+text(step, oom.MaxTail-1000), 1<<20, always)
-	if len(s.Messages) != 2 || s.Messages[0].Kind != oom.Device || s.Messages[1].Kind != oom.Fault ||
+	s := searched(t, ranOut+text(step, 100_000)+"\n"+fault+text(step, oomlog.MaxTail-1000), 1<<20, always)
+	if len(s.Messages) != 2 || s.Messages[0].Kind != record.KindDevice || s.Messages[1].Kind != record.KindFault ||
 		s.Messages[1].Count != 1 {
 		t.Errorf("%+v", s.Messages)
 	}

@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
+	"bookend/internal/compare"
+	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/drain"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -20,14 +21,14 @@ import (
 // and those of them that no job has and that are not clean, which are watched.
 type Check struct {
 	Case
-	Last    *ledger.Check // the check before, nil if there is none that counts
+	Last    *record.Check // the check before, nil if there is none that counts
 	Residue *Residue      // nil if nothing was to be watched
 }
 
 // Residue is what was seen on the GPUs that no job has, with the records as they were read after those samples.
 type Residue struct {
-	Cards []finding.Card
-	Side  finding.Side
+	Cards []record.Assigned
+	Side  record.Side
 	Node  Node
 }
 
@@ -41,7 +42,7 @@ func (c Check) Latest() Node {
 
 // Unclean returns the GPUs that are worth watching: Slurm gives them out, no job on record has them, and one sample
 // showed something on them.
-func (c Check) Unclean() []finding.Card {
+func (c Check) Unclean() []record.Assigned {
 	if c.blind() {
 		return nil
 	}
@@ -49,7 +50,7 @@ func (c Check) Unclean() []finding.Card {
 }
 
 // free returns the GPUs that no live job was given, or may have been, at the time of a sample.
-func (c Check) free(cards []finding.Card, side finding.Side, node Node) []finding.Card {
+func (c Check) free(cards []record.Assigned, side record.Side, node Node) []record.Assigned {
 	taken := c.taken(side.Snapshot.At, node)
 	return slices.DeleteFunc(slices.Clone(cards), taken)
 }
@@ -58,38 +59,38 @@ func (c Check) free(cards []finding.Card, side finding.Side, node Node) []findin
 func (c Check) blind() bool { return c.Seen.Side.Snapshot.At == 0 || !c.Seen.Epoch.Same(c.Seen.Epoch) }
 
 // Given returns the GPUs that Slurm may give out: what is on another is no job's leftover and does not concern Slurm.
-func (c Check) Given() []finding.Card {
-	return slices.DeleteFunc(slices.Clone(c.Seen.Cards), func(card finding.Card) bool {
+func (c Check) Given() []record.Assigned {
+	return slices.DeleteFunc(slices.Clone(c.Seen.Cards), func(card record.Assigned) bool {
 		gives, listed := c.Seen.Given[card.Device.BusID]
 		return listed && !gives
 	})
 }
 
-func (c Check) book(at time.Duration, node Node) ledger.Book {
-	return node.open(ledger.Run{}, ledger.Now{
+func (c Check) book(at time.Duration, node Node) attribution.Book {
+	return node.open(record.Run{}, attribution.Now{
 		At: at, Epoch: c.Seen.Epoch, Idle: c.limits().Report, Proofs: node.Proofs,
 	})
 }
 
 // taken returns a test for GPUs that a live job of any node on the host was given, or may have been.
-func (c Check) taken(at time.Duration, node Node) func(finding.Card) bool {
+func (c Check) taken(at time.Duration, node Node) func(record.Assigned) bool {
 	records := c.book(at, node).Others
 	for _, other := range node.SameHost {
 		records = append(records, c.book(at, other).Others...)
 	}
-	return func(card finding.Card) bool {
-		return slices.ContainsFunc(records, func(r finding.Record) bool { return r.Keeps(card.Device.ID) })
+	return func(card record.Assigned) bool {
+		return slices.ContainsFunc(records, func(r attribution.Allocation) bool { return r.Keeps(card.Device.ID) })
 	}
 }
 
 // isClean reports whether the one sample of all GPUs showed only what is expected on this one: that needs no second.
-func (c Check) isClean(card finding.Card) bool {
+func (c Check) isClean(card record.Assigned) bool {
 	rule := c.Order(nil, config.SettleTimes{}).Rule
-	return settle.JudgeDevice(rule, card.Device, []gpu.Snapshot{c.Seen.Side.Snapshot}).State == settle.Clean
+	return settle.JudgeDevice(rule, card.Device, []gpu.Snapshot{c.Seen.Side.Snapshot}).State == record.Clean
 }
 
 // hasNoProcess reports whether a GPU's memory cannot be judged and the one sample of all GPUs lists no process on it.
-func (c Check) hasNoProcess(card finding.Card) bool {
+func (c Check) hasNoProcess(card record.Assigned) bool {
 	r, read := c.Seen.Side.Snapshot.Reading(card.Device.ID)
 	return read && r.Memory.Unjudged != "" && r.ProcessesUnknown == "" && len(r.Processes) == 0
 }
@@ -112,11 +113,11 @@ func JudgeCheck(c Check) Judgement {
 		return c.decide(found)
 	case c.blind():
 		const why = "the driver tells too little of itself to know which records are of its present life"
-		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Unsure(code.Untraced, why))
+		found = append(slices.Concat(found, c.faultsOf(c.Given())), record.Unsure(catalog.Untraced, why))
 	default:
 		trespasses, taken := c.Trespasses(), c.taken(c.Seen.Side.Snapshot.At, *c.Node)
 		// Busy GPUs are not watched.
-		busy := slices.DeleteFunc(c.Given(), func(card finding.Card) bool { return !taken(card) })
+		busy := slices.DeleteFunc(c.Given(), func(card record.Assigned) bool { return !taken(card) })
 		found = slices.Concat(found, trespasses, c.faultsOf(busy), c.residue(trespasses))
 	}
 	found = slices.Concat(found, c.condition())
@@ -130,7 +131,7 @@ func JudgeCheck(c Check) Judgement {
 
 // Trespasses returns the processes of live jobs on GPUs that their job was not given. Jobs of a partition that gives
 // one GPU to several jobs may use others' GPUs.
-func (c Check) Trespasses() (all []finding.Finding) {
+func (c Check) Trespasses() (all []record.Finding) {
 	var looked []gpu.Reading
 	index := map[gpu.ID]*int{}
 	for _, card := range c.Seen.Cards {
@@ -141,7 +142,7 @@ func (c Check) Trespasses() (all []finding.Finding) {
 	}
 	for _, f := range c.sceneOf(nil, c.Seen.Side, *c.Node).Trespasses(looked) {
 		o := f.Owner
-		byRight := o != nil && slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
+		byRight := o != nil && slices.ContainsFunc(c.Latest().Runs, func(r record.Run) bool {
 			return r.Owns(slurm.Owner{ID: o.Job, SLUID: o.SLUID}) && !r.Closed() &&
 				slices.Contains(c.Config.Slurm.SharedPartitions, r.Job.Partition)
 		})
@@ -153,26 +154,26 @@ func (c Check) Trespasses() (all []finding.Finding) {
 	return all
 }
 
-func (c Check) sceneOf(cards []finding.Card, now finding.Side, node Node) finding.Scene {
+func (c Check) sceneOf(cards []record.Assigned, now record.Side, node Node) compare.Input {
 	book := c.book(now.Snapshot.At, node)
-	return finding.Scene{
+	return compare.Input{
 		Job: slurm.Job{Context: slurm.HealthCheck, Node: c.Job.Node}, Cards: cards, Now: now, Limits: c.limits(),
 		Baselines: c.Past.Baselines, Self: book.Self, Others: book.Others, Left: book.Left, Ending: book.Ending,
-		Clients: ledger.Clients(node.Runs, c.Seen.Epoch.Driver),
+		Clients: record.Clients(node.Runs, c.Seen.Epoch.Driver),
 		Unread:  node.doubts(0, c.Seen.Cards),
 	}
 }
 
 // faultsOf returns the driver's faults of GPUs that are not sampled again: with one sample none is certain.
-func (c Check) faultsOf(cards []finding.Card) (found []finding.Finding) {
+func (c Check) faultsOf(cards []record.Assigned) (found []record.Finding) {
 	for _, fault := range c.Seen.Side.Snapshot.Faults {
-		i := slices.IndexFunc(cards, func(card finding.Card) bool {
+		i := slices.IndexFunc(cards, func(card record.Assigned) bool {
 			return settle.Concerns(fault, card.Device)
 		})
 		if i < 0 {
 			continue
 		}
-		f := finding.FromFault(fault)
+		f := compare.FromFault(fault)
 		f.Doubts = []string{"seen in one look only"}
 		f.GPU, f.Index = cards[i].Device.ID, &cards[i].Index
 		found = append(found, f)
@@ -181,40 +182,42 @@ func (c Check) faultsOf(cards []finding.Card) (found []finding.Finding) {
 }
 
 // Free returns the GPUs that were watched and that no job has been given meanwhile.
-func (c Check) Free() []finding.Card { return c.free(c.Residue.Cards, c.Residue.Side, c.Residue.Node) }
+func (c Check) Free() []record.Assigned {
+	return c.free(c.Residue.Cards, c.Residue.Side, c.Residue.Node)
+}
 
 // residue returns the findings on the watched GPUs, without jobs' processes that are already trespasses.
-func (c Check) residue(trespasses []finding.Finding) []finding.Finding {
+func (c Check) residue(trespasses []record.Finding) []record.Finding {
 	r := c.Residue
 	if r == nil {
 		return nil
 	}
-	found := slices.DeleteFunc(finding.Compare(c.sceneOf(c.Free(), r.Side, r.Node)), func(f finding.Finding) bool {
-		same := func(t finding.Finding) bool {
+	found := slices.DeleteFunc(compare.Compare(c.sceneOf(c.Free(), r.Side, r.Node)), func(f record.Finding) bool {
+		same := func(t record.Finding) bool {
 			return t.GPU == f.GPU && t.Holder.PID == f.Holder.PID && t.Holder.Start == f.Holder.Start
 		}
-		return f.Code == code.Foreign && f.Holder != nil && slices.ContainsFunc(trespasses, same)
+		return f.Code == catalog.Foreign && f.Holder != nil && slices.ContainsFunc(trespasses, same)
 	})
 	return append(found, untraced(r.Side)...)
 }
 
 // condition returns what the driver and the kernel log report about the GPUs since the last check.
-func (c Check) condition() []finding.Finding {
-	in := health.Input{Cards: c.Given(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0}
+func (c Check) condition() []record.Finding {
+	in := condition.Input{Cards: c.Given(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0}
 	now, last := c.Seen.Kernel, c.Last
 	if now != nil && now.Unknown == "" && last != nil && last.Kernel != nil && last.Boot != "" &&
 		last.Boot == now.Epoch.Boot { // otherwise what happened since the last check is unknown
 		in.Kernel = now
 	}
-	if health.Compares(c.Seen.Health) {
-		in.Before = ledger.LastHealth(c.Latest().Runs, ledger.Run{}, ledger.Now{At: c.At, Epoch: c.Seen.Epoch})
+	if condition.Compares(c.Seen.Health) {
+		in.Before = attribution.LastHealth(c.Latest().Runs, record.Run{}, attribution.Now{At: c.At, Epoch: c.Seen.Epoch})
 		if last != nil && last.Epoch.Same(c.Seen.Epoch) { // the last check's value, if any, is the newest
 			for _, h := range last.Health {
 				in.Before[h.Device] = h
 			}
 		}
 	}
-	return health.Judge(in)
+	return condition.Judge(in)
 }
 
 // Leaked returns the memory found on GPUs that no job has, in bytes. It leaves out a GPU that may belong to a job
@@ -239,7 +242,7 @@ func (c Case) Unexplained() map[gpu.ID]uint64 {
 		if !ok || r.ProcessesUnknown != "" {
 			continue
 		}
-		if bytes, unknown := finding.Unexplained(r, c.limits(), c.Past.Baselines[id]); unknown == "" {
+		if bytes, unknown := record.Unexplained(r, c.limits(), c.Past.Baselines[id]); unknown == "" {
 			all[id] = bytes
 		}
 	}
@@ -257,8 +260,8 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 	taken := c.taken(c.Seen.Side.Snapshot.At, node)
 	for _, card := range c.Seen.Cards {
 		seen := drain.Seen{Clean: true}
-		against := slices.IndexFunc(j.Found, func(f finding.Finding) bool {
-			about := f.Code.Traits().Memory != "" || f.Code == code.Trespass || f.Code == code.Moving
+		against := slices.IndexFunc(j.Found, func(f record.Finding) bool {
+			about := f.Code.Traits().Memory != "" || f.Code == catalog.Trespass || f.Code == catalog.Moving
 			return f.GPU == card.Device.ID && about
 		})
 		switch {
@@ -273,7 +276,7 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 		case !c.isClean(card):
 			seen = drain.Seen{Why: "it could not be read, or has just come to rest"}
 		}
-		seen.Given = slices.ContainsFunc(given, func(g finding.Card) bool { return g.Device.ID == card.Device.ID })
+		seen.Given = slices.ContainsFunc(given, func(g record.Assigned) bool { return g.Device.ID == card.Device.ID })
 		cards[card.Device.ID] = seen
 	}
 	return cards

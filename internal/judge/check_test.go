@@ -4,11 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -16,11 +14,11 @@ import (
 // What is on a GPU, at rest or moving, and a job on another's GPU hold back a drain's end. A GPU's condition does not: it
 // is judged apart.
 func TestDirtyForADrain(t *testing.T) {
-	for of, want := range map[code.Code]bool{
-		code.Residue: true, code.Moving: true, code.Trespass: true, code.ECC: false,
+	for of, want := range map[catalog.Code]bool{
+		catalog.Residue: true, catalog.Moving: true, catalog.Trespass: true, catalog.ECC: false,
 	} {
 		c, cards := checkOf()
-		seen := c.DrainSeen(Judgement{Found: []finding.Finding{{Code: of, GPU: cards[0].Device.ID}}})
+		seen := c.DrainSeen(Judgement{Found: []record.Finding{{Code: of, GPU: cards[0].Device.ID}}})
 		if got := seen[cards[0].Device.ID]; got.Dirty != want || got.Clean == want || want && got.Why != string(of) {
 			t.Errorf("%s: %+v, want dirty %v", of, got, want)
 		}
@@ -39,9 +37,9 @@ func TestFaultInOneLook(t *testing.T) {
 		c, cards := checkOf()
 		c.Seen.Side.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: cards[1].Device.ID}}
 		change(&c)
-		var lost []finding.Finding
+		var lost []record.Finding
 		for _, f := range JudgeCheck(c).Found {
-			if f.Code == code.Lost {
+			if f.Code == catalog.Lost {
 				lost = append(lost, f)
 			}
 		}
@@ -76,12 +74,12 @@ func TestSinceTheLastCheck(t *testing.T) {
 		}
 		c.Seen.Health = counter("3")
 		c.Seen.Kernel = &gpu.KernelLog{Epoch: c.Seen.Epoch, Xids: []gpu.Xid{{BusID: cards[0].Device.BusID, Code: 79}}}
-		c.Last = &ledger.Check{Epoch: c.Seen.Epoch, Boot: c.Seen.Epoch.Boot, Kernel: &gpu.KernelMark{}, Health: counter("2")}
+		c.Last = &record.Check{Epoch: c.Seen.Epoch, Boot: c.Seen.Epoch.Boot, Kernel: &gpu.KernelMark{}, Health: counter("2")}
 		tt.change(&c)
 		xid, counted := false, false
 		for _, f := range JudgeCheck(c).Found {
 			xid = xid || f.Xid == 79
-			counted = counted || f.Code == code.ECC && f.Unknown == ""
+			counted = counted || f.Code == catalog.ECC && f.Unknown == ""
 		}
 		if xid != tt.xid || counted != tt.counted {
 			t.Errorf("%s: Xid %v, counted %v; want %v and %v", name, xid, counted, tt.xid, tt.counted)
@@ -106,8 +104,8 @@ func TestLearn(t *testing.T) {
 		c.Node, c.Sharing = &Node{}, &slurmconf.Answer{Shared: slurmconf.No, Why: "x"}
 		r := &c.Seen.Side.Snapshot.Readings[0]
 		r.Memory.Used, r.Processes = gpu.Bytes(40*mib), []gpu.Process{{PID: 60, Memory: gpu.Bytes(31 * mib)}}
-		c.Seen.Side.Curves = map[gpu.ID]settle.Curve{cards[0].Device.ID: {State: settle.Flat, Steady: true}}
-		c.Seen.Side.Processes = map[int]finding.Process{60: {PID: 60, Start: time.Second, Service: "dcgm.service"}}
+		c.Seen.Side.Curves = map[gpu.ID]record.Curve{cards[0].Device.ID: {State: record.Flat, Steady: true}}
+		c.Seen.Side.Processes = map[int]record.Process{60: {PID: 60, Start: time.Second, Service: "dcgm.service"}}
 		tt.change(&c)
 		if news := Learn(c); len(news) != tt.want {
 			t.Errorf("%s: %+v, want %d", name, news, tt.want)

@@ -5,49 +5,48 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
+	"bookend/internal/condition"
 	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
-	"bookend/internal/ledger"
-	"bookend/internal/oom"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
 
 // condition returns what driver and kernel log report about the job's GPUs, even if the driver is stuck or lost one.
-func (c Case) condition() []finding.Finding {
-	in := health.Input{
+func (c Case) condition() []record.Finding {
+	in := condition.Input{
 		Cards: c.Seen.Cards, Unseen: c.notFound(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
 		Kernel: c.sinceJobBegan(), KernelDoubt: c.reloaded(),
 	}
 	if c.InJob {
 		in.Doubt = insideDoubt
 	}
-	if c.Node != nil && health.Compares(c.Seen.Health) {
-		now := ledger.Now{At: max(c.At, c.Seen.Side.Snapshot.At), Epoch: c.Seen.Epoch, Unread: c.Node.Doubt(c.Job.ID, "")}
-		in.Before = ledger.LastHealth(c.Node.Runs, c.Self(), now)
+	if c.Node != nil && condition.Compares(c.Seen.Health) {
+		now := attribution.Now{At: max(c.At, c.Seen.Side.Snapshot.At), Epoch: c.Seen.Epoch, Unread: c.Node.Doubt(c.Job.ID, "")}
+		in.Before = attribution.LastHealth(c.Node.Runs, c.Self(), now)
 	}
-	return health.Judge(in)
+	return condition.Judge(in)
 }
 
 // Subjects returns the job's GPUs, and those of its start that are missing now and have findings.
-func (c Case) Subjects(j Judgement) []finding.Card {
-	gone := slices.DeleteFunc(c.notFound(), func(card finding.Card) bool {
-		on := func(f finding.Finding) bool { return f.GPU != "" && f.GPU == card.Device.ID }
+func (c Case) Subjects(j Judgement) []record.Assigned {
+	gone := slices.DeleteFunc(c.notFound(), func(card record.Assigned) bool {
+		on := func(f record.Finding) bool { return f.GPU != "" && f.GPU == card.Device.ID }
 		return !slices.ContainsFunc(j.Found, on)
 	})
 	return slices.Concat(c.Seen.Cards, gone)
 }
 
 // notFound returns the job's GPUs, by the record of its start, that this hook did not find among the driver's.
-func (c Case) notFound() (cards []finding.Card) {
+func (c Case) notFound() (cards []record.Assigned) {
 	if c.Phase != slurm.Epilog {
 		return nil
 	}
 	for _, d := range c.Past.Run.Devices {
-		found := slices.ContainsFunc(c.Seen.Cards, func(card finding.Card) bool {
+		found := slices.ContainsFunc(c.Seen.Cards, func(card record.Assigned) bool {
 			if card.Device.ID == "" || d.Device.ID == "" {
 				return card.Device.BusID == d.Device.BusID
 			}
@@ -61,7 +60,7 @@ func (c Case) notFound() (cards []finding.Card) {
 }
 
 // Mark returns the position in the kernel log at which a job began, nil if it is unknown.
-func Mark(run ledger.Run, job slurm.Job) *gpu.KernelMark {
+func Mark(run record.Run, job slurm.Job) *gpu.KernelMark {
 	start := run.Start
 	if start == nil || start.Kernel == nil || start.Kernel.Unknown != "" || run.Closed() && !run.Sure(job) {
 		return nil
@@ -88,8 +87,8 @@ func (c Case) reloaded() string {
 
 // Heard is what the job's outputs say about memory.
 type Heard struct {
-	Messages []oom.Message
-	Outputs  []ledger.Output // Message.File is an index into these
+	Messages []record.Message
+	Outputs  []record.Output // Message.File is an index into these
 	Unknown  string          // why they were not read
 	Part     string          // which part was not read
 	// Cancelled is set if Slurm's own line says that the job was cancelled or met its time limit.
@@ -116,14 +115,14 @@ func (c Case) Symptoms(j Judgement, h Heard) diagnosis.Input {
 }
 
 // Why diagnoses why the job ran out of memory, with Slurm's files and the node's other records.
-func (c Case) Why(in diagnosis.Input) *diagnosis.Diagnosis {
+func (c Case) Why(in diagnosis.Input) *record.Diagnosis {
 	run := c.Past.Run
 	var began time.Duration
 	if run.Start != nil {
 		began = run.Start.At
 	}
 	in.Shared, in.SharedUnknown = c.shared()
-	c.Past.Recording.Witness(&in, run, began, c.At)
+	diagnosis.Witness(&in, c.Past.Recording, run, began, c.At)
 	d := diagnosis.Why(in)
 	return &d
 }
@@ -134,7 +133,7 @@ const gone = "the recorder saw it while the job ran; this end does not"
 // AsksRecorded reports processes recorded on GPUs that are not their job's: the node's records show if that is legal.
 func (c Case) AsksRecorded() bool { return len(c.overlaps())+len(c.strangers())+len(c.elsewhere()) > 0 }
 
-func (c Case) overlaps() (all []ledger.RecordedProcess) {
+func (c Case) overlaps() (all []record.RecordedProcess) {
 	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
 		return nil
 	}
@@ -150,14 +149,14 @@ func (c Case) overlaps() (all []ledger.RecordedProcess) {
 
 // strangers returns recorded processes outside Slurm: in no job's cgroup, not the job's own, larger than a service.
 // Root's may belong to anything, such as Bookend's own test; those from before the job are findings of its start.
-func (c Case) strangers() (all []ledger.RecordedProcess) {
+func (c Case) strangers() (all []record.RecordedProcess) {
 	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
 		return nil
 	}
 	for _, g := range c.Past.Recording.GPUs {
 		for _, p := range g.Processes {
 			ofJob := p.Owner.Found() || p.Owner.Conflict != "" || !p.Apart && c.Self().MayOwn(p)
-			ofNode := p.UID == 0 && !p.Apart || p.Service != "" && p.Most <= finding.MaxBaseline
+			ofNode := p.UID == 0 && !p.Apart || p.Service != "" && p.Most <= record.MaxBaseline
 			if !ofJob && !ofNode && !c.startSaw(p) && p.Most >= c.limits().Report {
 				all = append(all, p)
 			}
@@ -166,15 +165,15 @@ func (c Case) strangers() (all []ledger.RecordedProcess) {
 	return all
 }
 
-func (c Case) startSaw(p ledger.RecordedProcess) bool {
+func (c Case) startSaw(p record.RecordedProcess) bool {
 	start := c.Past.Run.Start
-	return start != nil && slices.ContainsFunc(start.Processes, func(o finding.Process) bool {
+	return start != nil && slices.ContainsFunc(start.Processes, func(o record.Process) bool {
 		return o.PID == p.PID && o.Start == p.Start
 	})
 }
 
 // elsewhere returns recorded processes of this job on GPUs that it was not given.
-func (c Case) elsewhere() (all []ledger.RecordedProcess) {
+func (c Case) elsewhere() (all []record.RecordedProcess) {
 	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
 		return nil
 	}
@@ -189,39 +188,39 @@ func (c Case) elsewhere() (all []ledger.RecordedProcess) {
 // recorded returns findings for processes, this job's or on its GPUs, that were between its two ends on a GPU which
 // their job was not given, if that is certain: no GPU is given out in parts, and no recorded run says that their job
 // was given it. What an end sees is a finding of its own.
-func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
+func (c Case) recorded(found []record.Finding) (more []record.Finding) {
 	if c.Node == nil || c.Node.Unread != "" || c.Sharing == nil || c.Sharing.Shared != slurmconf.No {
 		return nil
 	}
-	add := func(of code.Code, job slurm.JobID, p ledger.RecordedProcess, expected, observed string) {
-		same := func(f finding.Finding) bool { return f.Holder != nil && f.Holder.PID == p.PID && f.GPU == p.GPU }
+	add := func(of catalog.Code, job slurm.JobID, p record.RecordedProcess, expected, observed string) {
+		same := func(f record.Finding) bool { return f.Holder != nil && f.Holder.PID == p.PID && f.GPU == p.GPU }
 		if slices.ContainsFunc(found, same) || slices.ContainsFunc(more, same) {
 			return
 		}
-		f := finding.Finding{
+		f := record.Finding{
 			Code: of, GPU: p.GPU, Bytes: gpu.Bytes(p.Most), Expected: expected, Doubts: []string{gone},
 			Observed: fmt.Sprintf("process %d %s, for %v", p.PID, observed, (p.Last - p.First).Round(time.Second)),
-			Holder:   &finding.Holder{Process: p.Process(), Memory: gpu.Bytes(p.Most)},
-			Owner:    &finding.Owner{Job: job, SLUID: p.Owner.SLUID, UID: p.UID, Level: finding.Recorded},
+			Holder:   &record.Holder{Process: p.Process(), Memory: gpu.Bytes(p.Most)},
+			Owner:    &record.Owner{Job: job, SLUID: p.Owner.SLUID, UID: p.UID, Level: record.ByRecorder},
 			Index:    c.indexOf(p.GPU),
 		}
-		if of == code.Stray {
+		if of == catalog.Stray {
 			f.Unknown = c.perhapsOf(p)
 		}
 		more = append(more, f)
 	}
 	for _, p := range c.overlaps() {
 		if job, known := c.jobOf(p); known && !c.hadToo(p) {
-			add(code.Foreign, job, p, "no other job on this GPU",
+			add(catalog.Foreign, job, p, "no other job on this GPU",
 				fmt.Sprintf("of job %d was on this GPU beside the job", job))
 		}
 	}
 	for _, p := range c.strangers() {
-		add(code.Stray, 0, p, "no process on this GPU but the job's", "of no job was on this GPU while the job ran")
+		add(catalog.Stray, 0, p, "no process on this GPU but the job's", "of no job was on this GPU while the job ran")
 	}
 	for _, p := range c.elsewhere() {
 		if !c.hadToo(p) {
-			add(code.Trespass, c.Job.ID, p, "processes on none but their job's own GPUs",
+			add(catalog.Trespass, c.Job.ID, p, "processes on none but their job's own GPUs",
 				"of this job was on a GPU that it was not given")
 		}
 	}
@@ -230,7 +229,7 @@ func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 
 // indexOf returns Slurm's index of a GPU by any record of the node, nil if none has it.
 func (c Case) indexOf(id gpu.ID) *int {
-	for _, run := range append([]ledger.Run{{Devices: c.Seen.Cards}}, c.Node.Runs...) {
+	for _, run := range append([]record.Run{{Devices: c.Seen.Cards}}, c.Node.Runs...) {
 		for _, d := range run.Devices {
 			if d.Device.ID == id && d.Index >= 0 {
 				return &d.Index
@@ -242,7 +241,7 @@ func (c Case) indexOf(id gpu.ID) *int {
 
 // perhapsOf says which job a process in no job's cgroup may still belong to, empty for none: without cgroup tracking a
 // job's processes carry no mark, and in a container a user has another UID.
-func (c Case) perhapsOf(p ledger.RecordedProcess) string {
+func (c Case) perhapsOf(p record.RecordedProcess) string {
 	if c.Self().MayOwn(p) {
 		return "it began in a container while the job ran, and may be the job's own"
 	}
@@ -262,8 +261,8 @@ func (c Case) perhapsOf(p ledger.RecordedProcess) string {
 
 // jobOf returns the job that a process belongs to, false without a record of it. The process's cgroup may name its job
 // by SLUID alone; the record has the id.
-func (c Case) jobOf(p ledger.RecordedProcess) (job slurm.JobID, known bool) {
-	i := slices.IndexFunc(c.Node.Runs, func(r ledger.Run) bool { return r.Owns(p.Owner) })
+func (c Case) jobOf(p record.RecordedProcess) (job slurm.JobID, known bool) {
+	i := slices.IndexFunc(c.Node.Runs, func(r record.Run) bool { return r.Owns(p.Owner) })
 	if i < 0 {
 		return 0, false
 	}
@@ -272,7 +271,7 @@ func (c Case) jobOf(p ledger.RecordedProcess) (job slurm.JobID, known bool) {
 
 // hadToo reports whether a process's job was given the GPU too, or may have been: suspended and gang-scheduled jobs
 // share legally, and what an earlier run of the job id without a record was given is unknown.
-func (c Case) hadToo(p ledger.RecordedProcess) bool {
+func (c Case) hadToo(p record.RecordedProcess) bool {
 	onRecord := false
 	for _, r := range append(slices.Clone(c.Node.Runs), c.Self()) {
 		if r.Owns(p.Owner) && r.Given(p.GPU) {

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/finding"
+	"bookend/internal/compare"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/settle"
 )
 
@@ -17,7 +18,7 @@ const teardown = 500 * time.Millisecond
 // confirm samples again after /proc was read, since a listed process may have ended meanwhile: then its memory is being
 // freed. To be sure, a listed PID that was already gone, or may be of a job that has just ended, has to stay listed on
 // its GPU for the whole flat time after that; for other GPUs, earlier samples still count.
-func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least time.Duration) {
+func (o Order) confirm(e Eyes, side *record.Side, looks []gpu.Snapshot, least time.Duration) {
 	again := o.watchFor(least)
 	var s second
 	if o.Sure {
@@ -64,7 +65,7 @@ type second struct {
 }
 
 // judgeAgain judges every GPU again: the old verdict does not hold for the last sample.
-func (o Order) judgeAgain(side *finding.Side, s second) {
+func (o Order) judgeAgain(side *record.Side, s second) {
 	for _, c := range o.Cards {
 		id := c.Device.ID
 		curve, since := side.Curves[id], s.all
@@ -74,20 +75,20 @@ func (o Order) judgeAgain(side *finding.Side, s second) {
 		if len(s.looks) > 0 {
 			curve = settle.JudgeDevice(o.Rule, c.Device, since)
 		}
-		if curve.State == settle.Flat && (len(s.looks) == 0 || s.ended[id]) {
-			curve.State, curve.Steady = settle.Moving, false // whether it is still so is unknown
+		if curve.State == record.Flat && (len(s.looks) == 0 || s.ended[id]) {
+			curve.State, curve.Steady = record.Moving, false // whether it is still so is unknown
 		}
 		side.Curves[id] = curve
 	}
 }
 
 // stayedAgain returns what stayed on GPUs that do not settle, and marks what may be ending.
-func (o Order) stayedAgain(side finding.Side, s second) map[gpu.ID][]settle.Stay {
+func (o Order) stayedAgain(side record.Side, s second) map[gpu.ID][]record.Stay {
 	all, later := o.stayed(side, s.all), o.stayed(side, s.looks)
 	for id, list := range all {
-		list = slices.DeleteFunc(list, func(p settle.Stay) bool { return p.PID != 0 && !s.same[p.PID] })
+		list = slices.DeleteFunc(list, func(p record.Stay) bool { return p.PID != 0 && !s.same[p.PID] })
 		for i, p := range list {
-			short := !slices.ContainsFunc(later[id], func(q settle.Stay) bool { return q.PID == p.PID })
+			short := !slices.ContainsFunc(later[id], func(q record.Stay) bool { return q.PID == p.PID })
 			facts := side.Processes[p.PID]
 			watched := (facts.Gone || o.unbacked(facts)) && s.anew[id]
 			list[i].Ending = watched && short || (facts.Gone || p.PID == 0) && s.ended[id] ||
@@ -110,7 +111,7 @@ func (s search) lasted() time.Duration { return s.looks[len(s.looks)-1].At - s.l
 // searchAgain searches once more if a process found by the first search has ended, and samples for as long as a
 // teardown takes: what is there after that is not of ended processes, and its holders were found. Otherwise short-lived
 // programs that open the driver could hide what stays. The result has no samples if the first search stands.
-func (o Order) searchAgain(e Eyes, side *finding.Side, before gpu.Snapshot) search {
+func (o Order) searchAgain(e Eyes, side *record.Side, before gpu.Snapshot) search {
 	if !o.anyEnded(e, *side) {
 		return search{}
 	}
@@ -123,13 +124,13 @@ func (o Order) searchAgain(e Eyes, side *finding.Side, before gpu.Snapshot) sear
 }
 
 // anyEnded reports whether a process found by the search has ended since.
-func (o Order) anyEnded(e Eyes, side finding.Side) bool {
+func (o Order) anyEnded(e Eyes, side record.Side) bool {
 	var found []int
 	for _, h := range holdings(side) {
 		found = append(found, h.PID)
 	}
 	now := e.Processes(found)
-	return slices.ContainsFunc(holdings(side), func(h finding.Holding) bool {
+	return slices.ContainsFunc(holdings(side), func(h record.Holding) bool {
 		p := now[h.PID]
 		return p.Why == "" && h.Why == "" && (p.Gone || p.Start != h.Start)
 	})
@@ -137,14 +138,14 @@ func (o Order) anyEnded(e Eyes, side finding.Side) bool {
 
 // unbacked reports whether a process's environment names another job of which /proc showed no step. That may be a job
 // without GPUs, and so without a record, that has just ended: its processes go within the flat time.
-func (o Order) unbacked(p finding.Process) bool {
+func (o Order) unbacked(p record.Process) bool {
 	another := p.EnvJobID != 0 && p.EnvJobID != o.Job.ID && p.EnvJobID != o.Job.HetJobID
 	return another && p.EnvJobHere == "" && p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Cgroup.Conflict == ""
 }
 
 // leaving returns the GPUs with a process that is gone or may soon go. A process found by the search counts too.
-func (o Order) leaving(side finding.Side) map[gpu.ID]bool {
-	all := o.having(side, func(p finding.Process) bool { return isGone(p) || o.unbacked(p) })
+func (o Order) leaving(side record.Side) map[gpu.ID]bool {
+	all := o.having(side, func(p record.Process) bool { return isGone(p) || o.unbacked(p) })
 	for _, h := range holdings(side) {
 		for _, c := range o.Cards {
 			if o.unbacked(h.Process) && o.concerns(h, c, side) {
@@ -157,7 +158,7 @@ func (o Order) leaving(side finding.Side) map[gpu.ID]bool {
 
 // outdate marks the search as incomplete if it cannot show who holds what is there: memory without a listed process
 // appeared after it, or sampling stopped too early to see the memory of a process that had just ended freed.
-func (o Order) outdate(side *finding.Side, s search, least time.Duration) {
+func (o Order) outdate(side *record.Side, s search, least time.Duration) {
 	if side.Scan == nil || side.Scan.Partial != "" {
 		return
 	}
@@ -166,7 +167,7 @@ func (o Order) outdate(side *finding.Side, s search, least time.Duration) {
 		why = "GPUs were sampled too briefly after it to see the memory of an ended process freed"
 	}
 	for _, c := range o.Cards {
-		if side.Curves[c.Device.ID].State != settle.Moving && o.more(s.before, side.Snapshot, c) {
+		if side.Curves[c.Device.ID].State != record.Moving && o.more(s.before, side.Snapshot, c) {
 			why = "memory appeared after the search"
 		}
 	}
@@ -189,17 +190,17 @@ func (o Order) appeared(s search, id gpu.ID) bool {
 }
 
 // more reports whether a GPU has more memory without a listed process than before.
-func (o Order) more(before, now gpu.Snapshot, c finding.Card) bool {
+func (o Order) more(before, now gpu.Snapshot, c record.Assigned) bool {
 	then, unknown := o.rest(before, c)
 	bytes, _ := o.rest(now, c)
-	return bytes > then+finding.AsMuch || unknown != "" && bytes > 0
+	return bytes > then+compare.AsMuch || unknown != "" && bytes > 0
 }
 
 // endedSince returns the GPUs on which a process has ended, or become unreadable, since /proc was read: the driver
 // lists the memory of an ended process for a moment longer. Processes found by the search count like listed ones:
 // memory goes with the last of them. It also returns which listed PIDs are still the same process, and drops what /proc
 // showed for a PID that may have been reused; then is the sample before /proc was read.
-func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended map[gpu.ID]bool, still map[int]bool) {
+func (o Order) endedSince(e Eyes, side record.Side, then gpu.Snapshot) (ended map[gpu.ID]bool, still map[int]bool) {
 	asked := pids(side.Snapshot)
 	for _, h := range holdings(side) {
 		if !slices.Contains(asked, h.PID) {
@@ -207,7 +208,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 		}
 	}
 	now := e.Processes(asked)
-	same := func(before finding.Process) bool {
+	same := func(before record.Process) bool {
 		after := now[before.PID]
 		return after.Why == "" && after.Gone == before.Gone && after.Start == before.Start
 	}
@@ -223,7 +224,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 			_, was := earlier.Process(p.PID)
 			leaving := after.Gone && was // its memory is being freed
 			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
-				side.Processes[p.PID] = finding.Process{PID: p.PID, Why: "its PID may be another process's by now"}
+				side.Processes[p.PID] = record.Process{PID: p.PID, Why: "its PID may be another process's by now"}
 			}
 		}
 	}
@@ -237,7 +238,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 
 // concerns reports whether a process may hold something on the GPU: it has the GPU open, or there is memory without a
 // listed process. A handle to that needs only the driver, which a process with another GPU open has too.
-func (o Order) concerns(h finding.Holding, c finding.Card, side finding.Side) bool {
+func (o Order) concerns(h record.Holding, c record.Assigned, side record.Side) bool {
 	if h.Has(c.Device) {
 		return true
 	}
@@ -246,12 +247,12 @@ func (o Order) concerns(h finding.Holding, c finding.Card, side finding.Side) bo
 }
 
 // rest returns the memory of a GPU that no process is listed for, or why it is unknown.
-func (o Order) rest(s gpu.Snapshot, c finding.Card) (bytes uint64, unknown string) {
+func (o Order) rest(s gpu.Snapshot, c record.Assigned) (bytes uint64, unknown string) {
 	r, _ := s.Reading(c.Device.ID)
-	return finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
+	return record.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
 }
 
-func holdings(side finding.Side) []finding.Holding {
+func holdings(side record.Side) []record.Holding {
 	if side.Scan == nil {
 		return nil
 	}

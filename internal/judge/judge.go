@@ -10,20 +10,21 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
+	"bookend/internal/compare"
+	"bookend/internal/condition"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
 
 // Judgement is a hook's findings and the verdict on them, in the form that a record keeps.
 type Judgement struct {
-	Found []finding.Finding
-	finding.Verdict
+	Found []record.Finding
+	record.Verdict
 }
 
 // Judge judges a case. A finding is never withdrawn: later cases of a hook only add to them.
@@ -33,83 +34,13 @@ func Judge(c Case) Judgement {
 		found = append(found, c.recorded(found)...)
 		found = append(found, c.condition()...)
 	}
-	found = slices.Concat(found, c.Later, health.FoundByTests(c.Seen.Cards, c.Tests))
+	found = slices.Concat(found, c.Later, condition.FoundByTests(c.Seen.Cards, c.Tests))
 	return c.decide(found)
-}
-
-// With returns the judgement with more findings added at the end, and decides again.
-func (j Judgement) With(c Case, more ...finding.Finding) Judgement {
-	return c.decide(slices.Concat(j.Found, more))
-}
-
-// Late returns the judgement with findings made after the verdict: they are reported but do not change it.
-func (j Judgement) Late(more ...finding.Finding) Judgement {
-	j.Found, j.Judged = slices.Concat(j.Found, more), slices.Clone(j.Judged)
-	for _, f := range more {
-		action := config.Warn
-		if entry, _ := code.Lookup(f.Code); entry.Severity == code.Note {
-			action = config.Note
-		}
-		j.Judged = append(j.Judged, finding.Judged{Action: action})
-	}
-	return j
-}
-
-func (c Case) decide(found []finding.Finding) Judgement {
-	found = c.repeated(c.untried(found))
-	return Judgement{found, finding.Decide(c.Config, c.Phase, c.Job, found)}
-}
-
-// untried adds the doubt about drivers never measured to the findings on their GPUs and on the driver as a whole.
-func (c Case) untried(found []finding.Finding) []finding.Finding {
-	found = slices.Clone(found)
-	for _, card := range c.Seen.Cards {
-		why := gpu.VendorOf(card.Device).Untried
-		for i, f := range found {
-			concerns := f.GPU == "" || f.GPU == card.Device.ID
-			if why != "" && concerns && f.Unknown == "" && !slices.Contains(f.Doubts, why) {
-				found[i].Doubts = append(slices.Clone(f.Doubts), why)
-			}
-		}
-	}
-	return found
-}
-
-func (c Case) repeated(found []finding.Finding) []finding.Finding {
-	if c.Node == nil {
-		return found
-	}
-	self := c.Self()
-	if self.Epoch = c.Seen.Epoch; c.Phase == slurm.Prolog {
-		self.Start = &ledger.End{At: c.At}
-	}
-	for i, f := range found {
-		unread := f.GPU != "" && c.Node.Doubt(c.Job.ID, f.GPU) != "" // another job may have run in between
-		found[i].Repeated = c.asksRepeat(f) && !unread && ledger.MetLast(c.Node.Runs, self, f)
-	}
-	return found
-}
-
-// AsksRepeat reports whether policy depends on the last other job's findings, which the node's records have.
-func (c Case) AsksRepeat(j Judgement) bool { return slices.ContainsFunc(j.Found, c.asksRepeat) }
-
-func (c Case) asksRepeat(f finding.Finding) bool {
-	return f.Unknown == "" && c.Config.Action(c.Phase, c.Job.Partition, f.Code) == config.Repeat
-}
-
-// Doubt says why the first finding that was to drain did not, empty if none was held back.
-func (j Judgement) Doubt() string {
-	for i, f := range j.Found {
-		if why := j.Of(i).Why; why != "" {
-			return fmt.Sprintf("%s: %s", f.Code, why)
-		}
-	}
-	return ""
 }
 
 // onCards returns the findings of the comparison. If processes were ended, the first findings count unless the samples
 // after that prove them gone.
-func (c Case) onCards() []finding.Finding {
+func (c Case) onCards() []record.Finding {
 	if c.Cleaned == nil {
 		return Compared(c.Scene(c.Seen.Side))
 	}
@@ -122,20 +53,20 @@ func (c Case) onCards() []finding.Finding {
 }
 
 // Compared returns the findings on the job's own GPUs; the health check judges other GPUs.
-func Compared(s finding.Scene) []finding.Finding {
-	return append(finding.Compare(s), untraced(s.Now)...)
+func Compared(s compare.Input) []record.Finding {
+	return append(compare.Compare(s), untraced(s.Now)...)
 }
 
-func untraced(side finding.Side) []finding.Finding {
+func untraced(side record.Side) []record.Finding {
 	if side.Scan == nil || side.Scan.Missed() == "" {
 		return nil
 	}
-	return []finding.Finding{finding.Unsure(code.Untraced, side.Scan.Missed())}
+	return []record.Finding{record.Unsure(catalog.Untraced, side.Scan.Missed())}
 }
 
 // StartOf returns what the start saw. That is void if the driver was reloaded or the node rebooted since, or if an end
 // is already recorded and no start time shows that it is this run's.
-func StartOf(run ledger.Run, job slurm.Job, epoch gpu.Epoch) (*finding.Side, []finding.Finding) {
+func StartOf(run record.Run, job slurm.Job, epoch gpu.Epoch) (*record.Side, []record.Finding) {
 	switch {
 	case run.Closed() && !run.Sure(job), run.Start == nil:
 		return nil, nil
@@ -143,14 +74,14 @@ func StartOf(run ledger.Run, job slurm.Job, epoch gpu.Epoch) (*finding.Side, []f
 		return nil, nil
 	case run.Epoch.Changed(epoch):
 		const observed = "the driver was reloaded, or the node booted, since the job's start"
-		return nil, []finding.Finding{finding.Saw(code.NoRecord, observed, "one epoch for a job")}
+		return nil, []record.Finding{record.Saw(catalog.NoRecord, observed, "one epoch for a job")}
 	case !run.Epoch.Same(epoch):
 		const why = "whether the driver stayed loaded since the job's start: it told nothing of itself at one end"
-		return nil, []finding.Finding{finding.Unsure(code.NoRecord, why)}
+		return nil, []record.Finding{record.Unsure(catalog.NoRecord, why)}
 	}
 	e := run.Start
-	side := &finding.Side{
-		Snapshot: e.Snapshot, Curves: e.Curves, Processes: make(map[int]finding.Process, len(e.Processes)),
+	side := &record.Side{
+		Snapshot: e.Snapshot, Curves: e.Curves, Processes: make(map[int]record.Process, len(e.Processes)),
 		Scan: e.Scan,
 	}
 	for _, p := range e.Processes {
@@ -160,7 +91,7 @@ func StartOf(run ledger.Run, job slurm.Job, epoch gpu.Epoch) (*finding.Side, []f
 }
 
 // Learn returns the baselines that a start shows and that differ from the known ones.
-func Learn(c Case) (news []finding.Baseline) {
+func Learn(c Case) (news []record.Baseline) {
 	s := c.Scene(c.Seen.Side)
 	if s.Shared != "" || s.Doubt != "" || !c.Seen.Epoch.Same(c.Seen.Epoch) { // a partly known epoch is never trusted
 		return nil
@@ -174,9 +105,9 @@ func Learn(c Case) (news []finding.Baseline) {
 }
 
 // End returns the record of one end of a job, made of the case and its judgement.
-func (c Case) End(j Judgement) ledger.End {
+func (c Case) End(j Judgement) record.End {
 	side := c.Seen.Side
-	e := ledger.End{
+	e := record.End{
 		At: side.Snapshot.At, Began: c.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan,
 		Processes: slices.Collect(maps.Values(side.Processes)), Probes: c.Probes(), Kernel: c.Seen.Kernel,
 		Findings: j.Found, Verdict: j.Verdict,
@@ -205,30 +136,30 @@ type Case struct {
 	// Node and Sharing are nil if nothing needs them: on clean GPUs nothing does.
 	Node    *Node
 	Sharing *slurmconf.Answer
-	Cleaned *Cleaned          // nil if no process was to be ended
-	Tests   []health.Outcome  // test allocations
-	Faults  []finding.Finding // what went wrong until the GPUs were sampled
-	Later   []finding.Finding // what went wrong with the tests
+	Cleaned *Cleaned            // nil if no process was to be ended
+	Tests   []condition.Outcome // test allocations
+	Faults  []record.Finding    // what went wrong until the GPUs were sampled
+	Later   []record.Finding    // what went wrong with the tests
 }
 
 // Past is what records show about the time before a hook.
 type Past struct {
-	Run       ledger.Run                  // this run's record, as its start left it; zero at a start, or without one
-	Again     bool                        // this end is already recorded
-	Second    bool                        // another hook handles this end, or start, of the job now
-	Recording *ledger.Recording           // what was recorded between the run's ends; nil for nothing
-	Before    *finding.Side               // what the start saw; nil at a start, or if that does not count
-	Baselines map[gpu.ID]finding.Baseline // what GPUs carry without any job, in this epoch
+	Run       record.Run                 // this run's record, as its start left it; zero at a start, or without one
+	Again     bool                       // this end is already recorded
+	Second    bool                       // another hook handles this end, or start, of the job now
+	Recording *record.Recording          // what was recorded between the run's ends; nil for nothing
+	Before    *record.Side               // what the start saw; nil at a start, or if that does not count
+	Baselines map[gpu.ID]record.Baseline // what GPUs carry without any job, in this epoch
 }
 
 // Seen is what a hook saw of its job's GPUs, or a health check of all GPUs of the node.
 type Seen struct {
 	Epoch gpu.Epoch
-	Cards []finding.Card
+	Cards []record.Assigned
 	// Origin is where the GPU numbers came from, Given (in a health check) which GPUs Slurm gives out; nil if unknown.
-	Origin slurmconf.Origin
+	Origin record.Origin
 	Given  map[gpu.BusID]bool
-	Side   finding.Side
+	Side   record.Side
 	Looks  int
 	Health []gpu.Health   // the GPUs' condition
 	Kernel *gpu.KernelLog // since the job's start, or its newest entry alone; nil if not read
@@ -236,11 +167,11 @@ type Seen struct {
 
 // Node is what the records of all hooks of a node contain.
 type Node struct {
-	Runs   []ledger.Run
+	Runs   []record.Run
 	Unread string // why there may be more of them, empty if there are none
 	// Damaged are the records that were set aside as damaged.
-	Damaged []ledger.Damaged
-	Proofs  []finding.Sighting // processes that the recorder saw in a job's cgroup
+	Damaged []record.Damaged
+	Proofs  []record.Sighting // processes that the recorder saw in a job's cgroup
 	// SameHost are the host's other nodes, for a health check: with several slurmd, their jobs may have a GPU.
 	SameHost []Node
 }
@@ -259,7 +190,7 @@ func (n Node) Doubt(self slurm.JobID, id gpu.ID) string {
 }
 
 // damaged returns the damaged records of all nodes on the host.
-func (n Node) damaged() (all []ledger.Damaged) {
+func (n Node) damaged() (all []record.Damaged) {
 	for _, node := range append([]Node{n}, n.SameHost...) {
 		all = append(all, node.Damaged...)
 	}
@@ -267,8 +198,8 @@ func (n Node) damaged() (all []ledger.Damaged) {
 }
 
 // open opens the node's ledger. A run counts as having had a GPU alone only if no Doubt is about that GPU.
-func (n Node) open(self ledger.Run, now ledger.Now) ledger.Book {
-	book := ledger.Open(n.Runs, self, now)
+func (n Node) open(self record.Run, now attribution.Now) attribution.Book {
+	book := attribution.Open(n.Runs, self, now)
 	doubted := func(id gpu.ID) bool { return n.Doubt(self.Job.ID, id) != "" }
 	book.Self.Alone = book.Self.Alone && !slices.ContainsFunc(book.Self.GPUs, doubted)
 	for i, r := range book.Others {
@@ -278,7 +209,7 @@ func (n Node) open(self ledger.Run, now ledger.Now) ledger.Book {
 }
 
 // doubts returns the Doubt about each of these GPUs.
-func (n Node) doubts(self slurm.JobID, cards []finding.Card) map[gpu.ID]string {
+func (n Node) doubts(self slurm.JobID, cards []record.Assigned) map[gpu.ID]string {
 	all := map[gpu.ID]string{}
 	for _, card := range cards {
 		all[card.Device.ID] = n.Doubt(self, card.Device.ID)
@@ -301,9 +232,9 @@ func (c Case) shared() (why, unknown string) {
 // Cleaned is what clean-up did to processes of an ended job, with what was seen before and after it. The case's own
 // Seen is the later one that saw anything.
 type Cleaned struct {
-	First, After finding.Side
+	First, After record.Side
 	Looked       bool // the GPUs were sampled again, because a process may have ended
-	Did          []finding.Finding
+	Did          []record.Finding
 }
 
 // Probes returns the results of the tests, without what affects how much they prove.
@@ -314,18 +245,18 @@ func (c Case) Probes() (all []gpu.Probe) {
 	return all
 }
 
-func (c Case) limits() finding.Limits { return finding.LimitsOf(c.Config.Thresholds) }
+func (c Case) limits() record.Limits { return record.LimitsOf(c.Config.Thresholds) }
 
 // BaselinesOf returns the baselines of an epoch: others are void.
-func BaselinesOf(all map[gpu.ID]finding.Baseline, epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
+func BaselinesOf(all map[gpu.ID]record.Baseline, epoch gpu.Epoch) map[gpu.ID]record.Baseline {
 	known := maps.Clone(all)
-	maps.DeleteFunc(known, func(_ gpu.ID, b finding.Baseline) bool { return !b.Epoch.Same(epoch) })
+	maps.DeleteFunc(known, func(_ gpu.ID, b record.Baseline) bool { return !b.Epoch.Same(epoch) })
 	return known
 }
 
 // Order says how to sample GPUs. An end may drain for memory that a start only reports, so an end makes sure.
-func (c Case) Order(cards []finding.Card, settle config.SettleTimes) Order {
-	expect, known := finding.Expectations(c.Past.Before, c.Past.Baselines, c.limits())
+func (c Case) Order(cards []record.Assigned, settle config.SettleTimes) Order {
+	expect, known := compare.Expectations(c.Past.Before, c.Past.Baselines, c.limits())
 	return Order{
 		Job: c.Job, Cards: cards, Known: known, Limits: c.limits(), Baselines: c.Past.Baselines,
 		Sure: c.Phase != slurm.Prolog,
@@ -339,7 +270,7 @@ func (c Case) Order(cards []finding.Card, settle config.SettleTimes) Order {
 // Asks reports whether attribution needs the node's records: on clean GPUs it does not.
 func (c Case) Asks() bool { return c.asks(c.Seen.Side) }
 
-func (c Case) asks(side finding.Side) bool { return !side.AtRest(c.Seen.Cards) }
+func (c Case) asks(side record.Side) bool { return !side.AtRest(c.Seen.Cards) }
 
 // Doubts about everything in a scene.
 const (
@@ -352,8 +283,8 @@ const (
 const twice = 5 * time.Minute
 
 // Scene returns the input of a comparison of what was seen now.
-func (c Case) Scene(now finding.Side) finding.Scene {
-	s := finding.Scene{
+func (c Case) Scene(now record.Side) compare.Input {
+	s := compare.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Before: c.Past.Before, Now: now,
 		Limits: c.limits(), Baselines: c.Past.Baselines,
 	}
@@ -367,21 +298,21 @@ func (c Case) Scene(now finding.Side) finding.Scene {
 }
 
 // Whole returns the scene of the last samples with everything that the records contain.
-func (c Case) Whole() finding.Scene {
+func (c Case) Whole() compare.Input {
 	s := c.Scene(c.Seen.Side)
 	c.addRecords(&s)
 	return s
 }
 
-func (c Case) addRecords(s *finding.Scene) {
+func (c Case) addRecords(s *compare.Input) {
 	node := cmp.Or(c.Node, &Node{})
 	self := c.Self()
-	book := node.open(self, ledger.Now{
+	book := node.open(self, attribution.Now{
 		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog, Idle: c.limits().Report,
 		Proofs: node.Proofs,
 	})
 	s.Self, s.Others, s.Left, s.Ending = book.Self, book.Others, book.Left, book.Ending
-	s.Clients = ledger.Clients(node.Runs, c.Seen.Epoch.Driver)
+	s.Clients = record.Clients(node.Runs, c.Seen.Epoch.Driver)
 	if c.Phase == slurm.Epilog && self.Mistakable(node.Runs, c.Job, s.Now.Snapshot.At, twice) {
 		s.RunDoubt = twiceDoubt
 	}
@@ -390,10 +321,10 @@ func (c Case) addRecords(s *finding.Scene) {
 }
 
 // Self returns this run's record as far as it exists: at a start, what the hook has just found out about it.
-func (c Case) Self() ledger.Run {
+func (c Case) Self() record.Run {
 	run := c.Past.Run
 	if c.Phase == slurm.Prolog {
-		run = ledger.Run{Epoch: c.Seen.Epoch, Devices: c.Seen.Cards, Numbering: c.Seen.Origin}
+		run = record.Run{Epoch: c.Seen.Epoch, Devices: c.Seen.Cards, Numbering: c.Seen.Origin}
 	}
 	run.Job = c.Job
 	return run

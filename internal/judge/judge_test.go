@@ -7,19 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
+	"bookend/internal/compare"
+	"bookend/internal/condition"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
 
 // enforcing is the end of a job at which something was found, where hooks may drain.
-func enforcing(found ...finding.Finding) Case {
+func enforcing(found ...record.Finding) Case {
 	c := Case{Phase: slurm.Epilog, Config: config.Default(), Faults: found, Job: slurm.Job{ID: 7, Context: slurm.Epilog}}
 	c.Config.Mode = config.Enforce
 	return c
@@ -27,12 +26,12 @@ func enforcing(found ...finding.Finding) Case {
 
 // What a doubt keeps from draining leaves a trace: the first finding's.
 func TestDoubt(t *testing.T) {
-	sure := finding.Finding{Code: code.Orphan, Bytes: gpu.Bytes(600 << 20)}
+	sure := record.Finding{Code: catalog.Orphan, Bytes: gpu.Bytes(600 << 20)}
 	doubted := sure
 	doubted.Doubts = []string{"job 5 could own it as well", "x"}
-	unknown := finding.Finding{Code: code.Residue, Unknown: "old driver"}
-	for want, found := range map[string][]finding.Finding{
-		"":                                       {sure, {Code: code.Dirty, Doubts: []string{"it was there before this job"}}},
+	unknown := record.Finding{Code: catalog.Residue, Unknown: "old driver"}
+	for want, found := range map[string][]record.Finding{
+		"":                                       {sure, {Code: catalog.Dirty, Doubts: []string{"it was there before this job"}}},
 		"BKD-ORPHAN: job 5 could own it as well": {sure, doubted, unknown},
 		"BKD-RESIDUE: unknown: old driver":       {unknown, doubted},
 	} {
@@ -46,12 +45,12 @@ func TestDoubt(t *testing.T) {
 func TestLaterFindings(t *testing.T) {
 	c := enforcing()
 	before := Judge(c)
-	after := before.With(c, finding.Finding{Code: code.Lost})
-	told := before.Late(finding.Finding{Code: code.Lost}, finding.Finding{Code: code.Again})
+	after := before.With(c, record.Finding{Code: catalog.Lost})
+	told := before.Late(record.Finding{Code: catalog.Lost}, record.Finding{Code: catalog.Again})
 	if before.Exit != 0 || len(before.Found) != 0 || after.Exit != 20 || told.Exit != 0 {
 		t.Errorf("got exits %d, then %d, told late %d; want 0, 20, 0", before.Exit, after.Exit, told.Exit)
 	}
-	if v := after.Verdict; v.Code != code.Lost || len(v.Judged) != 1 || v.Judged[0].Action != config.Drain {
+	if v := after.Verdict; v.Code != catalog.Lost || len(v.Judged) != 1 || v.Judged[0].Action != config.Drain {
 		t.Errorf("got %+v, want what was found with what policy made of it", v)
 	}
 	if !told.Tells(0) || told.Tells(1) {
@@ -61,12 +60,12 @@ func TestLaterFindings(t *testing.T) {
 
 // A diagnosis knows what the start found and when it was, and its tests where the end made none.
 func TestSymptoms(t *testing.T) {
-	start := ledger.End{Wall: time.Unix(1_800_000_000, 0), Findings: []finding.Finding{{Code: code.Dirty}},
+	start := record.End{Wall: time.Unix(1_800_000_000, 0), Findings: []record.Finding{{Code: catalog.Dirty}},
 		Probes: []gpu.Probe{{Device: card, Result: gpu.ProbeOK}}}
-	tests := []health.Outcome{{Probe: gpu.Probe{Device: card, Result: gpu.ProbeGap}}}
+	tests := []condition.Outcome{{Probe: gpu.Probe{Device: card, Result: gpu.ProbeGap}}}
 	for name, tt := range map[string]struct {
-		start *ledger.End
-		tests []health.Outcome
+		start *record.End
+		tests []condition.Outcome
 		found int
 		want  gpu.ProbeResult
 	}{
@@ -88,23 +87,23 @@ func TestSymptoms(t *testing.T) {
 func TestStartOf(t *testing.T) {
 	epoch := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
 	job := slurm.Job{ID: 7, SLUID: "sA"}
-	run := func(change func(*ledger.Run)) ledger.Run {
-		r := ledger.Run{Job: job, Epoch: epoch, Start: &ledger.End{}}
+	run := func(change func(*record.Run)) record.Run {
+		r := record.Run{Job: job, Epoch: epoch, Start: &record.End{}}
 		change(&r)
 		return r
 	}
 	for name, tt := range map[string]struct {
-		run    ledger.Run
+		run    record.Run
 		counts bool
 		found  int
 	}{
-		"its own":                   {run(func(*ledger.Run) {}), true, 0},
-		"none":                      {run(func(r *ledger.Run) { r.Start = nil }), false, 0},
-		"one that got nowhere":      {run(func(r *ledger.Run) { r.Epoch = gpu.Epoch{} }), false, 0},
-		"of another boot":           {run(func(r *ledger.Run) { r.Epoch.Boot = "c" }), false, 1},
-		"of which half is known":    {run(func(r *ledger.Run) { r.Epoch.Module = "" }), false, 1},
-		"ended, and surely its own": {run(func(r *ledger.Run) { r.Ends = []ledger.End{{}} }), true, 0},
-		"ended, perhaps another's":  {run(func(r *ledger.Run) { r.Ends, r.Job.SLUID = []ledger.End{{}}, "" }), false, 0},
+		"its own":                   {run(func(*record.Run) {}), true, 0},
+		"none":                      {run(func(r *record.Run) { r.Start = nil }), false, 0},
+		"one that got nowhere":      {run(func(r *record.Run) { r.Epoch = gpu.Epoch{} }), false, 0},
+		"of another boot":           {run(func(r *record.Run) { r.Epoch.Boot = "c" }), false, 1},
+		"of which half is known":    {run(func(r *record.Run) { r.Epoch.Module = "" }), false, 1},
+		"ended, and surely its own": {run(func(r *record.Run) { r.Ends = []record.End{{}} }), true, 0},
+		"ended, perhaps another's":  {run(func(r *record.Run) { r.Ends, r.Job.SLUID = []record.End{{}}, "" }), false, 0},
 	} {
 		side, found := StartOf(tt.run, job, epoch)
 		if (side != nil) != tt.counts || len(found) != tt.found {
@@ -115,54 +114,54 @@ func TestStartOf(t *testing.T) {
 
 // CUDA that does not work at two jobs in a row drains, once the node's records are there to tell.
 func TestRepeated(t *testing.T) {
-	broken := finding.Finding{Code: code.Broken, GPU: "GPU-0"}
+	broken := record.Finding{Code: catalog.Broken, GPU: "GPU-0"}
 	c := enforcing(broken)
 	if j := Judge(c); j.Exit != 0 || !c.AsksRepeat(j) {
 		t.Errorf("without records: exit %d, asks %v; want 0 and true", j.Exit, c.AsksRepeat(j))
 	}
-	c.Seen.Epoch, c.Past.Run.Start = gpu.Epoch{Boot: "b"}, &ledger.End{At: time.Hour}
-	last := ledger.Run{Job: slurm.Job{ID: 6}, Epoch: c.Seen.Epoch, Ends: []ledger.End{{At: time.Minute}}}
-	last.Devices = []ledger.Assigned{{Device: gpu.Device{ID: "GPU-0"}}}
-	c.Node = &Node{Runs: []ledger.Run{last}}
+	c.Seen.Epoch, c.Past.Run.Start = gpu.Epoch{Boot: "b"}, &record.End{At: time.Hour}
+	last := record.Run{Job: slurm.Job{ID: 6}, Epoch: c.Seen.Epoch, Ends: []record.End{{At: time.Minute}}}
+	last.Devices = []record.Assigned{{Device: gpu.Device{ID: "GPU-0"}}}
+	c.Node = &Node{Runs: []record.Run{last}}
 	if j := Judge(c); j.Exit != 0 {
 		t.Errorf("the last job met nothing: exit %d, want 0", j.Exit)
 	}
-	c.Node.Runs[0].Ends[0].Findings = []finding.Finding{broken}
+	c.Node.Runs[0].Ends[0].Findings = []record.Finding{broken}
 	if j := Judge(c); j.Exit != 18 {
 		t.Errorf("the last job met it: exit %d, want 18", j.Exit)
 	}
 	if c.Past.Run.Start.At = time.Second; Judge(c).Exit != 0 {
 		t.Error("jobs that end side by side met one hiccup: want exit 0")
 	}
-	gone := finding.Finding{Code: code.NoDriver}
-	c.Phase, c.Faults, c.Past.Run, c.At = slurm.Prolog, []finding.Finding{gone}, ledger.Run{}, time.Hour
-	c.Node.Runs[0].Ends[0].Findings = []finding.Finding{gone}
+	gone := record.Finding{Code: catalog.NoDriver}
+	c.Phase, c.Faults, c.Past.Run, c.At = slurm.Prolog, []record.Finding{gone}, record.Run{}, time.Hour
+	c.Node.Runs[0].Ends[0].Findings = []record.Finding{gone}
 	if j := Judge(c); j.Exit != 22 {
 		t.Errorf("the start after it met it too: exit %d, want 22", j.Exit)
 	}
 	if c.At = time.Second; Judge(c).Exit != 0 {
 		t.Error("a start beside the end that met it: want exit 0")
 	}
-	if j := Judge(enforcing(finding.Finding{Code: code.Orphan})); c.AsksRepeat(j) {
+	if j := Judge(enforcing(record.Finding{Code: catalog.Orphan})); c.AsksRepeat(j) {
 		t.Error("an orphan asks for no repetition")
 	}
 }
 
 // checkOf is a health check of three idle GPUs, of which the last could not be read; a live job has the second.
-func checkOf() (c Check, cards []finding.Card) {
+func checkOf() (c Check, cards []record.Assigned) {
 	for i, bus := range []gpu.BusID{"0000:10:00.0", "0000:20:00.0", "0000:30:00.0"} {
 		device := gpu.Device{ID: gpu.ID(fmt.Sprint("GPU-", i)), BusID: bus, Minor: &i, Vendor: "nvidia"}
-		cards = append(cards, finding.Card{Index: i, Device: device})
+		cards = append(cards, record.Assigned{Index: i, Device: device})
 	}
 	epoch := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
-	read := func(card finding.Card) gpu.Reading {
+	read := func(card record.Assigned) gpu.Reading {
 		return gpu.Reading{Device: card.Device, Memory: gpu.Memory{Total: gpu.Bytes(80 << 30), Reserved: gpu.Bytes(0), Used: gpu.Bytes(0), Free: gpu.Bytes(80 << 30)}}
 	}
-	live := ledger.Run{
-		Job: slurm.Job{ID: 7, UID: 1001}, Key: "w1", Epoch: epoch, Devices: []ledger.Assigned{{Index: 1, Device: cards[1].Device}},
-		Start: &ledger.End{At: time.Second, Wall: time.Unix(1000, 0)},
+	live := record.Run{
+		Job: slurm.Job{ID: 7, UID: 1001}, Key: "w1", Epoch: epoch, Devices: []record.Assigned{{Index: 1, Device: cards[1].Device}},
+		Start: &record.End{At: time.Second, Wall: time.Unix(1000, 0)},
 	}
-	c = Check{Case: Case{Config: config.Default(), Job: slurm.Job{Node: "n1"}, Node: &Node{Runs: []ledger.Run{live}}}}
+	c = Check{Case: Case{Config: config.Default(), Job: slurm.Job{Node: "n1"}, Node: &Node{Runs: []record.Run{live}}}}
 	c.Seen.Epoch, c.Seen.Cards = epoch, cards
 	c.Seen.Side.Snapshot = gpu.Snapshot{At: time.Minute, Readings: []gpu.Reading{read(cards[0]), read(cards[1])}}
 	return c, cards
@@ -211,11 +210,11 @@ func TestCheckWithUnreadRecords(t *testing.T) {
 	reading := &c.Seen.Side.Snapshot.Readings[0]
 	reading.Processes = []gpu.Process{{PID: 70, Memory: gpu.Bytes(gib)}, {PID: 71, Memory: gpu.Bytes(gib)}}
 	reading.Memory.Used = gpu.Bytes(2 * gib)
-	c.Seen.Side.Processes = map[int]finding.Process{
+	c.Seen.Side.Processes = map[int]record.Process{
 		70: {PID: 70, UID: 1001, Start: 2 * time.Second, Cgroup: slurm.Owner{ID: 7}}, 71: {PID: 71, UID: 1002, Start: 2 * time.Second},
 	}
 	side := c.Seen.Side
-	side.Curves = map[gpu.ID]settle.Curve{cards[0].Device.ID: {State: settle.Flat, Steady: true}}
+	side.Curves = map[gpu.ID]record.Curve{cards[0].Device.ID: {State: record.Flat, Steady: true}}
 	c.Residue = &Residue{Cards: cards[:1], Side: side, Node: *c.Node}
 	j := JudgeCheck(c)
 	if len(j.Found) < 2 || len(c.Leaked(j)) > 0 {
@@ -241,8 +240,8 @@ func TestCheckWithUnreadRecords(t *testing.T) {
 // own end knows better, and each node of a host has its own records.
 func TestDamagedRecords(t *testing.T) {
 	const doubt = "the record of job 9 is damaged: the job may still run on this GPU"
-	lost := []ledger.Damaged{{File: "9-w1.json.damaged", Job: 9}}
-	clear := []ledger.Damaged{{File: "9-w1.json.damaged", Job: 9, Clear: []gpu.ID{card}}}
+	lost := []record.Damaged{{File: "9-w1.json.damaged", Job: 9}}
+	clear := []record.Damaged{{File: "9-w1.json.damaged", Job: 9, Clear: []gpu.ID{card}}}
 	for name, tt := range map[string]struct {
 		node Node
 		self slurm.JobID
@@ -262,14 +261,14 @@ func TestDamagedRecords(t *testing.T) {
 		reading := &c.Seen.Side.Snapshot.Readings[0]
 		reading.Processes, reading.Memory.Used = []gpu.Process{{PID: 71, Memory: gpu.Bytes(gib)}}, gpu.Bytes(gib)
 		side := c.Seen.Side
-		side.Processes = map[int]finding.Process{71: {PID: 71, UID: 1002, Start: 2 * time.Second}}
-		side.Curves = map[gpu.ID]settle.Curve{card: {State: settle.Flat, Steady: true}}
+		side.Processes = map[int]record.Process{71: {PID: 71, UID: 1002, Start: 2 * time.Second}}
+		side.Curves = map[gpu.ID]record.Curve{card: {State: record.Flat, Steady: true}}
 		if got := tt.node.Doubt(tt.self, card); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 		if c.Job.ID = tt.self; tt.self != 0 {
 			c.Phase, c.Job.Context, c.Seen.Side, c.Seen.Cards = slurm.Epilog, slurm.Epilog, side, cards[:1]
-			for _, f := range finding.Compare(c.Whole()) {
+			for _, f := range compare.Compare(c.Whole()) {
 				if slices.Contains(f.Doubts, tt.want) != (tt.want != "") {
 					t.Errorf("%s, at an end: %+v", name, f)
 				}
@@ -281,7 +280,7 @@ func TestDamagedRecords(t *testing.T) {
 		}
 		c.Residue = &Residue{Cards: cards[:1], Side: side, Node: *c.Node}
 		j := JudgeCheck(c)
-		f := j.Found[slices.IndexFunc(j.Found, func(f finding.Finding) bool { return f.Code == code.Stray })]
+		f := j.Found[slices.IndexFunc(j.Found, func(f record.Finding) bool { return f.Code == catalog.Stray })]
 		seen := c.DrainSeen(Judgement{})[card]
 		if len(c.Leaked(j)) > 0 != (tt.want == "") || tt.want != "" && (seen.Clean || seen.Why != tt.want ||
 			!slices.Contains(f.Doubts, tt.want)) {
@@ -292,15 +291,15 @@ func TestDamagedRecords(t *testing.T) {
 
 // A fault that the last job on record met too may have spared a job in between whose record is damaged.
 func TestDamageIsBetween(t *testing.T) {
-	c := enforcing(finding.Finding{Code: code.Broken, GPU: card})
-	c.Seen.Epoch, c.Past.Run.Start = gpu.Epoch{Boot: "b"}, &ledger.End{At: time.Hour}
-	last := ledger.Run{Job: slurm.Job{ID: 6}, Epoch: c.Seen.Epoch, Devices: []ledger.Assigned{{Device: gpu.Device{ID: card}}},
-		Ends: []ledger.End{{At: time.Minute, Findings: c.Faults}}}
-	c.Node = &Node{Runs: []ledger.Run{last}}
+	c := enforcing(record.Finding{Code: catalog.Broken, GPU: card})
+	c.Seen.Epoch, c.Past.Run.Start = gpu.Epoch{Boot: "b"}, &record.End{At: time.Hour}
+	last := record.Run{Job: slurm.Job{ID: 6}, Epoch: c.Seen.Epoch, Devices: []record.Assigned{{Device: gpu.Device{ID: card}}},
+		Ends: []record.End{{At: time.Minute, Findings: c.Faults}}}
+	c.Node = &Node{Runs: []record.Run{last}}
 	if j := Judge(c); j.Exit != 18 {
 		t.Fatalf("without damage: exit %d, want 18", j.Exit)
 	}
-	if c.Node.Damaged = []ledger.Damaged{{Job: 9}}; Judge(c).Exit != 0 {
+	if c.Node.Damaged = []record.Damaged{{Job: 9}}; Judge(c).Exit != 0 {
 		t.Error("with a damaged record: want exit 0")
 	}
 }
@@ -327,8 +326,8 @@ func TestFaultOfAnotherPart(t *testing.T) {
 func TestCheckOfOneNodeOfSeveral(t *testing.T) {
 	c, cards := checkOf()
 	theirs := c.Node.Runs[0]
-	theirs.Job.Node, theirs.Devices = "n2", []ledger.Assigned{{Index: 0, Device: cards[0].Device}}
-	c.Node.SameHost = []Node{{Runs: []ledger.Run{theirs}}}
+	theirs.Job.Node, theirs.Devices = "n2", []record.Assigned{{Index: 0, Device: cards[0].Device}}
+	c.Node.SameHost = []Node{{Runs: []record.Run{theirs}}}
 	c.Seen.Side.Snapshot.Readings[0].Memory.Used = gpu.Bytes(gib)
 	if seen := c.DrainSeen(Judgement{})[cards[0].Device.ID]; seen.Clean || seen.Dirty || len(c.Unclean()) != 1 {
 		t.Errorf("%+v, to be watched: %+v, want the unread GPU alone", seen, c.Unclean())
@@ -344,10 +343,10 @@ const (
 // eyes see a node whose state is a script: each watch takes the next series of looks.
 type eyes struct {
 	watches [][]gpu.Snapshot
-	who     map[int]finding.Process
-	later   map[int]finding.Process // from the second question on, where set
-	scan    finding.Scan
-	next    *finding.Scan // of the second search, where set
+	who     map[int]record.Process
+	later   map[int]record.Process // from the second question on, where set
+	scan    record.Scan
+	next    *record.Scan // of the second search, where set
 	busy    map[gpu.ID]string
 	beside  gpu.Snapshot // one look at the other GPU
 	did     string       // a letter for each call, in order
@@ -355,7 +354,7 @@ type eyes struct {
 	thens   []time.Duration // what each search left for the watch after it
 }
 
-func (e *eyes) Watch(_ []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
+func (e *eyes) Watch(_ []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot {
 	e.did, e.rules = e.did+"w", append(e.rules, rule)
 	if len(e.watches) == 0 {
 		return nil
@@ -365,8 +364,8 @@ func (e *eyes) Watch(_ []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
 	return looks
 }
 
-func (e *eyes) Processes(pids []int) map[int]finding.Process {
-	out := map[int]finding.Process{}
+func (e *eyes) Processes(pids []int) map[int]record.Process {
+	out := map[int]record.Process{}
 	if len(pids) == 0 {
 		return out
 	}
@@ -380,7 +379,7 @@ func (e *eyes) Processes(pids []int) map[int]finding.Process {
 	return out
 }
 
-func (e *eyes) Holders(then time.Duration) *finding.Scan {
+func (e *eyes) Holders(then time.Duration) *record.Scan {
 	e.thens = append(e.thens, then)
 	if e.did += "s"; e.next != nil && strings.Count(e.did, "s") > 1 {
 		return e.next
@@ -388,7 +387,7 @@ func (e *eyes) Holders(then time.Duration) *finding.Scan {
 	return &e.scan
 }
 
-func (e *eyes) Quiet([]finding.Card) (map[gpu.ID]string, func()) {
+func (e *eyes) Quiet([]record.Assigned) (map[gpu.ID]string, func()) {
 	e.did += "q"
 	return e.busy, func() { e.did += "r" }
 }
@@ -407,9 +406,9 @@ func looks(from, n int, used uint64, processes ...gpu.Process) (all []gpu.Snapsh
 func order() Order {
 	return Order{
 		Job:    slurm.Job{ID: 10},
-		Cards:  []finding.Card{{Device: gpu.Device{ID: card}}},
+		Cards:  []record.Assigned{{Device: gpu.Device{ID: card}}},
 		Rule:   gpu.WatchRule{Max: 6 * time.Second, Flat: 3500 * time.Millisecond, SlackBytes: 32 * mib},
-		Limits: finding.Limits{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
+		Limits: record.Limits{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
 		Sure:   true,
 	}
 }
@@ -418,9 +417,9 @@ func order() Order {
 func series(watches ...[]gpu.Snapshot) [][]gpu.Snapshot { return watches }
 
 // is what /proc says of PID 70.
-func is(p finding.Process) map[int]finding.Process {
+func is(p record.Process) map[int]record.Process {
 	p.PID = 70
-	return map[int]finding.Process{70: p, 71: {PID: 71, Why: "not read"}}
+	return map[int]record.Process{70: p, 71: {PID: 71, Why: "not read"}}
 }
 
 // What each state of a GPU costs, and what comes of it: a clean one costs no look at /proc at all, and only what nobody
@@ -438,15 +437,15 @@ func TestLook(t *testing.T) {
 		}
 		return all
 	}
-	there, gone, reused := finding.Process{Start: 5}, finding.Process{Gone: true}, finding.Process{Start: 18 * second}
-	denied, job := finding.Process{Why: "denied"}, finding.Process{Start: 5, Cgroup: slurm.Owner{ID: 7}}
-	naming := func(job slurm.JobID, here string) map[int]finding.Process {
-		return is(finding.Process{Start: 5, EnvJobID: job, EnvJobHere: here})
+	there, gone, reused := record.Process{Start: 5}, record.Process{Gone: true}, record.Process{Start: 18 * second}
+	denied, job := record.Process{Why: "denied"}, record.Process{Start: 5, Cgroup: slurm.Owner{ID: 7}}
+	naming := func(job slurm.JobID, here string) map[int]record.Process {
+		return is(record.Process{Start: 5, EnvJobID: job, EnvJobHere: here})
 	}
-	keeper := func(job slurm.JobID, here string) finding.Scan {
+	keeper := func(job slurm.JobID, here string) record.Scan {
 		p := naming(job, here)[70]
 		p.PID = 70
-		return finding.Scan{Holdings: []finding.Holding{{Process: p, Control: true}}}
+		return record.Scan{Holdings: []record.Holding{{Process: p, Control: true}}}
 	}
 	beside := gpu.Snapshot{At: 16 * second, Readings: []gpu.Reading{{
 		Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{held},
@@ -482,9 +481,9 @@ func TestLook(t *testing.T) {
 		"found, and the job it names, here": {eyes{scan: keeper(9, "a step"), who: naming(9, ""), watches: series(none(10, 7), none(17, 2))}, "flat wqswppr"},
 
 		// A look may wait for the driver: who has the PID when /proc is read need not be who was listed.
-		"as old as the look":    {eyes{who: is(finding.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
+		"as old as the look":    {eyes{who: is(record.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
 		"a look without a time": {eyes{who: is(there), watches: series(looks(0, 1, gib+9*mib, held))}, "moving wp known"},
-		"younger than it":       {eyes{who: is(finding.Process{Start: 16*second + finding.Tick}), watches: series(with(10, 7))}, "moving wpqwpr"},
+		"younger than it":       {eyes{who: is(record.Process{Start: 16*second + record.Tick}), watches: series(with(10, 7))}, "moving wpqwpr"},
 		"reused between looks":  {eyes{who: is(there), later: is(reused), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr"},
 		"not read again":        {eyes{who: is(there), later: is(denied), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr known"},
 
@@ -501,7 +500,7 @@ func TestLook(t *testing.T) {
 		// On a GPU that does not settle the processes that were there all the time have stayed: those whose start time
 		// says that each look showed the same one, and that are there still.
 		"stayed all the time":        {eyes{who: is(there), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known stayed"},
-		"its PID was used again":     {eyes{who: is(finding.Process{Start: 11 * second}), watches: series(first)}, "moving wp known"},
+		"its PID was used again":     {eyes{who: is(record.Process{Start: 11 * second}), watches: series(first)}, "moving wp known"},
 		"/proc does not tell":        {eyes{who: is(denied), watches: series(first)}, "moving wp"},
 		"stayed until it ended":      {eyes{who: is(there), later: is(gone), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known"},
 		"not in the last look":       {eyes{who: is(there), watches: series(first, moving(17, 1))}, "moving wpqwpr known"},
@@ -535,10 +534,10 @@ func TestLook(t *testing.T) {
 // However soon a site calls memory settled, the watches after a search last as long as a teardown. The first search leaves
 // time for another flat time, the second for a teardown; a start, which drains for none of it, for one sample.
 func TestWatchAfterSearchLasts(t *testing.T) {
-	o, held := order(), finding.Process{PID: 70, Start: 5}
+	o, held := order(), record.Process{PID: 70, Start: 5}
 	o.Rule.Flat = 200 * time.Millisecond
-	e := &eyes{watches: series(looks(10, 7, 2*gib), looks(17, 2, 2*gib), looks(19, 2, 2*gib)), who: is(finding.Process{Gone: true})}
-	e.scan.Holdings = []finding.Holding{{Process: held, Control: true}}
+	e := &eyes{watches: series(looks(10, 7, 2*gib), looks(17, 2, 2*gib), looks(19, 2, 2*gib)), who: is(record.Process{Gone: true})}
+	e.scan.Holdings = []record.Holding{{Process: held, Control: true}}
 	if Look(e, o); len(e.rules) != 3 || e.rules[0].Flat != o.Rule.Flat {
 		t.Fatalf("%+v", e.rules)
 	}
@@ -559,18 +558,18 @@ func TestWatchAfterSearchLasts(t *testing.T) {
 func TestStrangersAreNotExpected(t *testing.T) {
 	listed, then := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}, map[int]time.Duration{70: 5}
 	for name, tt := range map[string]struct {
-		now   finding.Process
+		now   record.Process
 		known map[int]time.Duration
 		held  uint64
-		want  settle.State
+		want  record.State
 	}{
-		"the same process":               {finding.Process{Start: 5}, then, gib, settle.Clean},
-		"its PID was used again":         {finding.Process{Start: 77}, then, gib, settle.Flat},
-		"it is gone, its memory is not":  {finding.Process{Gone: true}, then, gib, settle.Flat},
-		"it was gone before":             {finding.Process{Gone: true}, map[int]time.Duration{70: 0}, gib, settle.Clean},
-		"it was gone, with other memory": {finding.Process{Gone: true}, map[int]time.Duration{70: 0}, 2 * gib, settle.Flat},
-		"no one could tell then":         {finding.Process{Start: 77}, nil, gib, settle.Clean},
-		"no one can tell now":            {finding.Process{Why: "permission denied"}, then, gib, settle.Clean},
+		"the same process":               {record.Process{Start: 5}, then, gib, record.Clean},
+		"its PID was used again":         {record.Process{Start: 77}, then, gib, record.Flat},
+		"it is gone, its memory is not":  {record.Process{Gone: true}, then, gib, record.Flat},
+		"it was gone before":             {record.Process{Gone: true}, map[int]time.Duration{70: 0}, gib, record.Clean},
+		"it was gone, with other memory": {record.Process{Gone: true}, map[int]time.Duration{70: 0}, 2 * gib, record.Flat},
+		"no one could tell then":         {record.Process{Start: 77}, nil, gib, record.Clean},
+		"no one can tell now":            {record.Process{Why: "permission denied"}, then, gib, record.Clean},
 	} {
 		watched := looks(0, 5, gib+9*mib, listed)
 		e := &eyes{who: is(tt.now), watches: series(watched, watched, looks(5, 5, gib+9*mib, listed))}
@@ -591,9 +590,9 @@ func TestIdentified(t *testing.T) {
 	watched := looks(0, 1, 0)
 	watched[0].Readings[0].Device.BusID = bus
 	o := order()
-	o.Cards = []finding.Card{{Index: 2, Device: gpu.Device{BusID: bus}}}
+	o.Cards = []record.Assigned{{Index: 2, Device: gpu.Device{BusID: bus}}}
 	side, cards := Look(&eyes{watches: series(watched)}, o)
-	if len(cards) != 1 || cards[0].Device.ID != card || cards[0].Index != 2 || side.Curves[card].State != settle.Clean {
+	if len(cards) != 1 || cards[0].Device.ID != card || cards[0].Index != 2 || side.Curves[card].State != record.Clean {
 		t.Errorf("GPUs %+v, curves %+v", cards, side.Curves)
 	}
 }
@@ -605,22 +604,22 @@ func TestHolderEndsMeanwhile(t *testing.T) {
 		minors []int
 		ends   bool
 		used   uint64
-		want   settle.State
+		want   record.State
 	}{
-		"on the driver alone":                {nil, false, 2 * gib, settle.Flat},
-		"on this GPU":                        {[]int{3}, false, 2 * gib, settle.Flat},
-		"it has ended, on the driver alone":  {nil, true, 2 * gib, settle.Moving},
-		"it has ended, on this GPU":          {[]int{3}, true, 2 * gib, settle.Moving},
-		"it has ended, on another GPU":       {[]int{1}, true, 2 * gib, settle.Moving},
-		"it has ended, and nothing is there": {[]int{1}, true, 0, settle.Clean},
+		"on the driver alone":                {nil, false, 2 * gib, record.Flat},
+		"on this GPU":                        {[]int{3}, false, 2 * gib, record.Flat},
+		"it has ended, on the driver alone":  {nil, true, 2 * gib, record.Moving},
+		"it has ended, on this GPU":          {[]int{3}, true, 2 * gib, record.Moving},
+		"it has ended, on another GPU":       {[]int{1}, true, 2 * gib, record.Moving},
+		"it has ended, and nothing is there": {[]int{1}, true, 0, record.Clean},
 	} {
 		last := looks(20, 7, tt.used)
 		for _, s := range last {
 			s.Readings[0].Device.Minor = &minor
 		}
-		e := &eyes{watches: series(looks(10, 7, 2*gib), last), who: is(finding.Process{Start: 5, Gone: tt.ends})}
-		held := finding.Holding{Process: finding.Process{PID: 70, Start: 5}, Control: true, Minors: tt.minors}
-		e.scan.Holdings = []finding.Holding{held}
+		e := &eyes{watches: series(looks(10, 7, 2*gib), last), who: is(record.Process{Start: 5, Gone: tt.ends})}
+		held := record.Holding{Process: record.Process{PID: 70, Start: 5}, Control: true, Minors: tt.minors}
+		e.scan.Holdings = []record.Holding{held}
 		o := order()
 		o.Cards[0].Device.Minor = &minor
 		side, _ := Look(e, o)
@@ -641,32 +640,32 @@ func TestEndedHoldersHideNothing(t *testing.T) {
 		}
 		return all
 	}
-	other, newcomer := finding.Process{PID: 71, Start: 6}, finding.Process{PID: 72, Start: 8}
+	other, newcomer := record.Process{PID: 71, Start: 6}, record.Process{PID: 72, Start: 8}
 	for name, tt := range map[string]struct {
 		then  []gpu.Snapshot // the third watch
 		start bool
-		later finding.Process
+		later record.Process
 		want  string // the state, and who was found
 	}{
-		"the memory is there after the teardown": {after(2*gib, 100, 400, 600), false, finding.Process{Gone: true}, "flat [71 72]"},
-		"its PID is another's":                   {after(2*gib, 100, 400, 600), false, finding.Process{Start: 7}, "flat [71 72]"},
-		"there, but too early to tell":           {after(2*gib, 100, 400), false, finding.Process{Gone: true}, "flat [71 72] partial"},
-		"not looked at":                          {nil, false, finding.Process{Gone: true}, "moving [70 71]"},
-		"half of it went along":                  {after(gib, 100, 400, 600), false, finding.Process{Gone: true}, "moving [71 72]"},
-		"all of it went along":                   {after(0, 100), false, finding.Process{Gone: true}, "clean [71 72]"},
-		"more is there":                          {after(3*gib, 100, 400, 600), false, finding.Process{Gone: true}, "moving [71 72]"},
-		"not all of /proc was searched again":    {after(2*gib, 100, 400, 600), false, finding.Process{Gone: true}, "moving [70 71]"},
-		"it has not ended":                       {after(2*gib, 100, 400, 600), false, finding.Process{Start: 5}, "flat [70 71]"},
-		"no one can tell":                        {after(2*gib, 100, 400, 600), false, finding.Process{Why: "denied"}, "moving [70 71]"},
-		"at a start":                             {after(2*gib, 100, 400, 600), true, finding.Process{Gone: true}, "moving [70 71]"},
+		"the memory is there after the teardown": {after(2*gib, 100, 400, 600), false, record.Process{Gone: true}, "flat [71 72]"},
+		"its PID is another's":                   {after(2*gib, 100, 400, 600), false, record.Process{Start: 7}, "flat [71 72]"},
+		"there, but too early to tell":           {after(2*gib, 100, 400), false, record.Process{Gone: true}, "flat [71 72] partial"},
+		"not looked at":                          {nil, false, record.Process{Gone: true}, "moving [70 71]"},
+		"half of it went along":                  {after(gib, 100, 400, 600), false, record.Process{Gone: true}, "moving [71 72]"},
+		"all of it went along":                   {after(0, 100), false, record.Process{Gone: true}, "clean [71 72]"},
+		"more is there":                          {after(3*gib, 100, 400, 600), false, record.Process{Gone: true}, "moving [71 72]"},
+		"not all of /proc was searched again":    {after(2*gib, 100, 400, 600), false, record.Process{Gone: true}, "moving [70 71]"},
+		"it has not ended":                       {after(2*gib, 100, 400, 600), false, record.Process{Start: 5}, "flat [70 71]"},
+		"no one can tell":                        {after(2*gib, 100, 400, 600), false, record.Process{Why: "denied"}, "moving [70 71]"},
+		"at a start":                             {after(2*gib, 100, 400, 600), true, record.Process{Gone: true}, "moving [70 71]"},
 	} {
 		e := &eyes{watches: series(looks(10, 7, 2*gib), looks(17, 2, 2*gib), tt.then)}
 		tt.later.PID = 70
-		e.who = map[int]finding.Process{70: tt.later, 71: other, 72: newcomer}
-		for _, p := range []finding.Process{{PID: 70, Start: 5}, other} {
-			e.scan.Holdings = append(e.scan.Holdings, finding.Holding{Process: p, Control: true})
+		e.who = map[int]record.Process{70: tt.later, 71: other, 72: newcomer}
+		for _, p := range []record.Process{{PID: 70, Start: 5}, other} {
+			e.scan.Holdings = append(e.scan.Holdings, record.Holding{Process: p, Control: true})
 		}
-		e.next = &finding.Scan{Holdings: []finding.Holding{{Process: other, Control: true}, {Process: newcomer, Control: true}}}
+		e.next = &record.Scan{Holdings: []record.Holding{{Process: other, Control: true}, {Process: newcomer, Control: true}}}
 		if strings.HasPrefix(name, "not all") {
 			e.next.Partial = "1 process could not be looked into"
 		}
@@ -703,7 +702,7 @@ func TestTwoGPUs(t *testing.T) {
 		}
 		return all
 	}
-	who := map[int]finding.Process{70: {PID: 70, Start: 5}, 80: {PID: 80, Gone: true}}
+	who := map[int]record.Process{70: {PID: 70, Start: 5}, 80: {PID: 80, Gone: true}}
 	unlisted := func(from, n int) []gpu.Snapshot { // on the second
 		all := both(from, n, held)
 		for i := range all {
@@ -714,25 +713,25 @@ func TestTwoGPUs(t *testing.T) {
 		}
 		return all
 	}
-	keeper := finding.Process{PID: 71, Start: 5, EnvJobID: 9}
-	found := finding.Scan{Holdings: []finding.Holding{{Process: keeper, Control: true}}}
+	keeper := record.Process{PID: 71, Start: 5, EnvJobID: 9}
+	found := record.Scan{Holdings: []record.Holding{{Process: keeper, Control: true}}}
 	for name, tt := range map[string]struct {
 		eyes eyes
-		want []settle.State
+		want []record.State
 	}{
-		"reused": {eyes{who: who, later: is(finding.Process{Start: 18 * time.Second}),
-			watches: series(both(10, 7, held), both(20, 7, held))}, []settle.State{settle.Moving, settle.Moving}},
+		"reused": {eyes{who: who, later: is(record.Process{Start: 18 * time.Second}),
+			watches: series(both(10, 7, held), both(20, 7, held))}, []record.State{record.Moving, record.Moving}},
 		"dead, one more look": {eyes{who: who, watches: series(both(10, 6, dead), both(16, 1, dead))},
-			[]settle.State{settle.Flat, settle.Moving}},
-		"one that may go has the driver open, for what is on the second": {eyes{who: map[int]finding.Process{70: who[70], 71: keeper}, scan: found,
-			watches: series(unlisted(10, 6), unlisted(16, 1))}, []settle.State{settle.Flat, settle.Moving}},
+			[]record.State{record.Flat, record.Moving}},
+		"one that may go has the driver open, for what is on the second": {eyes{who: map[int]record.Process{70: who[70], 71: keeper}, scan: found,
+			watches: series(unlisted(10, 6), unlisted(16, 1))}, []record.State{record.Flat, record.Moving}},
 		"dead, six more": {eyes{who: who, watches: series(both(10, 6, dead), both(16, 6, dead))},
-			[]settle.State{settle.Flat, settle.Flat}},
+			[]record.State{record.Flat, record.Flat}},
 	} {
 		o := order()
-		o.Cards = append(o.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: "GPU-1"}})
+		o.Cards = append(o.Cards, record.Assigned{Index: 1, Device: gpu.Device{ID: "GPU-1"}})
 		side, _ := Look(&tt.eyes, o)
-		if got := []settle.State{side.Curves[card].State, side.Curves["GPU-1"].State}; !slices.Equal(got, tt.want) {
+		if got := []record.State{side.Curves[card].State, side.Curves["GPU-1"].State}; !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
 	}
@@ -741,23 +740,23 @@ func TestTwoGPUs(t *testing.T) {
 // A job that the recorder saw on another's GPU is found at both jobs' ends, where nothing but a mistake explains it; it
 // never drains.
 func TestRecordedOverlap(t *testing.T) {
-	card := func(id gpu.ID) ledger.Assigned { return ledger.Assigned{Device: gpu.Device{ID: id}} }
-	run := func(job slurm.JobID, cards ...gpu.ID) (r ledger.Run) {
+	card := func(id gpu.ID) record.Assigned { return record.Assigned{Device: gpu.Device{ID: id}} }
+	run := func(job slurm.JobID, cards ...gpu.ID) (r record.Run) {
 		r.Job.ID, r.Key = job, "t1"
 		for _, id := range cards {
 			r.Devices = append(r.Devices, card(id))
 		}
 		return r
 	}
-	of := func(job slurm.JobID, id gpu.ID, mib uint64) ledger.RecordedProcess {
-		return ledger.RecordedProcess{GPU: id, PID: 40, Owner: slurm.Owner{ID: job}, Most: mib << 20,
+	of := func(job slurm.JobID, id gpu.ID, mib uint64) record.RecordedProcess {
+		return record.RecordedProcess{GPU: id, PID: 40, Owner: slurm.Owner{ID: job}, Most: mib << 20,
 			First: time.Second, Last: time.Minute}
 	}
 	for name, tt := range map[string]struct {
 		change func(*Case)
-		want   []code.Code
+		want   []catalog.Code
 	}{
-		"another job beside it": {func(*Case) {}, []code.Code{code.Foreign}},
+		"another job beside it": {func(*Case) {}, []catalog.Code{catalog.Foreign}},
 		"too little":            {func(c *Case) { c.Past.Recording.GPUs[0].Processes[0].Most = 1 << 20 }, nil},
 		"its own":               {func(c *Case) { c.Past.Recording.GPUs[0].Processes[0].Owner.ID = 7 }, nil},
 		"of no job":             {func(c *Case) { c.Past.Recording.GPUs[0].Processes[0].Owner.ID = 0 }, nil},
@@ -768,23 +767,23 @@ func TestRecordedOverlap(t *testing.T) {
 			c.Past.Recording.GPUs[0].Processes[0].Owner.Conflict = "its cgroup named two jobs"
 		}, nil},
 		"itself or another, on another's GPU": {func(c *Case) {
-			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 2048)}}
+			c.Past.Recording = &record.Recording{Elsewhere: []record.RecordedProcess{of(7, "GPU-b", 2048)}}
 			c.Past.Recording.Elsewhere[0].Owner.Conflict = "its cgroup named two jobs"
 		}, nil},
 		"one that was given the GPU before": {func(c *Case) { c.Node.Runs[0] = run(8, "GPU-b", "GPU-a") }, nil},
 		"of the run of its job that is on record": {func(c *Case) {
-			c.Node.Runs[0].Start = &ledger.End{At: 20 * time.Second}
+			c.Node.Runs[0].Start = &record.End{At: 20 * time.Second}
 			c.Past.Recording.GPUs[0].Processes[0].Start = 21 * time.Second
-		}, []code.Code{code.Foreign}},
+		}, []catalog.Code{catalog.Foreign}},
 		"of an earlier run of its job, whose record is lost": {func(c *Case) {
-			c.Node.Runs[0].Start = &ledger.End{At: 20 * time.Second}
+			c.Node.Runs[0].Start = &record.End{At: 20 * time.Second}
 			c.Past.Recording.GPUs[0].Processes[0].Start = 10 * time.Second
 		}, nil},
 		"its own earlier run's, on another GPU": {func(c *Case) {
-			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 2048)}}
+			c.Past.Recording = &record.Recording{Elsewhere: []record.RecordedProcess{of(7, "GPU-b", 2048)}}
 			c.Past.Recording.Elsewhere[0].Start = 10 * time.Second
-			for _, r := range []*ledger.Run{&c.Past.Run, &c.Node.Runs[1]} {
-				r.Start = &ledger.End{At: 20 * time.Second}
+			for _, r := range []*record.Run{&c.Past.Run, &c.Node.Runs[1]} {
+				r.Start = &record.End{At: 20 * time.Second}
 			}
 		}, nil},
 		"where GPUs are shared":       {func(c *Case) { c.Sharing.Shared = slurmconf.Yes }, nil},
@@ -792,22 +791,22 @@ func TestRecordedOverlap(t *testing.T) {
 		"where records were not read": {func(c *Case) { c.Node.Unread = "too many" }, nil},
 		"at a second end":             {func(c *Case) { c.Past.Again = true }, nil},
 		"the end sees it too": {func(c *Case) {
-			f := finding.Finding{Code: code.Foreign, GPU: "GPU-a", Holder: &finding.Holder{}}
+			f := record.Finding{Code: catalog.Foreign, GPU: "GPU-a", Holder: &record.Holder{}}
 			f.Holder.PID = 40
 			c.Faults = append(c.Faults, f)
-		}, []code.Code{code.Foreign}},
+		}, []catalog.Code{catalog.Foreign}},
 		"the end sees it on another GPU": {func(c *Case) {
-			f := finding.Finding{Code: code.Foreign, GPU: "GPU-b", Holder: &finding.Holder{}}
+			f := record.Finding{Code: catalog.Foreign, GPU: "GPU-b", Holder: &record.Holder{}}
 			f.Holder.PID = 40
 			c.Faults = append(c.Faults, f)
-		}, []code.Code{code.Foreign, code.Foreign}},
+		}, []catalog.Code{catalog.Foreign, catalog.Foreign}},
 		"itself on another's GPU": {func(c *Case) {
-			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 2048)}}
-		}, []code.Code{code.Trespass}},
+			c.Past.Recording = &record.Recording{Elsewhere: []record.RecordedProcess{of(7, "GPU-b", 2048)}}
+		}, []catalog.Code{catalog.Trespass}},
 		"its cgroup has a SLUID alone": {func(c *Case) {
 			c.Node.Runs[0].Job.SLUID = "sB"
 			c.Past.Recording.GPUs[0].Processes[0].Owner = slurm.Owner{SLUID: "sB"}
-		}, []code.Code{code.Foreign}},
+		}, []catalog.Code{catalog.Foreign}},
 		"its own cgroup has a SLUID alone": {func(c *Case) {
 			c.Past.Run.Job.SLUID, c.Job.SLUID = "sA", "sA"
 			c.Past.Recording.GPUs[0].Processes[0].Owner = slurm.Owner{SLUID: "sA"}
@@ -817,35 +816,35 @@ func TestRecordedOverlap(t *testing.T) {
 		}, nil},
 		"itself on another's GPU, by a SLUID alone": {func(c *Case) {
 			c.Past.Run.Job.SLUID, c.Job.SLUID = "sA", "sA"
-			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 2048)}}
+			c.Past.Recording = &record.Recording{Elsewhere: []record.RecordedProcess{of(7, "GPU-b", 2048)}}
 			c.Past.Recording.Elsewhere[0].Owner = slurm.Owner{SLUID: "sA"}
-		}, []code.Code{code.Trespass}},
+		}, []catalog.Code{catalog.Trespass}},
 		"little of it there": {func(c *Case) {
-			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 1)}}
+			c.Past.Recording = &record.Recording{Elsewhere: []record.RecordedProcess{of(7, "GPU-b", 1)}}
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := enforcing()
-			c.Config.Policy.Epilog = map[code.Code]config.Action{code.Foreign: config.Drain}
+			c.Config.Policy.Epilog = map[catalog.Code]config.Action{catalog.Foreign: config.Drain}
 			c.Past.Run = run(7, "GPU-a")
-			c.Seen.Cards = []finding.Card{card("GPU-a")}
+			c.Seen.Cards = []record.Assigned{card("GPU-a")}
 			c.Sharing = &slurmconf.Answer{Shared: slurmconf.No}
-			c.Node = &Node{Runs: []ledger.Run{run(8, "GPU-b"), run(7, "GPU-a")}}
-			c.Past.Recording = &ledger.Recording{GPUs: []ledger.Recorded{{ID: "GPU-a",
-				Processes: []ledger.RecordedProcess{of(8, "GPU-a", 2048)}}}}
+			c.Node = &Node{Runs: []record.Run{run(8, "GPU-b"), run(7, "GPU-a")}}
+			c.Past.Recording = &record.Recording{GPUs: []record.GPURecording{{ID: "GPU-a",
+				Processes: []record.RecordedProcess{of(8, "GPU-a", 2048)}}}}
 			tt.change(&c)
-			var got []code.Code
+			var got []catalog.Code
 			j := Judge(c)
 			for _, f := range j.Found {
-				if f.Code != code.Foreign && f.Code != code.Trespass {
+				if f.Code != catalog.Foreign && f.Code != catalog.Trespass {
 					continue
 				}
 				got = append(got, f.Code)
-				whose := map[code.Code]slurm.JobID{code.Foreign: 8, code.Trespass: 7}[f.Code]
+				whose := map[catalog.Code]slurm.JobID{catalog.Foreign: 8, catalog.Trespass: 7}[f.Code]
 				if f.Owner != nil && f.Owner.Job != whose {
 					t.Errorf("%s blames job %d: %s", f.Code, f.Owner.Job, f.Observed)
 				}
-				if f.Code == code.Foreign && f.Owner != nil && !strings.Contains(f.Observed, "of job 8 was") {
+				if f.Code == catalog.Foreign && f.Owner != nil && !strings.Contains(f.Observed, "of job 8 was") {
 					t.Errorf("observed %q", f.Observed)
 				}
 			}
@@ -865,59 +864,59 @@ func TestRecordedOverlap(t *testing.T) {
 // A process outside Slurm that the recorder saw on a job's GPU is found at the job's end, and never drains; one that
 // may be a job's is found as unknown, and what belongs to the job or to the node is not.
 func TestRecordedStranger(t *testing.T) {
-	run := func(job slurm.JobID, uid uint32, cards ...gpu.ID) (r ledger.Run) {
-		r.Job.ID, r.Job.UID, r.Key, r.Start = job, uid, "t1", &ledger.End{At: 10 * time.Second}
+	run := func(job slurm.JobID, uid uint32, cards ...gpu.ID) (r record.Run) {
+		r.Job.ID, r.Job.UID, r.Key, r.Start = job, uid, "t1", &record.End{At: 10 * time.Second}
 		for _, id := range cards {
-			r.Devices = append(r.Devices, ledger.Assigned{Index: 3, Device: gpu.Device{ID: id}})
+			r.Devices = append(r.Devices, record.Assigned{Index: 3, Device: gpu.Device{ID: id}})
 		}
 		return r
 	}
 	for name, tt := range map[string]struct {
-		change  func(*Case, *ledger.RecordedProcess)
+		change  func(*Case, *record.RecordedProcess)
 		want    bool
 		unknown string
 	}{
-		"a login of another user":     {func(*Case, *ledger.RecordedProcess) {}, true, ""},
-		"the user's, from before":     {func(_ *Case, p *ledger.RecordedProcess) { p.UID, p.Start = 1007, time.Second }, true, ""},
-		"the user's, begun meanwhile": {func(_ *Case, p *ledger.RecordedProcess) { p.UID = 1007 }, false, ""},
-		"too little":                  {func(_ *Case, p *ledger.RecordedProcess) { p.Most = 1 << 20 }, false, ""},
-		"root's":                      {func(_ *Case, p *ledger.RecordedProcess) { p.UID = 0 }, false, ""},
-		"root's in a container":       {func(_ *Case, p *ledger.RecordedProcess) { p.UID, p.Apart, p.Start = 0, true, time.Second }, true, ""},
-		"the start saw it": {func(c *Case, p *ledger.RecordedProcess) {
-			c.Past.Run.Start.Processes = []finding.Process{{PID: 40, Start: p.Start}}
+		"a login of another user":     {func(*Case, *record.RecordedProcess) {}, true, ""},
+		"the user's, from before":     {func(_ *Case, p *record.RecordedProcess) { p.UID, p.Start = 1007, time.Second }, true, ""},
+		"the user's, begun meanwhile": {func(_ *Case, p *record.RecordedProcess) { p.UID = 1007 }, false, ""},
+		"too little":                  {func(_ *Case, p *record.RecordedProcess) { p.Most = 1 << 20 }, false, ""},
+		"root's":                      {func(_ *Case, p *record.RecordedProcess) { p.UID = 0 }, false, ""},
+		"root's in a container":       {func(_ *Case, p *record.RecordedProcess) { p.UID, p.Apart, p.Start = 0, true, time.Second }, true, ""},
+		"the start saw it": {func(c *Case, p *record.RecordedProcess) {
+			c.Past.Run.Start.Processes = []record.Process{{PID: 40, Start: p.Start}}
 		}, false, ""},
-		"the start saw another of its PID": {func(c *Case, p *ledger.RecordedProcess) {
-			c.Past.Run.Start.Processes = []finding.Process{{PID: 40, Start: time.Second}}
+		"the start saw another of its PID": {func(c *Case, p *record.RecordedProcess) {
+			c.Past.Run.Start.Processes = []record.Process{{PID: 40, Start: time.Second}}
 		}, true, ""},
-		"a service":                   {func(_ *Case, p *ledger.RecordedProcess) { p.Service, p.Most = "dcgm.service", 64<<20 }, false, ""},
-		"a service with much":         {func(_ *Case, p *ledger.RecordedProcess) { p.Service = "dcgm.service" }, true, ""},
-		"in a job's cgroup":           {func(_ *Case, p *ledger.RecordedProcess) { p.Owner.ID = 7 }, false, ""},
-		"in two jobs' cgroups":        {func(_ *Case, p *ledger.RecordedProcess) { p.Owner.Conflict = "two" }, false, ""},
-		"a container begun meanwhile": {func(_ *Case, p *ledger.RecordedProcess) { p.Apart = true }, true, "may be the job's own"},
-		"a container from before":     {func(_ *Case, p *ledger.RecordedProcess) { p.Apart, p.Start = true, time.Second }, true, ""},
-		"its user has another job":    {func(_ *Case, p *ledger.RecordedProcess) { p.UID = 1008 }, true, "may be of job 8"},
-		"its user has another job, whose start was lost": {func(c *Case, p *ledger.RecordedProcess) {
+		"a service":                   {func(_ *Case, p *record.RecordedProcess) { p.Service, p.Most = "dcgm.service", 64<<20 }, false, ""},
+		"a service with much":         {func(_ *Case, p *record.RecordedProcess) { p.Service = "dcgm.service" }, true, ""},
+		"in a job's cgroup":           {func(_ *Case, p *record.RecordedProcess) { p.Owner.ID = 7 }, false, ""},
+		"in two jobs' cgroups":        {func(_ *Case, p *record.RecordedProcess) { p.Owner.Conflict = "two" }, false, ""},
+		"a container begun meanwhile": {func(_ *Case, p *record.RecordedProcess) { p.Apart = true }, true, "may be the job's own"},
+		"a container from before":     {func(_ *Case, p *record.RecordedProcess) { p.Apart, p.Start = true, time.Second }, true, ""},
+		"its user has another job":    {func(_ *Case, p *record.RecordedProcess) { p.UID = 1008 }, true, "may be of job 8"},
+		"its user has another job, whose start was lost": {func(c *Case, p *record.RecordedProcess) {
 			p.UID, c.Node.Runs[0].Start = 1008, nil
-			c.Node.Runs[0].Ends = []ledger.End{{At: 30 * time.Second}}
+			c.Node.Runs[0].Ends = []record.End{{At: 30 * time.Second}}
 		}, true, "may be of job 8"},
-		"a second end of its user's job, whose own start was lost": {func(c *Case, p *ledger.RecordedProcess) {
-			p.UID, c.Node.Runs[0].Ends = 1008, []ledger.End{{At: 15 * time.Second}, {At: 30 * time.Second}}
+		"a second end of its user's job, whose own start was lost": {func(c *Case, p *record.RecordedProcess) {
+			p.UID, c.Node.Runs[0].Ends = 1008, []record.End{{At: 15 * time.Second}, {At: 30 * time.Second}}
 		}, true, "may be of job 8"},
-		"begun after both ends of its user's job": {func(c *Case, p *ledger.RecordedProcess) {
-			p.UID, c.Node.Runs[0].Ends = 1008, []ledger.End{{At: 15 * time.Second}, {At: 18 * time.Second}}
+		"begun after both ends of its user's job": {func(c *Case, p *record.RecordedProcess) {
+			p.UID, c.Node.Runs[0].Ends = 1008, []record.End{{At: 15 * time.Second}, {At: 18 * time.Second}}
 		}, true, ""},
-		"its environment names a job": {func(_ *Case, p *ledger.RecordedProcess) { p.EnvJob = 99 }, true, "names job 99"},
-		"its job's first run has a damaged record": {func(c *Case, p *ledger.RecordedProcess) {
-			p.UID, p.Start, c.Node.Damaged = 1007, time.Second, []ledger.Damaged{{Job: 7}}
+		"its environment names a job": {func(_ *Case, p *record.RecordedProcess) { p.EnvJob = 99 }, true, "names job 99"},
+		"its job's first run has a damaged record": {func(c *Case, p *record.RecordedProcess) {
+			p.UID, p.Start, c.Node.Damaged = 1007, time.Second, []record.Damaged{{Job: 7}}
 		}, true, "of job 7, whose record is damaged"},
-		"a job whose damaged record cannot concern the GPU now": {func(c *Case, p *ledger.RecordedProcess) {
-			c.Node.Damaged = []ledger.Damaged{{Job: 9, Clear: []gpu.ID{"GPU-a"}}}
+		"a job whose damaged record cannot concern the GPU now": {func(c *Case, p *record.RecordedProcess) {
+			c.Node.Damaged = []record.Damaged{{Job: 9, Clear: []gpu.ID{"GPU-a"}}}
 		}, true, "of job 9, whose record is damaged"},
-		"where GPUs are shared":       {func(c *Case, _ *ledger.RecordedProcess) { c.Sharing.Shared = slurmconf.Yes }, false, ""},
-		"where that is not known":     {func(c *Case, _ *ledger.RecordedProcess) { c.Sharing.Shared = slurmconf.Unknown }, false, ""},
-		"where records were not read": {func(c *Case, _ *ledger.RecordedProcess) { c.Node.Unread = "too many" }, false, ""},
-		"at a second end":             {func(c *Case, _ *ledger.RecordedProcess) { c.Past.Again = true }, false, ""},
-		"at an end beside another":    {func(c *Case, _ *ledger.RecordedProcess) { c.Past.Second = true }, false, ""},
+		"where GPUs are shared":       {func(c *Case, _ *record.RecordedProcess) { c.Sharing.Shared = slurmconf.Yes }, false, ""},
+		"where that is not known":     {func(c *Case, _ *record.RecordedProcess) { c.Sharing.Shared = slurmconf.Unknown }, false, ""},
+		"where records were not read": {func(c *Case, _ *record.RecordedProcess) { c.Node.Unread = "too many" }, false, ""},
+		"at a second end":             {func(c *Case, _ *record.RecordedProcess) { c.Past.Again = true }, false, ""},
+		"at an end beside another":    {func(c *Case, _ *record.RecordedProcess) { c.Past.Second = true }, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := enforcing()
@@ -925,14 +924,14 @@ func TestRecordedStranger(t *testing.T) {
 			c.Job.ID, c.Job.UID = 7, 1007
 			c.Seen.Cards = c.Past.Run.Devices
 			c.Sharing = &slurmconf.Answer{Shared: slurmconf.No}
-			c.Node = &Node{Runs: []ledger.Run{run(8, 1008, "GPU-b"), c.Past.Run}}
-			p := ledger.RecordedProcess{GPU: "GPU-a", PID: 40, UID: 1002, Start: 20 * time.Second, Most: 84 << 30, Name: "train"}
+			c.Node = &Node{Runs: []record.Run{run(8, 1008, "GPU-b"), c.Past.Run}}
+			p := record.RecordedProcess{GPU: "GPU-a", PID: 40, UID: 1002, Start: 20 * time.Second, Most: 84 << 30, Name: "train"}
 			tt.change(&c, &p)
-			c.Past.Recording = &ledger.Recording{GPUs: []ledger.Recorded{{ID: "GPU-a", Processes: []ledger.RecordedProcess{p}}}}
-			var got []finding.Finding
+			c.Past.Recording = &record.Recording{GPUs: []record.GPURecording{{ID: "GPU-a", Processes: []record.RecordedProcess{p}}}}
+			var got []record.Finding
 			j := Judge(c)
 			for _, f := range j.Found {
-				if f.Code == code.Stray {
+				if f.Code == catalog.Stray {
 					got = append(got, f)
 				}
 			}
@@ -944,7 +943,7 @@ func TestRecordedStranger(t *testing.T) {
 					t.Errorf("%+v", got)
 				}
 			case !strings.Contains(got[0].Unknown, tt.unknown) || tt.unknown == "" && got[0].Unknown != "" ||
-				!got[0].Recorded() || got[0].Owner.Named() || *got[0].Index != 3 || got[0].Holder.Name != "train":
+				!got[0].OnlyRecorded() || got[0].Owner.Named() || *got[0].Index != 3 || got[0].Holder.Name != "train":
 				t.Errorf("%+v", got[0])
 			case !c.AsksRecorded():
 				t.Error("records are not asked for")
@@ -957,20 +956,20 @@ func TestRecordedStranger(t *testing.T) {
 func TestUntriedVendor(t *testing.T) {
 	amd, nvidia := gpu.Device{ID: "GPU-a", Vendor: gpu.AMD.Name}, gpu.Device{ID: "GPU-n", Vendor: gpu.NVIDIA.Name}
 	for name, tt := range map[string]struct {
-		cards []finding.Card
+		cards []record.Assigned
 		on    gpu.ID
 		want  int
 	}{
-		"on its GPU":                       {[]finding.Card{{Device: amd}}, "GPU-a", 1},
-		"on none":                          {[]finding.Card{{Device: amd}}, "", 1},
-		"on none, of two of its GPUs":      {[]finding.Card{{Device: amd}, {Device: gpu.Device{ID: "GPU-b", Vendor: gpu.AMD.Name}}}, "", 1},
-		"on none, of GPUs of both vendors": {[]finding.Card{{Device: nvidia}, {Device: amd}}, "", 1},
-		"on another vendor's":              {[]finding.Card{{Device: nvidia}, {Device: amd}}, "GPU-n", 0},
-		"on none, of another vendor's":     {[]finding.Card{{Device: nvidia}}, "", 0},
+		"on its GPU":                       {[]record.Assigned{{Device: amd}}, "GPU-a", 1},
+		"on none":                          {[]record.Assigned{{Device: amd}}, "", 1},
+		"on none, of two of its GPUs":      {[]record.Assigned{{Device: amd}, {Device: gpu.Device{ID: "GPU-b", Vendor: gpu.AMD.Name}}}, "", 1},
+		"on none, of GPUs of both vendors": {[]record.Assigned{{Device: nvidia}, {Device: amd}}, "", 1},
+		"on another vendor's":              {[]record.Assigned{{Device: nvidia}, {Device: amd}}, "GPU-n", 0},
+		"on none, of another vendor's":     {[]record.Assigned{{Device: nvidia}}, "", 0},
 	} {
 		c := enforcing()
 		c.Seen.Cards = tt.cards
-		found := c.decide([]finding.Finding{{Code: code.Hang, GPU: tt.on}}).Found
+		found := c.decide([]record.Finding{{Code: catalog.Hang, GPU: tt.on}}).Found
 		if len(found) != 1 || len(found[0].Doubts) != tt.want {
 			t.Errorf("%s: %+v, want %d doubts", name, found, tt.want)
 		}

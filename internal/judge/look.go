@@ -5,8 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/finding"
+	"bookend/internal/compare"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -14,26 +15,26 @@ import (
 // Eyes is how Look reads a node. What could not be read is returned as unknown, with a reason; empty means none.
 type Eyes interface {
 	// Watch samples GPUs for as long as the rule says and returns the samples, oldest first.
-	Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot
+	Watch(cards []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot
 	// Processes returns what /proc shows about each PID.
-	Processes(pids []int) map[int]finding.Process
+	Processes(pids []int) map[int]record.Process
 	// Holders searches all of /proc for processes with a GPU open, and leaves time for a watch of that length. It is nil
 	// if the configuration forbids the search.
-	Holders(then time.Duration) *finding.Scan
+	Holders(then time.Duration) *record.Scan
 	// Quiet waits, for a bounded time, until no probe runs on the GPUs, and keeps probes off them until release. For a
 	// GPU on which one still runs, busy says so.
-	Quiet(cards []finding.Card) (busy map[gpu.ID]string, release func())
+	Quiet(cards []record.Assigned) (busy map[gpu.ID]string, release func())
 }
 
 // Order says what to sample, and for what.
 type Order struct {
 	Job   slurm.Job // the job whose end this is, zero for none
-	Cards []finding.Card
+	Cards []record.Assigned
 	Rule  gpu.WatchRule
 	// Known are the start times of the processes that the rule expects, 0 for one that is gone: a PID may be reused.
 	Known     map[int]time.Duration
-	Limits    finding.Limits
-	Baselines map[gpu.ID]finding.Baseline
+	Limits    record.Limits
+	Baselines map[gpu.ID]record.Baseline
 	// Sure asks for what certainty needs beyond one more sample, at the cost of another flat time: an end may drain for
 	// memory that a start only reports.
 	Sure bool
@@ -43,13 +44,13 @@ type Order struct {
 
 // Look samples GPUs until they have settled, lists their processes, searches for holders of unexplained memory, and
 // samples again. It returns the GPUs with the ids that only the driver knew.
-func Look(e Eyes, o Order) (finding.Side, []finding.Card) {
+func Look(e Eyes, o Order) (record.Side, []record.Assigned) {
 	side, looks := o.watch(e)
 	if o.dropStrangers(side) {
 		side, looks = o.watch(e)
 	}
 	disown(side)
-	flat := func(c settle.Curve) bool { return c.State == settle.Flat }
+	flat := func(c record.Curve) bool { return c.State == record.Flat }
 	if !slices.ContainsFunc(slices.Collect(maps.Values(side.Curves)), flat) && len(side.Stayed) == 0 {
 		return side, o.Cards
 	}
@@ -64,21 +65,21 @@ func Look(e Eyes, o Order) (finding.Side, []finding.Card) {
 	}
 	o.confirm(e, &side, looks, least)
 	for id, why := range busy {
-		side.Curves[id] = settle.Curve{State: settle.Unknown, Why: why}
+		side.Curves[id] = record.Curve{State: record.Unreadable, Why: why}
 	}
 	return side, o.Cards
 }
 
 // Glance returns what a single sample of GPUs shows, with their processes. One sample is not enough to judge a GPU.
-func Glance(e Eyes, s gpu.Snapshot) finding.Side {
-	side := finding.Side{Snapshot: s, Curves: map[gpu.ID]settle.Curve{}}
+func Glance(e Eyes, s gpu.Snapshot) record.Side {
+	side := record.Side{Snapshot: s, Curves: map[gpu.ID]record.Curve{}}
 	side.Processes = e.Processes(pids(s))
 	disown(side)
 	return side
 }
 
-func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
-	side := finding.Side{Curves: map[gpu.ID]settle.Curve{}, Processes: map[int]finding.Process{}}
+func (o *Order) watch(e Eyes) (record.Side, []gpu.Snapshot) {
+	side := record.Side{Curves: map[gpu.ID]record.Curve{}, Processes: map[int]record.Process{}}
 	looks := e.Watch(o.Cards, o.Rule)
 	if len(looks) == 0 {
 		return side, nil
@@ -97,19 +98,19 @@ func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 // stayed returns what every sample showed on a GPU whose memory is still changing: processes, and memory that no
 // process is listed for. /proc is read after the samples, so a process that started before the first sample is the one
 // that each of them listed.
-func (o Order) stayed(side finding.Side, looks []gpu.Snapshot) map[gpu.ID][]settle.Stay {
-	all := map[gpu.ID][]settle.Stay{}
+func (o Order) stayed(side record.Side, looks []gpu.Snapshot) map[gpu.ID][]record.Stay {
+	all := map[gpu.ID][]record.Stay{}
 	for _, c := range o.Cards {
 		id := c.Device.ID
-		if side.Curves[id].State != settle.Moving {
+		if side.Curves[id].State != record.Moving {
 			continue
 		}
-		same := slices.DeleteFunc(settle.Stayed(o.Rule, c.Device, looks), func(p settle.Stay) bool {
+		same := slices.DeleteFunc(settle.Stayed(o.Rule, c.Device, looks), func(p record.Stay) bool {
 			facts, read := side.Processes[p.PID]
-			return !read || facts.Why != "" || !facts.Gone && facts.Start+finding.Tick > looks[0].At
+			return !read || facts.Why != "" || !facts.Gone && facts.Start+record.Tick > looks[0].At
 		})
 		rest := settle.Rest(o.Rule, c.Device, looks, func(r gpu.Reading) gpu.Figure {
-			return finding.Rest(r, o.Limits, o.Baselines[id])
+			return record.Rest(r, o.Limits, o.Baselines[id])
 		})
 		if rest.Memory.Known() && rest.Memory.Bytes >= o.Limits.Report {
 			same = append(same, rest)
@@ -123,7 +124,7 @@ func (o Order) stayed(side finding.Side, looks []gpu.Snapshot) map[gpu.ID][]sett
 
 // dropStrangers removes expected PIDs that now belong to another process than expected, or to none if there was one. It
 // reports whether there were any: what was judged with them was judged wrongly.
-func (o *Order) dropStrangers(side finding.Side) (found bool) {
+func (o *Order) dropStrangers(side record.Side) (found bool) {
 	expect := map[gpu.ID]gpu.Expected{}
 	for id, e := range o.Rule.Expect {
 		r, _ := side.Snapshot.Reading(id)
@@ -146,12 +147,12 @@ func (o *Order) dropStrangers(side finding.Side) (found bool) {
 }
 
 // disown drops what /proc shows for a PID whose process started after the sample that lists it: the PID was reused.
-func disown(side finding.Side) {
+func disown(side record.Side) {
 	for _, s := range []gpu.Snapshot{side.Snapshot, side.Neighbours} {
 		for _, pid := range pids(s) {
 			if now := side.Processes[pid]; s.At > 0 && now.Why == "" && now.Start > s.At {
 				const why = "its PID was another process's when the GPU was read"
-				side.Processes[pid] = finding.Process{PID: pid, Why: why}
+				side.Processes[pid] = record.Process{PID: pid, Why: why}
 			}
 		}
 	}
@@ -159,16 +160,16 @@ func disown(side finding.Side) {
 
 // sameBytes distinguishes one dead PID from another: the memory left under it was measured not to change.
 func sameBytes(p gpu.Process, want gpu.ExpectedProcess) bool {
-	return !p.Memory.Known() || max(p.Memory.Bytes, want.Bytes)-min(p.Memory.Bytes, want.Bytes) <= finding.AsMuch
+	return !p.Memory.Known() || max(p.Memory.Bytes, want.Bytes)-min(p.Memory.Bytes, want.Bytes) <= compare.AsMuch
 }
 
 // unexplained reports whether /proc must be searched: there is memory without a process, or a process is gone.
-func (o Order) unexplained(side finding.Side) bool {
+func (o Order) unexplained(side record.Side) bool {
 	for _, c := range o.Cards {
 		id := c.Device.ID
 		bytes, _ := o.rest(side.Snapshot, c)
-		stayed := slices.ContainsFunc(side.Stayed[id], func(p settle.Stay) bool { return p.PID == 0 })
-		if side.Curves[id].State == settle.Flat && bytes >= o.Limits.Report || stayed {
+		stayed := slices.ContainsFunc(side.Stayed[id], func(p record.Stay) bool { return p.PID == 0 })
+		if side.Curves[id].State == record.Flat && bytes >= o.Limits.Report || stayed {
 			return true
 		}
 	}
@@ -176,12 +177,12 @@ func (o Order) unexplained(side finding.Side) bool {
 }
 
 // having returns the GPUs that list such a process: in the last sample if they have settled, else in every sample.
-func (o Order) having(side finding.Side, such func(finding.Process) bool) map[gpu.ID]bool {
+func (o Order) having(side record.Side, such func(record.Process) bool) map[gpu.ID]bool {
 	all := map[gpu.ID]bool{}
 	for _, c := range o.Cards {
 		id := c.Device.ID
-		left := slices.ContainsFunc(side.Stayed[id], func(p settle.Stay) bool { return such(side.Processes[p.PID]) })
-		if side.Curves[id].State == settle.Flat {
+		left := slices.ContainsFunc(side.Stayed[id], func(p record.Stay) bool { return such(side.Processes[p.PID]) })
+		if side.Curves[id].State == record.Flat {
 			r, _ := side.Snapshot.Reading(id)
 			left = slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return such(side.Processes[p.PID]) })
 		}
@@ -192,10 +193,10 @@ func (o Order) having(side finding.Side, such func(finding.Process) bool) map[gp
 	return all
 }
 
-func isGone(p finding.Process) bool { return p.Gone }
+func isGone(p record.Process) bool { return p.Gone }
 
 // identified fills in ids that only the driver knew: the inventory may name a GPU by its bus id alone.
-func identified(cards []finding.Card, s gpu.Snapshot) []finding.Card {
+func identified(cards []record.Assigned, s gpu.Snapshot) []record.Assigned {
 	out := slices.Clone(cards)
 	for i, c := range out {
 		for _, r := range s.Readings {

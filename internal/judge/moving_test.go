@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/finding"
+	"bookend/internal/attribution"
+	"bookend/internal/compare"
 	"bookend/internal/gpu"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -28,15 +29,15 @@ func TestSmallMovements(t *testing.T) {
 		pid   int // 0: memory that no process is listed for
 		curve func(int) uint64
 	}
-	mine := finding.Process{UID: 1001, Start: 5 * second, Cgroup: slurm.Owner{ID: 10}}
+	mine := record.Process{UID: 1001, Start: 5 * second, Cgroup: slurm.Owner{ID: 10}}
 	noise := held{71, saw(2*mib, 4*mib)}
 	for name, tt := range map[string]struct {
 		memory []held
-		who    finding.Process // each PID
-		ends   int             // this PID ends before the last look
-		again  int             // looks of the second watch
-		holder bool            // a process has the driver open and nothing else, and ends before the last look
-		want   string          // what drains is marked "!"
+		who    record.Process // each PID
+		ends   int            // this PID ends before the last look
+		again  int            // looks of the second watch
+		holder bool           // a process has the driver open and nothing else, and ends before the last look
+		want   string         // what drains is marked "!"
 	}{
 		"falls by 3 MiB a look":            {memory: []held{{70, falls(9*gib, 9*gib-18*mib)}}, who: mine, want: "ORPHAN:70! MOVING"},
 		"goes up and down by 4 MiB":        {memory: []held{{70, saw(9*gib, 4*mib)}}, who: mine, want: "ORPHAN:70! MOVING"},
@@ -56,9 +57,9 @@ func TestSmallMovements(t *testing.T) {
 		"no process, little":               {memory: []held{{0, still(20 * mib)}, {70, saw(9*gib, 4*mib)}}, who: mine, want: "ORPHAN:70! MOVING"},
 		"no process, another in its place": {memory: []held{{0, steps(9, 9, 9, 9, 9, 9, 9, 18, 9)}, noise}, who: mine, want: "ORPHAN:71 RESIDUE MOVING"},
 		"no process, and a holder ends":    {memory: []held{{0, saw(9*gib, 4*mib)}}, holder: true, want: "RESIDUE MOVING"},
-		"gone, and for a whole watch":      {memory: []held{{70, still(9 * gib)}, noise}, who: finding.Process{Gone: true}, again: 7, want: "PHANTOM:70! PHANTOM:71! MOVING"},
-		"gone, for one look more":          {memory: []held{{70, still(9 * gib)}, noise}, who: finding.Process{Gone: true}, want: "PHANTOM:70 PHANTOM:71 MOVING"},
-		"gone, and a holder ends":          {memory: []held{{70, still(9 * gib)}, noise}, who: finding.Process{Gone: true}, again: 7, holder: true, want: "PHANTOM:70 PHANTOM:71 MOVING"},
+		"gone, and for a whole watch":      {memory: []held{{70, still(9 * gib)}, noise}, who: record.Process{Gone: true}, again: 7, want: "PHANTOM:70! PHANTOM:71! MOVING"},
+		"gone, for one look more":          {memory: []held{{70, still(9 * gib)}, noise}, who: record.Process{Gone: true}, want: "PHANTOM:70 PHANTOM:71 MOVING"},
+		"gone, and a holder ends":          {memory: []held{{70, still(9 * gib)}, noise}, who: record.Process{Gone: true}, again: 7, holder: true, want: "PHANTOM:70 PHANTOM:71 MOVING"},
 		"a dead one hides no living":       {memory: []held{{70, still(9 * gib)}, noise}, who: mine, ends: -71, want: "ORPHAN:70! PHANTOM:71 MOVING"},
 		"one that ends at the last look":   {memory: []held{{70, still(9 * gib)}, noise}, who: mine, ends: 71, want: "ORPHAN:70! MOVING"},
 		"memory of one that ends is none":  {memory: []held{{70, still(9 * gib)}, noise}, who: mine, ends: 70, want: "ORPHAN:71 MOVING"},
@@ -75,14 +76,14 @@ func TestSmallMovements(t *testing.T) {
 			}
 			return looks(10+i, 1, used, list...)[0]
 		}
-		e := &eyes{who: map[int]finding.Process{}, later: map[int]finding.Process{}}
+		e := &eyes{who: map[int]record.Process{}, later: map[int]record.Process{}}
 		for _, pid := range []int{70, 71, 72, 73, 80} {
 			p := tt.who
 			if pid == 73 { // root's
-				p = finding.Process{Start: 5 * second}
+				p = record.Process{Start: 5 * second}
 			}
 			p.PID = pid
-			gone := finding.Process{PID: pid, Gone: true}
+			gone := record.Process{PID: pid, Gone: true}
 			if e.who[pid], e.later[pid] = p, p; tt.ends == pid {
 				e.later[pid] = gone
 			} else if tt.ends == -pid || tt.holder && pid == 80 {
@@ -90,29 +91,29 @@ func TestSmallMovements(t *testing.T) {
 			}
 		}
 		if tt.holder {
-			keeper := finding.Process{PID: 80, UID: 1001, Start: 6 * second}
-			e.scan.Holdings = []finding.Holding{{Process: keeper, Control: true}}
+			keeper := record.Process{PID: 80, UID: 1001, Start: 6 * second}
+			e.scan.Holdings = []record.Holding{{Process: keeper, Control: true}}
 		}
 		e.watches = [][]gpu.Snapshot{nil, nil}
 		for i := range 7 + max(2, tt.again) {
 			e.watches[min(i/7, 1)] = append(e.watches[min(i/7, 1)], look(i))
 		}
 		side, cards := Look(e, order())
-		s := finding.Scene{
+		s := compare.Input{
 			Job: slurm.Job{ID: 10, UID: 1001, Context: slurm.Epilog}, Cards: cards, Now: side, Limits: order().Limits,
-			Self:   finding.Record{Job: 10, UID: 1001, GPUs: []gpu.ID{card}, Start: second, Alone: true},
-			Before: &finding.Side{Snapshot: looks(1, 1, 0)[0], Curves: map[gpu.ID]settle.Curve{card: {State: settle.Clean}}},
+			Self:   attribution.Allocation{Job: 10, UID: 1001, GPUs: []gpu.ID{card}, Start: second, Alone: true},
+			Before: &record.Side{Snapshot: looks(1, 1, 0)[0], Curves: map[gpu.ID]record.Curve{card: {State: record.Clean}}},
 		}
-		if got := marked(finding.Compare(s)); got != tt.want {
-			t.Errorf("%s: got %q, want %q: %+v", name, got, tt.want, finding.Compare(s))
+		if got := marked(compare.Compare(s)); got != tt.want {
+			t.Errorf("%s: got %q, want %q: %+v", name, got, tt.want, compare.Compare(s))
 		}
 	}
 }
 
-func state(s string, p finding.Process) finding.Process { p.State = s; return p }
+func state(s string, p record.Process) record.Process { p.State = s; return p }
 
 // marked are codes with the PID that they are about, and "!" where nothing keeps a finding from draining.
-func marked(found []finding.Finding) string {
+func marked(found []record.Finding) string {
 	var all []string
 	for _, f := range found {
 		word := strings.TrimPrefix(string(f.Code), "BKD-")

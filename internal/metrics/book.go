@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -34,7 +34,7 @@ type sample struct {
 
 // Trouble is a trouble of Bookend itself, or of the driver as a whole, as seen by hooks.
 type Trouble struct {
-	Code code.Code `json:"code"`
+	Code catalog.Code `json:"code"`
 	// Since is when it began: since then no day was without it.
 	Since  time.Time   `json:"since"`
 	Last   time.Time   `json:"last"`
@@ -115,7 +115,7 @@ func (b *book) record(r *Recorded) {
 }
 
 // check replaces what the last health check saw by what this one did: a GPU that was not read has no figure.
-func (b *book) check(c ledger.Check) {
+func (b *book) check(c record.Check) {
 	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
 		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes
 	})
@@ -211,7 +211,7 @@ func decode(data []byte) (book, error) {
 	if err != nil {
 		return book{}, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
-	b.Troubles = slices.DeleteFunc(b.Troubles, func(t Trouble) bool { _, known := code.Lookup(t.Code); return !known })
+	b.Troubles = slices.DeleteFunc(b.Troubles, func(t Trouble) bool { _, known := catalog.Lookup(t.Code); return !known })
 	for i := range b.Troubles {
 		b.Troubles[i].Detail = report.Keep(string(b.Troubles[i].Detail), maxDetail)
 	}

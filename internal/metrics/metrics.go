@@ -20,9 +20,9 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -57,7 +57,7 @@ type Run struct {
 	// Recorded is what the recorder saw of a job that ended, nil if it was not to record.
 	Recorded *Recorded `json:"recorded,omitempty"`
 	// Check is what a health check saw, valid until the next; nil for a job's hooks. Unknown figures are not shown.
-	Check *ledger.Check `json:"check,omitempty"`
+	Check *record.Check `json:"check,omitempty"`
 }
 
 // Recorded is what was seen of a job while it ran.
@@ -87,7 +87,7 @@ const (
 )
 
 type Finding struct {
-	Code code.Code `json:"code"`
+	Code catalog.Code `json:"code"`
 	// Own is set for a trouble of Bookend itself or of the driver as a whole that the policy does not hide.
 	Own    bool   `json:"own,omitempty"`
 	Detail string `json:"detail,omitempty"` // what was seen, if Own; may hold text from outside
@@ -122,11 +122,11 @@ func change(f Files, r Run, edit func(*book)) (err error) {
 	}
 	edit(&b)
 	if damage != nil {
-		b.find(r, Finding{Code: code.StateDamage, Own: true, Detail: damage.Error()})
+		b.find(r, Finding{Code: catalog.StateDamage, Own: true, Detail: damage.Error()})
 	}
 	shown := show(f.Textfile, b, r.Version)
 	if shown != nil {
-		b.find(r, Finding{Code: code.StateWrite, Own: true, Detail: shown.Error()})
+		b.find(r, Finding{Code: catalog.StateWrite, Own: true, Detail: shown.Error()})
 	}
 	return errors.Join(damage, shown, b.save(folder))
 }

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "rewrite docs/metrics.md and testdata/bo
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // at is a run of a hook, minutes after noon, that found troubles.
-func at(minute int, hook Hook, troubles ...code.Code) Run {
+func at(minute int, hook Hook, troubles ...catalog.Code) Run {
 	r := Run{Version: "1.2", Hook: hook, Job: 7, At: noon.Add(time.Duration(minute) * time.Minute), Action: config.Note}
 	for _, c := range troubles {
 		r.Findings = append(r.Findings, Finding{Code: c, Own: true, Detail: "seen in minute " + strconv.Itoa(minute)})
@@ -46,7 +46,7 @@ func host(t *testing.T) Files {
 	return Files{Var: filepath.Join(dir, "var"), Textfile: filepath.Join(dir, "var/bookend.prom")}
 }
 
-func record(t *testing.T, f Files, runs ...Run) {
+func recordRuns(t *testing.T, f Files, runs ...Run) {
 	t.Helper()
 	for _, r := range runs {
 		must.Do(t, Record(f, r))
@@ -72,7 +72,7 @@ func TestTextfile(t *testing.T) {
 		t.Errorf("before the first run: %+v, %v", s, err)
 	}
 	drained, held := at(3, Epilog), at(4, Epilog)
-	drained.Action, drained.Findings = config.Drain, []Finding{{Code: code.Orphan}, {Code: code.Orphan}}
+	drained.Action, drained.Findings = config.Drain, []Finding{{Code: catalog.Orphan}, {Code: catalog.Orphan}}
 	held.Action, held.Held = config.Warn, true
 	held.Version = "1.3\n\"\\" // an update: there is one version, not two
 	end := at(5, Epilog)
@@ -84,16 +84,16 @@ func TestTextfile(t *testing.T) {
 	end.Settled = append(end.Settled, -time.Second) // a clock that stepped back
 	a, b, one := gpu.Device{ID: "GPU-a"}, gpu.Device{ID: "GPU-b"}, gpu.Bytes(1<<30)
 	both := map[gpu.ID]uint64{"GPU-a": 1, "GPU-b": 1}
-	record(t, f, at(0, Prolog), at(1, Epilog, code.BackendMissing, code.NoDriver), at(2, Prolog, code.BackendMissing),
-		drained, end, checked(6, ledger.Check{Cards: []ledger.Assigned{{Index: 0, Device: a}, {Index: 1, Device: b}},
+	recordRuns(t, f, at(0, Prolog), at(1, Epilog, catalog.BackendMissing, catalog.NoDriver), at(2, Prolog, catalog.BackendMissing),
+		drained, end, checked(6, record.Check{Cards: []record.Assigned{{Index: 0, Device: a}, {Index: 1, Device: b}},
 			Unexplained: both, Leaked: both}, one, one),
-		checked(7, ledger.Check{Cards: []ledger.Assigned{{Index: -1, Device: a}, {Index: 1, Device: b}},
+		checked(7, record.Check{Cards: []record.Assigned{{Index: -1, Device: a}, {Index: 1, Device: b}},
 			Unexplained: map[gpu.ID]uint64{"GPU-b": 1}}, gpu.Bytes(0)), held)
 	shown(t, f)
 	unmet := regexp.MustCompile(`bookend_own_errors_total\{code="BKD-([^P]|P[^A])[^"]*"\} 0\n`)
 	got := unmet.ReplaceAll(must.Have(os.ReadFile(f.Textfile))(t), nil)
 	golden.File(t, *update, "testdata/bookend.prom", string(got))
-	record(t, f, checked(8, ledger.Check{})) // the driver could not be asked
+	recordRuns(t, f, checked(8, record.Check{})) // the driver could not be asked
 	text := string(must.Have(os.ReadFile(f.Textfile))(t))
 	if gauges := regexp.MustCompile(`(?m)^bookend_gpu_.*$`).FindAllString(text, -1); len(gauges) > 0 {
 		t.Errorf("%q", gauges)
@@ -105,7 +105,7 @@ func TestTextfile(t *testing.T) {
 
 // A trouble goes on until there was a day without it.
 func TestTroublesOverTime(t *testing.T) {
-	const refused, missing, day = code.BackendRefused, code.BackendMissing, 24 * 60
+	const refused, missing, day = catalog.BackendRefused, catalog.BackendMissing, 24 * 60
 	for name, tt := range map[string]struct {
 		runs []Run
 		want string // since and last in minutes after noon, how many runs by which hook, how many without it since
@@ -121,7 +121,7 @@ func TestTroublesOverTime(t *testing.T) {
 		"clock stepped back": {[]Run{at(9, Epilog, refused), at(1, Epilog, refused)}, "9 to 1: 2, epilog; 0"},
 	} {
 		f := host(t)
-		record(t, f, tt.runs...)
+		recordRuns(t, f, tt.runs...)
 		state := must.Have(Read(f.Var))(t)
 		got := state.Troubles[slices.IndexFunc(state.Troubles, func(x Trouble) bool { return x.Code == refused })]
 		since, last := got.Since.Sub(noon).Minutes(), got.Last.Sub(noon).Minutes()
@@ -135,13 +135,13 @@ func TestTroublesOverTime(t *testing.T) {
 // What this release does not know is dropped, after a downgrade; its own counts go on.
 func TestCountersOfALaterRelease(t *testing.T) {
 	f := host(t)
-	record(t, f, at(0, Prolog, code.BadConfig))
+	recordRuns(t, f, at(0, Prolog, catalog.BadConfig))
 	data := must.Have(os.ReadFile(f.book()))(t)
 	later := strings.NewReplacer(`"version":1`, `"version":1,"fleet":{"nodes":[1,2]}`,
 		`"samples":[`, `"samples":[{"name":"bookend_heat_kelvin","labels":["0","GPU-a"],"value":-3,"unit":"K"},`,
 		`"troubles":[`, `"troubles":[{"code":"BKD-NEW-KIND","count":4,"hook":"night_watch","mood":"bad"},`)
 	must.Do(t, os.WriteFile(f.book(), []byte(later.Replace(string(data))), 0o600))
-	record(t, f, at(1, Prolog))
+	recordRuns(t, f, at(1, Prolog))
 	data = must.Have(os.ReadFile(f.book()))(t)
 	if strings.Contains(string(data), "heat") || strings.Contains(string(data), "NEW") {
 		t.Errorf("%s", data)
@@ -156,7 +156,7 @@ func TestCountersOfALaterRelease(t *testing.T) {
 // Whatever lies where the counts should be is said and replaced, and counting goes on.
 func TestDamagedCounts(t *testing.T) {
 	f := host(t)
-	record(t, f, at(0, Prolog))
+	recordRuns(t, f, at(0, Prolog))
 	data := must.Have(os.ReadFile(f.book()))(t)
 	whole, label := string(data), `{"name":"`+drains+`","labels":["a"]}`
 	put := func(text string) func() { return func() { must.Do(t, os.WriteFile(f.book(), []byte(text), 0o600)) } }
@@ -179,7 +179,7 @@ func TestDamagedCounts(t *testing.T) {
 			`bookend_hook_runs_total{hook="epilog",action="note"}`: 1,
 			`bookend_own_errors_total{code="BKD-ST-DAMAGED"}`:      1,
 		})
-		record(t, f, at(2, Epilog))
+		recordRuns(t, f, at(2, Epilog))
 		if n := shown(t, f)[`bookend_hook_runs_total{hook="epilog",action="note"}`]; n != 2 {
 			t.Errorf("%s: afterwards %v runs", name, n)
 		}
@@ -214,7 +214,7 @@ func TestTextfileIsOnlyWrittenWhereRootAloneCanWrite(t *testing.T) {
 			t.Errorf("%s: the file is there: %v, %v", name, written, err)
 		}
 		s := must.Have(Read(f.Var))(t)
-		if len(s.Troubles) != 1 || s.Troubles[0].Code != code.StateWrite ||
+		if len(s.Troubles) != 1 || s.Troubles[0].Code != catalog.StateWrite ||
 			!strings.Contains(string(s.Troubles[0].Detail), "write metrics") {
 			t.Errorf("%s: %+v", name, s.Troubles)
 		}
@@ -224,13 +224,13 @@ func TestTextfileIsOnlyWrittenWhereRootAloneCanWrite(t *testing.T) {
 // What killed writers leave goes; what is not theirs stays. node_exporter can read the file, nobody the counts.
 func TestFilesInTheFolders(t *testing.T) {
 	f := host(t)
-	record(t, f, at(0, Prolog))
+	recordRuns(t, f, at(0, Prolog))
 	for _, dir := range []string{f.Var, filepath.Dir(f.book())} {
 		for _, name := range []string{".tmp-0123456789abcdef", ".tmp-mine", "other.prom"} {
 			must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o644))
 		}
 	}
-	record(t, f, at(1, Prolog))
+	recordRuns(t, f, at(1, Prolog))
 	for _, dir := range []string{f.Var, filepath.Dir(f.book())} {
 		for name, stays := range map[string]bool{".tmp-0123456789abcdef": false, ".tmp-mine": true,
 			"other.prom": true} {
@@ -247,17 +247,17 @@ func TestFilesInTheFolders(t *testing.T) {
 		}
 	}
 	f.Textfile = ""
-	record(t, f, at(2, Prolog))
+	recordRuns(t, f, at(2, Prolog))
 }
 
 // However much is found, the file of counts stays below its bound.
 func TestCountsAreBounded(t *testing.T) {
 	f := host(t)
 	r := at(0, Epilog)
-	for _, e := range code.All() {
+	for _, e := range catalog.All() {
 		r.Findings = append(r.Findings, Finding{Code: e.Code, Own: true, Detail: strings.Repeat("\x00\xff\"\\", 1000)})
 	}
-	record(t, f, r)
+	recordRuns(t, f, r)
 	if data, err := os.ReadFile(f.book()); err != nil || len(data) > maxBook/4 {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
@@ -266,7 +266,7 @@ func TestCountsAreBounded(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	b := book{Version: bookVersion}
-	b.add(at(1, Prolog, code.BadConfig))
+	b.add(at(1, Prolog, catalog.BadConfig))
 	data, err := json.Marshal(b)
 	must.Do(f, err)
 	f.Add(data)
@@ -282,7 +282,7 @@ func FuzzDecode(f *testing.F) {
 		if _, err := decode(again); err != nil {
 			t.Fatalf("%v: %q, written again as %q", err, data, again)
 		}
-		got.add(at(2, Epilog, code.BadConfig, code.Hang))
+		got.add(at(2, Epilog, catalog.BadConfig, catalog.Hang))
 		if _, err := parse(string(text(got, "v"))); err != nil {
 			t.Fatal(err)
 		}
@@ -344,7 +344,7 @@ func wants(t *testing.T, got map[string]float64, want map[string]float64) {
 }
 
 // checked is a health check that saw so much in use on each card.
-func checked(minute int, c ledger.Check, used ...gpu.Figure) Run {
+func checked(minute int, c record.Check, used ...gpu.Figure) Run {
 	for i, f := range used {
 		d := gpu.Device{ID: c.Cards[i].Device.ID}
 		c.Snapshot.Readings = append(c.Snapshot.Readings, gpu.Reading{Device: d, Memory: gpu.Memory{Used: f}})

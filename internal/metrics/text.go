@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/report"
 )
@@ -100,8 +100,8 @@ var (
 )
 
 func everyOwnCode() (all [][]string) {
-	for _, e := range code.All() {
-		if (e.Scope == code.Own || e.Scope == code.Driver) && e.Severity != code.Note {
+	for _, e := range catalog.All() {
+		if (e.Scope == catalog.Own || e.Scope == catalog.Driver) && e.Severity != catalog.Note {
 			all = append(all, []string{string(e.Code)})
 		}
 	}

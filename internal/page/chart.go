@@ -7,11 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 )
 
 // Request is what a chart is to show.
@@ -21,7 +20,7 @@ type Request struct {
 	// Now is when the records were read. If zero, they are a copy, and the time of their last sample is used.
 	Now time.Time
 	// Check is the last health check, nil if none is recorded.
-	Check *ledger.Check
+	Check *record.Check
 }
 
 // Chart is a node's records as the page draws them.
@@ -55,7 +54,7 @@ type GPU struct {
 
 // Count is how often a code was found.
 type Count struct {
-	Kind  code.Entry
+	Kind  catalog.Entry
 	Found int
 }
 
@@ -63,7 +62,7 @@ type Count struct {
 type layout struct {
 	Chart
 	ask     Request
-	runs    []ledger.Run // by last sample, oldest first
+	runs    []record.Run // by last sample, oldest first
 	samples []sample
 	jobs    map[gpu.ID][]Block // sorted by start
 	looks   map[gpu.ID][]look
@@ -71,8 +70,8 @@ type layout struct {
 
 // Lay makes a Chart of the records: each GPU is a lane, jobs are Blocks, leftover memory between two samples is Held,
 // and findings are Marks. Positions are fractions of the time shown. What no sample recorded is not drawn.
-func Lay(runs []ledger.Run, r Request) Chart {
-	h := layout{runs: ledger.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
+func Lay(runs []record.Run, r Request) Chart {
+	h := layout{runs: record.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
 	slices.Reverse(h.runs)
 	h.readSamples()
 	h.period()
@@ -91,13 +90,13 @@ func Lay(runs []ledger.Run, r Request) Chart {
 // sample is what a hook or the health check recorded at one time, and the GPUs with Slurm's indexes.
 type sample struct {
 	at    time.Time
-	given []ledger.Assigned
+	given []record.Assigned
 	seen  gpu.Snapshot
 }
 
 func (h *layout) readSamples() {
 	for _, r := range h.runs {
-		for _, e := range r.Both() {
+		for _, e := range r.AllEnds() {
 			h.samples = append(h.samples, sample{e.Wall, r.Devices, e.Snapshot})
 		}
 	}
@@ -214,7 +213,7 @@ func (g GPU) order() int {
 }
 
 func (h *layout) count() {
-	codes := map[code.Code]Count{}
+	codes := map[catalog.Code]Count{}
 	for _, e := range h.Entries {
 		codes[e.Finding.Code] = Count{e.Kind, codes[e.Finding.Code].Found + 1}
 	}
@@ -230,16 +229,16 @@ type Entry struct {
 	Phase string // start, end, health check
 	Job   string // empty for a health check
 	User  string // unescaped
-	finding.Finding
-	Kind    code.Entry
-	Judged  finding.Judged
+	record.Finding
+	Kind    catalog.Entry
+	Judged  record.Judged
 	Drained bool // the hook drained the node for this finding's code
 }
 
 // readEntries collects the findings in the time shown, except those that policy ignores.
 func (h *layout) readEntries() {
 	for _, r := range h.runs {
-		for i, e := range r.Both() {
+		for i, e := range r.AllEnds() {
 			of := Entry{At: e.Wall, Phase: "end", Job: r.JobName(), User: r.Job.User}
 			if i == 0 && r.Start != nil {
 				of.Phase = "start"
@@ -253,16 +252,16 @@ func (h *layout) readEntries() {
 	slices.SortStableFunc(h.Entries, func(x, y Entry) int { return y.At.Compare(x.At) })
 }
 
-func (h *layout) enter(of Entry, found []finding.Finding, v finding.Verdict) {
+func (h *layout) enter(of Entry, found []record.Finding, v record.Verdict) {
 	if !h.shows(of.At, of.At) {
 		return
 	}
 	for n, f := range found {
 		of.Finding, of.Judged = f, v.Of(n)
 		of.Drained = v.Action == config.Drain && v.Exit != 0 && v.Code == f.Code
-		kind, known := code.Lookup(f.Code)
+		kind, known := catalog.Lookup(f.Code)
 		if !known { // from another release
-			kind = code.Entry{Code: f.Code, Severity: code.Warning, Title: "not known to this release"}
+			kind = catalog.Entry{Code: f.Code, Severity: catalog.Warning, Title: "not known to this release"}
 		}
 		if of.Kind = kind; of.Judged.Action != config.Ignore {
 			h.Entries = append(h.Entries, of)
@@ -272,7 +271,7 @@ func (h *layout) enter(of Entry, found []finding.Finding, v finding.Verdict) {
 
 // Grave ranks findings for places that have room for only one.
 func (e Entry) Grave() int {
-	weight := map[code.Severity]int{code.Serious: 3, code.Warning: 2, code.Note: 1}[e.Kind.Severity]
+	weight := map[catalog.Severity]int{catalog.Serious: 3, catalog.Warning: 2, catalog.Note: 1}[e.Kind.Severity]
 	switch {
 	case e.Drained:
 		return 4

@@ -6,12 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
@@ -30,15 +28,15 @@ var (
 func hour(h float64) time.Time { return noon.Add(time.Duration(h * float64(time.Hour))) }
 
 // seenAs is one look at a GPU: its memory in use, and what was found.
-func seenAs(h float64, id gpu.ID, used uint64, found ...finding.Finding) ledger.End {
-	e := ledger.End{At: time.Duration(h*3600+86400) * time.Second, Wall: hour(h), Findings: found}
+func seenAs(h float64, id gpu.ID, used uint64, found ...record.Finding) record.End {
+	e := record.End{At: time.Duration(h*3600+86400) * time.Second, Wall: hour(h), Findings: found}
 	e.Snapshot.Readings = []gpu.Reading{readingOf(id, used)}
-	e.Curves = map[gpu.ID]settle.Curve{id: {State: settle.Clean}}
+	e.Curves = map[gpu.ID]record.Curve{id: {State: record.Clean}}
 	if len(found) > 0 {
-		e.Curves[id] = settle.Curve{State: settle.Flat}
+		e.Curves[id] = record.Curve{State: record.Flat}
 	}
 	for range found {
-		e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: config.Warn})
+		e.Verdict.Judged = append(e.Verdict.Judged, record.Judged{Action: config.Warn})
 	}
 	return e
 }
@@ -51,15 +49,15 @@ func readingOf(id gpu.ID, used uint64) gpu.Reading {
 	}
 }
 
-func finds(c code.Code, id gpu.ID, bytes uint64) finding.Finding {
-	return finding.Finding{Code: c, GPU: id, Bytes: gpu.Bytes(bytes)}
+func finds(c catalog.Code, id gpu.ID, bytes uint64) record.Finding {
+	return record.Finding{Code: c, GPU: id, Bytes: gpu.Bytes(bytes)}
 }
 
 // ran is a job of one GPU, of which either end may be missing.
-func ran(job slurm.JobID, id gpu.ID, ends ...ledger.End) ledger.Run {
+func ran(job slurm.JobID, id gpu.ID, ends ...record.End) record.Run {
 	index := int(id[4] - 'a')
-	r := ledger.Run{Key: fmt.Sprint("w", job), Job: slurm.Job{ID: job, User: "alice"}, Epoch: epoch,
-		Devices: []ledger.Assigned{{Index: index, Device: gpu.Device{ID: id}}}}
+	r := record.Run{Key: fmt.Sprint("w", job), Job: slurm.Job{ID: job, User: "alice"}, Epoch: epoch,
+		Devices: []record.Assigned{{Index: index, Device: gpu.Device{ID: id}}}}
 	if len(ends) > 0 && ends[0].Wall != (time.Time{}) {
 		r.Start = &ends[0]
 	}
@@ -70,19 +68,19 @@ func ran(job slurm.JobID, id gpu.ID, ends ...ledger.End) ledger.Run {
 }
 
 // busyDay is a node's day on which much happens.
-func busyDay() []ledger.Run {
-	drain := seenAs(4, gpuA, 20*gib, finds(code.Orphan, gpuA, 20*gib))
-	drain.Verdict = finding.Verdict{Action: config.Drain, Exit: 10, Code: code.Orphan,
-		Judged: []finding.Judged{{Action: config.Drain}}}
-	blind := seenAs(15, gpuB, 0, finding.Finding{Code: code.NoDriver})
+func busyDay() []record.Run {
+	drain := seenAs(4, gpuA, 20*gib, finds(catalog.Orphan, gpuA, 20*gib))
+	drain.Verdict = record.Verdict{Action: config.Drain, Exit: 10, Code: catalog.Orphan,
+		Judged: []record.Judged{{Action: config.Drain}}}
+	blind := seenAs(15, gpuB, 0, record.Finding{Code: catalog.NoDriver})
 	blind.Snapshot, blind.Curves = gpu.Snapshot{}, nil
-	return []ledger.Run{
+	return []record.Run{
 		ran(1, gpuA, seenAs(0, gpuA, 0), drain),
-		ran(2, gpuA, seenAs(6, gpuA, 20*gib, finds(code.Dirty, gpuA, 20*gib)), seenAs(8, gpuA, 20*gib)),
+		ran(2, gpuA, seenAs(6, gpuA, 20*gib, finds(catalog.Dirty, gpuA, 20*gib)), seenAs(8, gpuA, 20*gib)),
 		ran(3, gpuB, seenAs(9, gpuB, 0), seenAs(10, gpuB, 0)),
 		ran(4, gpuA, seenAs(11, gpuA, 0), seenAs(14, gpuA, 0)),
 		ran(5, gpuB, seenAs(12, gpuB, 0), blind),
-		ran(6, gpuB, ledger.End{}, seenAs(17, gpuB, 0)),
+		ran(6, gpuB, record.End{}, seenAs(17, gpuB, 0)),
 		ran(7, gpuA, seenAs(18, gpuA, 0)),
 		ran(8, gpuA, seenAs(19, gpuA, 30*gib), seenAs(20, gpuA, 30*gib)),
 	}
@@ -167,7 +165,7 @@ func TestTicks(t *testing.T) {
 }
 
 func TestTimeShown(t *testing.T) {
-	runs := []ledger.Run{ran(1, gpuA, seenAs(0, gpuA, 0), seenAs(4, gpuA, 0))}
+	runs := []record.Run{ran(1, gpuA, seenAs(0, gpuA, 0), seenAs(4, gpuA, 0))}
 	for name, tt := range map[string]struct {
 		ask          Request
 		since, until time.Time
@@ -185,7 +183,7 @@ func TestTimeShown(t *testing.T) {
 
 // Jobs that have a GPU at one time stand on top of each other; of more than there are rows for the last share one.
 func TestRows(t *testing.T) {
-	var runs []ledger.Run
+	var runs []record.Run
 	for i, times := range [][2]float64{{0, 9}, {1, 2}, {3, 8}, {4, 5}, {4.5, 6}, {4.6, 7}} {
 		runs = append(runs, ran(slurm.JobID(i+1), gpuA, seenAs(times[0], gpuA, 0), seenAs(times[1], gpuA, 0)))
 	}
@@ -201,7 +199,7 @@ func TestRows(t *testing.T) {
 // Ninety days of eight gpus and thousands of jobs come to a bounded number of blocks, marks and pieces, and every job
 // is in one of the blocks.
 func TestDense(t *testing.T) {
-	var runs []ledger.Run
+	var runs []record.Run
 	const jobs, gpus = 6000, 8
 	for i := range jobs {
 		id := gpu.ID("GPU-" + string(rune('a'+i%gpus)))
@@ -231,24 +229,24 @@ func TestDense(t *testing.T) {
 func TestRunsWithoutAnEnd(t *testing.T) {
 	start := seenAs(0, gpuA, 0)
 	open := ran(1, gpuA, start)
-	bySlurm := ran(1, gpuA, ledger.End{}, seenAs(5, gpuA, 0))
+	bySlurm := ran(1, gpuA, record.End{}, seenAs(5, gpuA, 0))
 	bySlurm.Job.Start = hour(2)
 	rebooted := ran(9, gpuB, seenAs(8, gpuB, 0), seenAs(9, gpuB, 0))
 	rebooted.Epoch = gpu.Epoch{Boot: "c", Driver: "580", Module: "m"}
-	unseen := ledger.End{At: seenAs(3, gpuA, 0).At, Wall: hour(7), Unseen: "its job began again"}
+	unseen := record.End{At: seenAs(3, gpuA, 0).At, Wall: hour(7), Unseen: "its job began again"}
 	for name, tt := range map[string]struct {
-		runs []ledger.Run
+		runs []record.Run
 		want string
 	}{
-		"runs":                           {[]ledger.Run{open}, "0-24 running"},
-		"ended":                          {[]ledger.Run{ran(1, gpuA, start, seenAs(5, gpuA, 0))}, "0-5"},
-		"its job began again":            {[]ledger.Run{open, ran(1, gpuB, seenAs(6, gpuB, 0), seenAs(7, gpuB, 0))}, "0-6 noend"},
-		"the node booted":                {[]ledger.Run{open, rebooted}, "0-8 noend"},
-		"a health check closed it":       {[]ledger.Run{ran(1, gpuA, start, unseen)}, "0-7 noend"},
-		"closed, and ended all the same": {[]ledger.Run{ran(1, gpuA, start, unseen, seenAs(8, gpuA, 0))}, "0-8"},
-		"no start":                       {[]ledger.Run{ran(1, gpuA, ledger.End{}, seenAs(5, gpuA, 0))}, "5-5 nostart"},
-		"no start, but Slurm's word":     {[]ledger.Run{bySlurm}, "2-5 nostart"},
-		"the clock was set back":         {[]ledger.Run{ran(1, gpuA, seenAs(5, gpuA, 0), seenAs(2, gpuA, 0))}, "5-5"},
+		"runs":                           {[]record.Run{open}, "0-24 running"},
+		"ended":                          {[]record.Run{ran(1, gpuA, start, seenAs(5, gpuA, 0))}, "0-5"},
+		"its job began again":            {[]record.Run{open, ran(1, gpuB, seenAs(6, gpuB, 0), seenAs(7, gpuB, 0))}, "0-6 noend"},
+		"the node booted":                {[]record.Run{open, rebooted}, "0-8 noend"},
+		"a health check closed it":       {[]record.Run{ran(1, gpuA, start, unseen)}, "0-7 noend"},
+		"closed, and ended all the same": {[]record.Run{ran(1, gpuA, start, unseen, seenAs(8, gpuA, 0))}, "0-8"},
+		"no start":                       {[]record.Run{ran(1, gpuA, record.End{}, seenAs(5, gpuA, 0))}, "5-5 nostart"},
+		"no start, but Slurm's word":     {[]record.Run{bySlurm}, "2-5 nostart"},
+		"the clock was set back":         {[]record.Run{ran(1, gpuA, seenAs(5, gpuA, 0), seenAs(2, gpuA, 0))}, "5-5"},
 	} {
 		c := Lay(tt.runs, Request{Now: hour(24), Since: hour(-1)})
 		want := "job 1 row 0 of 1 " + tt.want
@@ -261,15 +259,15 @@ func TestRunsWithoutAnEnd(t *testing.T) {
 // The most memory in use is what the recorder saw between a job's two ends.
 func TestMost(t *testing.T) {
 	recorded := seenAs(4, gpuA, 0)
-	recorded.Recording = &ledger.Recording{GPUs: []ledger.Recorded{{ID: gpuA, Peak: ledger.Most{Bytes: 60 * gib}}}}
+	recorded.Recording = &record.Recording{GPUs: []record.GPURecording{{ID: gpuA, Peak: record.Most{Bytes: 60 * gib}}}}
 	for name, tt := range map[string]struct {
-		end  ledger.End
+		end  record.End
 		want gpu.Figure
 	}{
 		"no one looked": {seenAs(4, gpuA, gib), gpu.Unknown("not sampled")},
 		"the recorder":  {recorded, gpu.Bytes(60 * gib)},
 	} {
-		c := Lay([]ledger.Run{ran(1, gpuA, seenAs(0, gpuA, gib), tt.end)}, Request{Now: hour(24)})
+		c := Lay([]record.Run{ran(1, gpuA, seenAs(0, gpuA, gib), tt.end)}, Request{Now: hour(24)})
 		if k := c.Lanes[0].Blocks[0]; k.Most != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, k.Most, tt.want)
 		}
@@ -278,30 +276,30 @@ func TestMost(t *testing.T) {
 
 // What stays on a GPU is drawn between looks that saw it, and no look's word goes further than what it saw.
 func TestHeld(t *testing.T) {
-	leaves := ran(1, gpuA, seenAs(0, gpuA, 0), seenAs(2, gpuA, 20*gib, finds(code.Orphan, gpuA, 20*gib)))
+	leaves := ran(1, gpuA, seenAs(0, gpuA, 0), seenAs(2, gpuA, 20*gib, finds(catalog.Orphan, gpuA, 20*gib)))
 	// got is a job's start that found so much, and its end with what it found itself
-	got := func(id slurm.JobID, start, end float64, had, left uint64, more ...finding.Finding) ledger.Run {
-		return ran(id, gpuA, seenAs(start, gpuA, had, finds(code.Dirty, gpuA, had)), seenAs(end, gpuA, left, more...))
+	got := func(id slurm.JobID, start, end float64, had, left uint64, more ...record.Finding) record.Run {
+		return ran(id, gpuA, seenAs(start, gpuA, had, finds(catalog.Dirty, gpuA, had)), seenAs(end, gpuA, left, more...))
 	}
-	clean := func(id slurm.JobID, start, end float64) ledger.Run {
+	clean := func(id slurm.JobID, start, end float64) record.Run {
 		return ran(id, gpuA, seenAs(start, gpuA, 0), seenAs(end, gpuA, 0))
 	}
-	unread := seenAs(6, gpuA, 0, finding.Finding{Code: code.Unread, GPU: gpuA, Unknown: "no answer"})
-	unread.Curves = map[gpu.ID]settle.Curve{gpuA: {State: settle.Unknown}}
+	unread := seenAs(6, gpuA, 0, record.Finding{Code: catalog.Unread, GPU: gpuA, Unknown: "no answer"})
+	unread.Curves = map[gpu.ID]record.Curve{gpuA: {State: record.Unreadable}}
 	reloaded := got(2, 6, 8, 9*gib, 0)
 	reloaded.Epoch.Module = "m2"
-	vague := seenAs(2, gpuA, gib, finding.Finding{Code: code.Residue, GPU: gpuA, Bytes: gpu.Unknown("x")})
+	vague := seenAs(2, gpuA, gib, record.Finding{Code: catalog.Residue, GPU: gpuA, Bytes: gpu.Unknown("x")})
 	vague.Snapshot.Readings[0].Memory.Used = gpu.Unknown("x")
-	unseen := ledger.End{At: seenAs(8, gpuA, 0).At, Wall: hour(8), Unseen: "its job began again"}
-	checked := func(used uint64) *ledger.Check {
-		return &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, gpuA, used).Snapshot}
+	unseen := record.End{At: seenAs(8, gpuA, 0).At, Wall: hour(8), Unseen: "its job began again"}
+	checked := func(used uint64) *record.Check {
+		return &record.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, gpuA, used).Snapshot}
 	}
 	leaked, stopped := checked(20*gib), checked(0)
 	leaked.Leaked, stopped.Stopped = map[gpu.ID]uint64{gpuA: 20 * gib}, true
-	type runs = []ledger.Run
+	type runs = []record.Run
 	for name, tt := range map[string]struct {
 		runs  runs
-		check *ledger.Check
+		check *record.Check
 		want  string
 	}{
 		"nothing":                       {runs{clean(1, 0, 2)}, nil, ""},
@@ -316,13 +314,13 @@ func TestHeld(t *testing.T) {
 		"a health check that was ended": {runs{leaves}, stopped, "2-24 20 unseen"},
 		"kept over a job that adds none": {runs{leaves, got(2, 6, 8, 20*gib, 20*gib)}, nil,
 			"2-6 20 stayed, 6-8 20 stayed, 8-24 20 unseen"},
-		"a job adds to it": {runs{leaves, got(2, 6, 8, 20*gib, 50*gib, finds(code.Orphan, gpuA, 30*gib))}, nil,
+		"a job adds to it": {runs{leaves, got(2, 6, 8, 20*gib, 50*gib, finds(catalog.Orphan, gpuA, 30*gib))}, nil,
 			"2-6 20 stayed, 6-8 20 stayed, 8-24 50 unseen"},
 		"the next look could not tell": {runs{leaves, ran(2, gpuA, unread, seenAs(8, gpuA, 0)), clean(3, 9, 10)}, nil,
 			"2-9 20 gone"},
 		"while another job has the GPU": {runs{clean(1, 0, 9), got(2, 3, 4, gib, 0)}, nil, ""},
 		"left while another job runs": {runs{ran(1, gpuA, seenAs(0, gpuA, 0), seenAs(9, gpuA, gib)),
-			ran(2, gpuA, seenAs(3, gpuA, 0), seenAs(4, gpuA, 50*gib, finds(code.Orphan, gpuA, gib)))}, nil, ""},
+			ran(2, gpuA, seenAs(3, gpuA, 0), seenAs(4, gpuA, 50*gib, finds(catalog.Orphan, gpuA, gib)))}, nil, ""},
 		"an end that was not seen": {runs{leaves, ran(2, gpuA, *got(2, 6, 8, 20*gib, 0).Start, unseen),
 			clean(3, 10, 11)}, nil, "2-6 20 stayed, 6-10 20 gone"},
 	} {
@@ -343,10 +341,10 @@ func TestHeld(t *testing.T) {
 }
 
 func TestCheckIsAnEntry(t *testing.T) {
-	check := &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, gpuB, 0).Snapshot,
-		Cards:    []ledger.Assigned{{Index: 6, Device: gpu.Device{ID: gpuB}}},
-		Findings: []finding.Finding{finds(code.Trespass, gpuB, gib)}}
-	c := Lay([]ledger.Run{ran(1, gpuA, seenAs(0, gpuA, 0), seenAs(2, gpuA, 0))},
+	check := &record.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, gpuB, 0).Snapshot,
+		Cards:    []record.Assigned{{Index: 6, Device: gpu.Device{ID: gpuB}}},
+		Findings: []record.Finding{finds(catalog.Trespass, gpuB, gib)}}
+	c := Lay([]record.Run{ran(1, gpuA, seenAs(0, gpuA, 0), seenAs(2, gpuA, 0))},
 		Request{Now: hour(24), Check: check})
 	if len(c.Entries) != 1 || c.Entries[0].Phase != "health check" || c.Entries[0].Job != "" || len(c.Lanes) != 2 ||
 		*c.Lanes[1].GPU.Index != 6 || len(c.Lanes[1].Marks) != 1 {
@@ -356,24 +354,24 @@ func TestCheckIsAnEntry(t *testing.T) {
 
 // Where marks would cover each other one stands for all, the gravest first.
 func TestMarks(t *testing.T) {
-	var runs []ledger.Run
+	var runs []record.Run
 	for i, at := range []float64{1, 1.1, 1.2, 10} {
-		c := []code.Code{code.Dirty, code.Throttle, code.Orphan, code.Dirty}[i]
-		runs = append(runs, ran(1, gpuA, ledger.End{}, seenAs(at, gpuA, gib, finds(c, gpuA, gib))))
+		c := []catalog.Code{catalog.Dirty, catalog.Throttle, catalog.Orphan, catalog.Dirty}[i]
+		runs = append(runs, ran(1, gpuA, record.End{}, seenAs(at, gpuA, gib, finds(c, gpuA, gib))))
 	}
 	c := Lay(runs, Request{Since: hour(0), Until: hour(24), Now: hour(24)})
 	m := c.Lanes[0].Marks
-	if len(m) != 2 || len(m[0].Entries) != 3 || c.Entries[m[0].Entries[0]].Finding.Code != code.Orphan ||
-		c.Entries[m[0].Entries[2]].Finding.Code != code.Throttle {
+	if len(m) != 2 || len(m[0].Entries) != 3 || c.Entries[m[0].Entries[0]].Finding.Code != catalog.Orphan ||
+		c.Entries[m[0].Entries[2]].Finding.Code != catalog.Throttle {
 		t.Errorf("%+v", m)
 	}
 }
 
 // What policy ignores is no entry; what lies outside the time shown is none either.
 func TestEntries(t *testing.T) {
-	quiet := seenAs(2, gpuA, gib, finds(code.Orphan, gpuA, gib), finds("BKD-NEW", gpuA, 0))
+	quiet := seenAs(2, gpuA, gib, finds(catalog.Orphan, gpuA, gib), finds("BKD-NEW", gpuA, 0))
 	quiet.Verdict.Judged[0].Action = "ignore"
-	c := Lay([]ledger.Run{ran(1, gpuA, seenAs(0, gpuA, gib, finds(code.Dirty, gpuA, gib)), quiet)},
+	c := Lay([]record.Run{ran(1, gpuA, seenAs(0, gpuA, gib, finds(catalog.Dirty, gpuA, gib)), quiet)},
 		Request{Since: hour(1), Until: hour(3), Now: hour(24)})
 	if len(c.Entries) != 1 || c.Entries[0].Finding.Code != "BKD-NEW" || c.Entries[0].Kind.Title == "" {
 		t.Errorf("%+v", c.Entries)

@@ -6,12 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 )
 
 // Block is one job on a GPU, or several that are too short to be drawn separately.
@@ -34,7 +32,7 @@ type Block struct {
 	// Horizontally, one step is 1/Wide of the block; vertically, 1/100 of the GPU's memory.
 	Course []string
 	Wide   int
-	run    *ledger.Run
+	run    *record.Run
 }
 
 const (
@@ -65,7 +63,7 @@ func (h *layout) readJobs() {
 		if h.Jobs++; k.Running {
 			h.Running++
 		}
-		for _, e := range r.Both() {
+		for _, e := range r.AllEnds() {
 			if e.Verdict.Action == config.Drain && e.Verdict.Exit != 0 && h.shows(e.Wall, e.Wall) {
 				h.Drains++
 			}
@@ -76,8 +74,8 @@ func (h *layout) readJobs() {
 	}
 }
 
-func (h *layout) block(r *ledger.Run) (k Block, ok bool) {
-	if len(r.Both()) == 0 {
+func (h *layout) block(r *record.Run) (k Block, ok bool) {
+	if len(r.AllEnds()) == 0 {
 		return k, false
 	}
 	k = Block{run: r, Jobs: 1, Job: r.JobName(), User: r.Job.User, Most: gpu.Unknown("not sampled"),
@@ -233,18 +231,18 @@ func (h *layout) readLooks() {
 
 // addLooks adds a job's samples of a GPU, except while another job has it. Memory that was left before the job and is
 // still there is not a finding of its end; after a start that shows nothing, an end that finds nothing shows nothing.
-func (h *layout) addLooks(r ledger.Run, id gpu.ID) {
+func (h *layout) addLooks(r record.Run, id gpu.ID) {
 	leftBefore, knownBefore := false, true
-	for i, e := range r.Both() {
+	for i, e := range r.AllEnds() {
 		if e.Unseen != "" {
 			continue
 		}
 		reading, _ := e.Snapshot.Reading(id)
 		l := look{at: e.Wall, epoch: r.EpochOf(*e), by: "a hook of job " + r.JobName(), bytes: usedOf(reading)}
 		busy := h.busy(id, e.Wall)
-		stays := leftBefore && l.bytes.Known() && l.bytes.Bytes >= finding.WorthTelling
+		stays := leftBefore && l.bytes.Known() && l.bytes.Bytes >= record.WorthTelling
 		l.left = !busy && (stays || leaves(*e, id))
-		known := !busy && (l.left || knownBefore && e.Curves[id].State == settle.Clean)
+		known := !busy && (l.left || knownBefore && e.Curves[id].State == record.Clean)
 		if known {
 			h.looks[id] = append(h.looks[id], l)
 		}
@@ -255,11 +253,11 @@ func (h *layout) addLooks(r ledger.Run, id gpu.ID) {
 }
 
 // leaves reports whether an end found memory on a GPU that stays there.
-func leaves(e ledger.End, id gpu.ID) bool {
-	return slices.ContainsFunc(e.Findings, func(f finding.Finding) bool {
-		kind, _ := code.Lookup(f.Code)
+func leaves(e record.End, id gpu.ID) bool {
+	return slices.ContainsFunc(e.Findings, func(f record.Finding) bool {
+		kind, _ := catalog.Lookup(f.Code)
 		of := kind.Traits.Memory
-		return f.GPU == id && f.Unknown == "" && (of.Stays() || of == code.Inherited)
+		return f.GPU == id && f.Unknown == "" && (of.Stays() || of == catalog.Inherited)
 	})
 }
 
@@ -284,7 +282,7 @@ func (h *layout) addCheck() {
 	for _, reading := range c.Snapshot.Readings {
 		id, used := reading.Device.ID, usedOf(reading)
 		leaked := c.Leaked[id]
-		if leaked > 0 || !h.busy(id, c.Wall) && used.Known() && used.Bytes <= finding.MaxBaseline {
+		if leaked > 0 || !h.busy(id, c.Wall) && used.Known() && used.Bytes <= record.MaxBaseline {
 			h.looks[id] = append(h.looks[id], look{c.Wall, c.Epoch, "the health check", leaked > 0, gpu.Bytes(leaked)})
 		}
 	}

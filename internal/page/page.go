@@ -15,12 +15,11 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/state"
 	"bookend/internal/view"
@@ -74,7 +73,7 @@ var functions = template.FuncMap{
 }
 
 // NewPage returns the page of a node's records.
-func NewPage(node string, runs []ledger.Run, r Request) Page {
+func NewPage(node string, runs []record.Run, r Request) Page {
 	p := Page{Node: node, Chart: Lay(runs, r)}
 	for _, c := range view.NewOffenders(node, view.Filter{Since: r.Since, Until: r.Until}.Pick(runs)).GPUs {
 		p.Offenders = append(p.Offenders, c.ID)
@@ -239,7 +238,7 @@ func shape(e Entry) string {
 	return [...]string{"note", "note", "warning", "serious", "drained"}[e.Grave()]
 }
 
-func severity(e code.Entry) string { return shape(Entry{Kind: e}) }
+func severity(e catalog.Entry) string { return shape(Entry{Kind: e}) }
 
 // MarkTip describes a mark's most serious finding: what, when, and what policy decided. The table has the others.
 func (s sheet) MarkTip(m Mark) string {
@@ -276,7 +275,7 @@ func (s sheet) Seen(e Entry) report.Safe {
 	return s.Text(strings.Join(parts, "; "))
 }
 
-func process(p finding.Process) string {
+func process(p record.Process) string {
 	switch {
 	case p.Gone:
 		return fmt.Sprintf("%d, which is gone", p.PID)
@@ -295,7 +294,7 @@ func ownerText(e Entry) string {
 		return fmt.Sprintf("of no job (evidence: %s)", safe(o.Level))
 	}
 	text := fmt.Sprintf("of job %s (evidence: %s)", safe(o.JobName()), safe(o.Level))
-	if o.Level.Weaker(finding.BySighting) {
+	if o.Level.Weaker(record.BySighting) {
 		text = "probably " + text
 	}
 	return text

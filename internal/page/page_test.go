@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/state"
 	"bookend/test/must"
 	"bookend/test/page/inspect"
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 var made = time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
 
 // runsOf are a node's records, with a text wherever hooks take over what a user, a process or a backend says.
-func runsOf(t testing.TB, text string) (runs []ledger.Run) {
+func runsOf(t testing.TB, text string) (runs []record.Run) {
 	t.Helper()
 	quoted := must.Have(json.Marshal(text))(t)
 	outside := string(must.Have(os.ReadFile("testdata/outside.json"))(t))
@@ -116,11 +115,11 @@ func TestUsersAreNotNamed(t *testing.T) {
 
 func TestOutcome(t *testing.T) {
 	for want, e := range map[string]Entry{
-		"warned":              {Judged: finding.Judged{Action: config.Warn}},
-		"warned, not drained": {Judged: finding.Judged{Action: config.Warn, Why: "another job could own it"}},
-		"noted":               {Judged: finding.Judged{Action: config.Note}},
-		"to drain, held back": {Judged: finding.Judged{Action: config.Drain}},
-		"drained the node":    {Judged: finding.Judged{Action: config.Drain}, Drained: true},
+		"warned":              {Judged: record.Judged{Action: config.Warn}},
+		"warned, not drained": {Judged: record.Judged{Action: config.Warn, Why: "another job could own it"}},
+		"noted":               {Judged: record.Judged{Action: config.Note}},
+		"to drain, held back": {Judged: record.Judged{Action: config.Drain}},
+		"drained the node":    {Judged: record.Judged{Action: config.Drain}, Drained: true},
 	} {
 		if got := outcome(e); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -134,7 +133,7 @@ func TestEmpty(t *testing.T) {
 	quiet := runsOf(t, "python3")
 	quiet[0].Ends[0].Findings = nil
 	for name, tt := range map[string]struct {
-		runs []ledger.Run
+		runs []record.Run
 		ask  Request
 		want string
 		not  string
@@ -158,7 +157,7 @@ func TestEmpty(t *testing.T) {
 func TestManyFindings(t *testing.T) {
 	run := runsOf(t, "python3")[0]
 	run.Ends[0].Findings = slices.Repeat(run.Ends[0].Findings, 300)
-	p := pageOf(t, Page{Node: "n1", Chart: Lay([]ledger.Run{run}, Request{Now: made}), Made: made, Version: "v1"})
+	p := pageOf(t, Page{Node: "n1", Chart: Lay([]record.Run{run}, Request{Now: made}), Made: made, Version: "v1"})
 	rows := len(slices.DeleteFunc(p.Tags, func(tag string) bool { return tag != "tr" }))
 	if len(p.Problems) > 0 || !strings.Contains(p.Text, "The latest 500 of 1200 findings") || rows != 500+1 {
 		t.Errorf("%q, %d rows", p.Problems, rows)

@@ -11,22 +11,22 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/finding"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
 // CleanupRequest lists the processes to end, as they were judged, and the job that they were proven to belong to.
 type CleanupRequest struct {
-	Proc      string            `json:"proc"`
-	Processes []finding.Process `json:"processes"`
-	Owner     slurm.Owner       `json:"owner"`
-	Grace     time.Duration     `json:"grace_ns"` // between SIGTERM and SIGKILL, for all together
+	Proc      string           `json:"proc"`
+	Processes []record.Process `json:"processes"`
+	Owner     slurm.Owner      `json:"owner"`
+	Grace     time.Duration    `json:"grace_ns"` // between SIGTERM and SIGKILL, for all together
 }
 
 // CleanupResult is the outcome for one process.
 type CleanupResult struct {
-	PID     int             `json:"pid"`
-	Outcome finding.Outcome `json:"outcome"`
+	PID     int            `json:"pid"`
+	Outcome record.Outcome `json:"outcome"`
 	// Why is set for Refused and StillThere; it may contain raw strings from the system.
 	Why string `json:"why,omitempty"`
 }
@@ -41,7 +41,7 @@ type CleanupResult struct {
 var Cleanup = child.NewOperation("cleanup", func(r CleanupRequest) ([]CleanupResult, error) {
 	// Reading takes less than a millisecond unless it hangs; a process at which it hangs is left alone.
 	const pinnedRead = 500 * time.Millisecond
-	read := func(pid int) finding.Process {
+	read := func(pid int) record.Process {
 		return Processes(r.Proc, "", []int{pid}, pinnedRead, hanging(r.Processes)...)[0]
 	}
 	open := func(pid int) (int, error) { return unix.PidfdOpen(pid, 0) }
@@ -51,7 +51,7 @@ var Cleanup = child.NewOperation("cleanup", func(r CleanupRequest) ([]CleanupRes
 
 type cleanup struct {
 	CleanupRequest
-	read    func(pid int) finding.Process // reads a process again, once it is pinned
+	read    func(pid int) record.Process // reads a process again, once it is pinned
 	open    func(pid int) (fd int, err error)
 	send    func(fd int, sig unix.Signal) error
 	pinned  map[int]int // index in results: descriptor
@@ -68,12 +68,12 @@ func (e *cleanup) run() []CleanupResult {
 		e.results[i] = e.pin(i, p, own)
 	}
 	e.signal(unix.SIGTERM)
-	e.wait(e.Grace, finding.ByTerm)
+	e.wait(e.Grace, record.ByTerm)
 	e.signal(unix.SIGKILL)
-	e.wait(config.KillWait, finding.ByKill)
+	e.wait(config.KillWait, record.ByKill)
 	for i := range e.pinned {
 		why := fmt.Sprintf("not gone %v after SIGKILL: it hangs in the kernel", config.KillWait)
-		e.results[i] = CleanupResult{e.results[i].PID, finding.StillThere, why}
+		e.results[i] = CleanupResult{e.results[i].PID, record.StillThere, why}
 		e.release(i)
 	}
 	return e.results
@@ -81,7 +81,7 @@ func (e *cleanup) run() []CleanupResult {
 
 // pin opens a pidfd of a process to end, unless that is gone or must be left alone. Threat: a PID may be another
 // process by now, a descriptor never; a process that moved to a live job's cgroup; Slurm's own in the ended job's.
-func (e *cleanup) pin(i int, p finding.Process, own map[int]bool) CleanupResult {
+func (e *cleanup) pin(i int, p record.Process, own map[int]bool) CleanupResult {
 	switch {
 	case p.PID <= 1 || own[p.PID]:
 		return refuse(p.PID, "it is this process, an ancestor of it, or the system's first")
@@ -91,7 +91,7 @@ func (e *cleanup) pin(i int, p finding.Process, own map[int]bool) CleanupResult 
 	fd, err := e.open(p.PID)
 	switch {
 	case errors.Is(err, unix.ESRCH):
-		return CleanupResult{PID: p.PID, Outcome: finding.AlreadyGone}
+		return CleanupResult{PID: p.PID, Outcome: record.AlreadyGone}
 	case errors.Is(err, unix.ENOSYS):
 		return refuse(p.PID, "this kernel has no pidfd (Linux 5.3): nothing can be ended safely")
 	case err != nil:
@@ -101,7 +101,7 @@ func (e *cleanup) pin(i int, p finding.Process, own map[int]bool) CleanupResult 
 	now, r := e.read(p.PID), CleanupResult{PID: p.PID}
 	switch {
 	case now.Gone, now.Why == "" && now.PID == p.PID && now.Start != p.Start: // its PID was reused
-		r.Outcome = finding.AlreadyGone
+		r.Outcome = record.AlreadyGone
 	case now.Why != "" || now.PID != p.PID:
 		r = refuse(p.PID, "could not be read again: %s", now.Why)
 	case now.Cgroup.Daemon || strings.HasPrefix(now.Name, "slurmstepd"):
@@ -116,7 +116,7 @@ func (e *cleanup) pin(i int, p finding.Process, own map[int]bool) CleanupResult 
 }
 
 // proves repeats the proof: the same start time, and if it is or was in a job's cgroup, it must be in the owner's now.
-func (r CleanupRequest) proves(now finding.Process) bool {
+func (r CleanupRequest) proves(now record.Process) bool {
 	if now.Why != "" || now.Cgroup.Conflict != "" {
 		return false
 	}
@@ -133,7 +133,7 @@ func (r CleanupRequest) proves(now finding.Process) bool {
 }
 
 func refuse(pid int, format string, args ...any) CleanupResult {
-	return CleanupResult{PID: pid, Outcome: finding.Refused, Why: fmt.Sprintf(format, args...)}
+	return CleanupResult{PID: pid, Outcome: record.Refused, Why: fmt.Sprintf(format, args...)}
 }
 
 func (e *cleanup) release(i int) {
@@ -150,14 +150,14 @@ func (e *cleanup) signal(sig unix.Signal) {
 		}
 		e.results[i] = refuse(e.results[i].PID, "send %s: %v", unix.SignalName(sig), err)
 		if sig == unix.SIGKILL {
-			e.results[i].Outcome = finding.StillThere
+			e.results[i].Outcome = record.StillThere
 		}
 		e.release(i)
 	}
 }
 
 // wait releases each process that has ended, with all its threads, for at most limit.
-func (e *cleanup) wait(limit time.Duration, outcome finding.Outcome) {
+func (e *cleanup) wait(limit time.Duration, outcome record.Outcome) {
 	const step = 5 * time.Millisecond // a process takes from one to a few hundred milliseconds to end
 	over := time.NewTimer(limit)
 	defer over.Stop()

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/finding"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
@@ -39,14 +39,14 @@ func spawn(t *testing.T, script string) *exec.Cmd {
 }
 
 // read looks at a process; all are in the job's cgroup.
-func read(pid int) finding.Process {
+func read(pid int) record.Process {
 	p := Processes("/proc", "", []int{pid}, time.Minute)[0]
 	p.Cgroup, p.EnvJobID = job, 0
 	return p
 }
 
 // ends is clean-up of these processes of the job.
-func ends(grace time.Duration, judged ...finding.Process) *cleanup {
+func ends(grace time.Duration, judged ...record.Process) *cleanup {
 	return &cleanup{
 		CleanupRequest: CleanupRequest{Proc: "/proc", Processes: judged, Owner: job, Grace: grace}, read: read,
 		open: func(pid int) (int, error) { return unix.PidfdOpen(pid, 0) },
@@ -74,7 +74,7 @@ func alive(pid int) bool { p := read(pid); return !p.Gone && p.Why == "" }
 func TestEnd(t *testing.T) {
 	must.Slower(t, short, func(grace time.Duration) (enough bool) { return endsAll(t, grace) })
 	quick := read(spawn(t, "true").Process.Pid)
-	must.Be(t, "one that obeys", ends(ages, quick).run()[0].Outcome, finding.ByTerm)
+	must.Be(t, "one that obeys", ends(ages, quick).run()[0].Outcome, record.ByTerm)
 }
 
 // endsAll ends processes of all kinds. It gives up if the first, which obeys, had not enough time for that.
@@ -86,18 +86,18 @@ func endsAll(t *testing.T, grace time.Duration) (enough bool) {
 			awaitState(t, cmd.Process.Pid, state)
 		}
 	}
-	var judged []finding.Process
+	var judged []record.Process
 	var want []CleanupResult
 	for _, tt := range []struct {
 		script string
 		before func(*testing.T, *exec.Cmd)
-		want   finding.Outcome
+		want   record.Outcome
 	}{
-		{"true", nil, finding.ByTerm},
-		{"trap '' TERM HUP INT", nil, finding.ByKill},
-		{"true", kill(unix.SIGSTOP, "T"), finding.ByKill},
-		{"true", kill(unix.SIGKILL, "Z"), finding.AlreadyGone},
-		{"true", func(_ *testing.T, cmd *exec.Cmd) { _ = cmd.Process.Kill(); _ = cmd.Wait() }, finding.AlreadyGone},
+		{"true", nil, record.ByTerm},
+		{"trap '' TERM HUP INT", nil, record.ByKill},
+		{"true", kill(unix.SIGSTOP, "T"), record.ByKill},
+		{"true", kill(unix.SIGKILL, "Z"), record.AlreadyGone},
+		{"true", func(_ *testing.T, cmd *exec.Cmd) { _ = cmd.Process.Kill(); _ = cmd.Wait() }, record.AlreadyGone},
 	} {
 		cmd := spawn(t, tt.script)
 		judged = append(judged, read(cmd.Process.Pid))
@@ -107,7 +107,7 @@ func endsAll(t *testing.T, grace time.Duration) (enough bool) {
 		}
 	}
 	got := ends(grace, judged...).run()
-	if got[0].Outcome == finding.ByKill {
+	if got[0].Outcome == record.ByKill {
 		return false
 	}
 	must.Be(t, "results", got, want)
@@ -119,9 +119,9 @@ func endsAll(t *testing.T, grace time.Duration) (enough bool) {
 
 // Whatever is not the very process that was judged, still proven, gets no signal.
 func TestEndLeavesAlone(t *testing.T) {
-	now := func(edit func(*finding.Process)) func(*cleanup) {
+	now := func(edit func(*record.Process)) func(*cleanup) {
 		return func(e *cleanup) {
-			e.read = func(pid int) finding.Process { p := read(pid); edit(&p); return p }
+			e.read = func(pid int) record.Process { p := read(pid); edit(&p); return p }
 		}
 	}
 	opens := func(err error) func(*cleanup) {
@@ -129,31 +129,31 @@ func TestEndLeavesAlone(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		edit func(*cleanup)
-		want finding.Outcome
+		want record.Outcome
 		why  string
 	}{
-		"its PID is another's":    {now(func(p *finding.Process) { p.Start += finding.Tick }), finding.AlreadyGone, ""},
-		"no cgroup any more":      {now(func(p *finding.Process) { p.Cgroup.ID = 0 }), finding.Refused, "not proven"},
-		"it is Slurm's":           {now(func(p *finding.Process) { p.Cgroup.Daemon = true }), finding.Refused, "Slurm's own"},
-		"it calls itself Slurm's": {now(func(p *finding.Process) { p.Name = "slurmstepd" }), finding.Refused, "Slurm's own"},
-		"it cannot be read":       {now(func(p *finding.Process) { p.Why = "denied" }), finding.Refused, "denied"},
-		"another was read":        {now(func(p *finding.Process) { p.PID++ }), finding.Refused, "read again"},
-		"it went":                 {now(func(p *finding.Process) { p.Gone = true }), finding.AlreadyGone, ""},
-		"a kernel without pidfd":  {opens(unix.ENOSYS), finding.Refused, "no pidfd"},
-		"it went before":          {opens(unix.ESRCH), finding.AlreadyGone, ""},
-		"no descriptors left":     {opens(unix.EMFILE), finding.Refused, "too many open files"},
-		"a sandbox that says no":  {opens(unix.EPERM), finding.Refused, "not permitted"},
+		"its PID is another's":    {now(func(p *record.Process) { p.Start += record.Tick }), record.AlreadyGone, ""},
+		"no cgroup any more":      {now(func(p *record.Process) { p.Cgroup.ID = 0 }), record.Refused, "not proven"},
+		"it is Slurm's":           {now(func(p *record.Process) { p.Cgroup.Daemon = true }), record.Refused, "Slurm's own"},
+		"it calls itself Slurm's": {now(func(p *record.Process) { p.Name = "slurmstepd" }), record.Refused, "Slurm's own"},
+		"it cannot be read":       {now(func(p *record.Process) { p.Why = "denied" }), record.Refused, "denied"},
+		"another was read":        {now(func(p *record.Process) { p.PID++ }), record.Refused, "read again"},
+		"it went":                 {now(func(p *record.Process) { p.Gone = true }), record.AlreadyGone, ""},
+		"a kernel without pidfd":  {opens(unix.ENOSYS), record.Refused, "no pidfd"},
+		"it went before":          {opens(unix.ESRCH), record.AlreadyGone, ""},
+		"no descriptors left":     {opens(unix.EMFILE), record.Refused, "too many open files"},
+		"a sandbox that says no":  {opens(unix.EPERM), record.Refused, "not permitted"},
 		"what is opened is no pidfd": {func(e *cleanup) {
 			e.open = func(int) (int, error) { return unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0) }
-		}, finding.Refused, "send SIGTERM: bad file descriptor"},
-		"it has no start":         {func(e *cleanup) { e.Processes[0].Start = 0 }, finding.Refused, "not known"},
-		"gone when it was judged": {func(e *cleanup) { e.Processes[0].Gone = true }, finding.Refused, "not known"},
-		"not read then":           {func(e *cleanup) { e.Processes[0].Why = "denied" }, finding.Refused, "not known"},
-		"ancestors unknown":       {func(e *cleanup) { e.Proc = t.TempDir() }, finding.Refused, "ancestors"},
+		}, record.Refused, "send SIGTERM: bad file descriptor"},
+		"it has no start":         {func(e *cleanup) { e.Processes[0].Start = 0 }, record.Refused, "not known"},
+		"gone when it was judged": {func(e *cleanup) { e.Processes[0].Gone = true }, record.Refused, "not known"},
+		"not read then":           {func(e *cleanup) { e.Processes[0].Why = "denied" }, record.Refused, "not known"},
+		"ancestors unknown":       {func(e *cleanup) { e.Proc = t.TempDir() }, record.Refused, "ancestors"},
 		"ancestors not to be read": {func(e *cleanup) {
 			e.Proc = t.TempDir()
 			must.Do(t, os.MkdirAll(filepath.Join(e.Proc, strconv.Itoa(os.Getpid()), "stat"), 0o700))
-		}, finding.Refused, "ancestors"},
+		}, record.Refused, "ancestors"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pid := spawn(t, "true").Process.Pid
@@ -172,10 +172,10 @@ func TestEndNever(t *testing.T) {
 	for name, pid := range map[string]int{
 		"itself": os.Getpid(), "its parent": os.Getppid(), "the first": 1, "none": 0, "a group": -stranger,
 	} {
-		e := ends(short, finding.Process{PID: pid, Start: time.Second})
+		e := ends(short, record.Process{PID: pid, Start: time.Second})
 		e.open = func(pid int) (int, error) { t.Errorf("%s: opened %d", name, pid); return -1, unix.ESRCH }
 		got := e.run()[0]
-		must.Not(t, got.Outcome != finding.Refused || got.Why == "", "%s: %+v", name, got)
+		must.Not(t, got.Outcome != record.Refused || got.Why == "", "%s: %+v", name, got)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestEndStillThere(t *testing.T) {
 			return map[unix.Signal]error{unix.SIGKILL: kill}[sig]
 		}
 		for _, r := range e.run() {
-			must.Not(t, r.Outcome != finding.StillThere || !strings.Contains(r.Why, name), "%s: %+v", name, r)
+			must.Not(t, r.Outcome != record.StillThere || !strings.Contains(r.Why, name), "%s: %+v", name, r)
 		}
 		want := []unix.Signal{unix.SIGTERM, unix.SIGTERM, unix.SIGKILL, unix.SIGKILL}
 		must.Not(t, !slices.Equal(sent, want), "%s: sent %v, want %v", name, sent, want)
@@ -199,13 +199,13 @@ func TestEndStillThere(t *testing.T) {
 // Before a process is ended it is proven again to be the one that was judged, and still the ended job's.
 func TestProves(t *testing.T) {
 	const start = 150 * time.Second
-	in := func(o slurm.Owner) finding.Process { return finding.Process{PID: 70, Start: start, Cgroup: o} }
-	another := finding.Process{PID: 69, Start: start}
+	in := func(o slurm.Owner) record.Process { return record.Process{PID: 70, Start: start, Cgroup: o} }
+	another := record.Process{PID: 69, Start: start}
 	job, none, run := slurm.Owner{ID: 10}, slurm.Owner{}, slurm.Owner{ID: 10, SLUID: "sA"}
 	scope := slurm.Owner{SLUID: "sA"} // a run's cgroup that does not tell the id
 	for name, tt := range map[string]struct {
 		owner    slurm.Owner
-		was, now finding.Process
+		was, now record.Process
 		want     bool
 	}{
 		"in the job's cgroup":                              {job, in(job), in(job), true},
@@ -219,10 +219,10 @@ func TestProves(t *testing.T) {
 		"seen before, now another job's":                   {job, in(none), in(slurm.Owner{ID: 11}), false},
 		"a run of which the id is unknown":                 {scope, in(scope), in(slurm.Owner{Step: "0"}), false},
 		"in two jobs' cgroups":                             {job, in(none), in(slurm.Owner{Conflict: "two jobs"}), false},
-		"its PID reused":                                   {job, in(job), finding.Process{PID: 70, Start: start + finding.Tick, Cgroup: job}, false},
-		"another process":                                  {job, in(job), finding.Process{PID: 71, Start: start, Cgroup: job}, false},
+		"its PID reused":                                   {job, in(job), record.Process{PID: 70, Start: start + record.Tick, Cgroup: job}, false},
+		"another process":                                  {job, in(job), record.Process{PID: 71, Start: start, Cgroup: job}, false},
 	} {
-		r := CleanupRequest{Owner: tt.owner, Processes: []finding.Process{another, tt.was}}
+		r := CleanupRequest{Owner: tt.owner, Processes: []record.Process{another, tt.was}}
 		must.Be(t, name, r.proves(tt.now), tt.want)
 	}
 }

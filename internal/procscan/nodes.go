@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -63,7 +63,7 @@ func (p place) has(dir string) bool {
 
 // held is a holder. over means that it has more GPUs open than are recorded.
 type held struct {
-	finding.Holding
+	record.Holding
 	over bool
 }
 
@@ -159,7 +159,7 @@ func stateOf(first, answer child.Stat) string {
 	return string(first.State)
 }
 
-func startOf(st child.Stat) time.Duration { return time.Duration(st.Ticks) * finding.Tick }
+func startOf(st child.Stat) time.Duration { return time.Duration(st.Ticks) * record.Tick }
 
 // parseUID returns the real uid in the text of /proc/PID/status. Threat: a kernel may not escape the name in the first
 // line, which lets a process write a Uid line of its own; the kernel's is the last.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/finding"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -36,15 +36,15 @@ const maxSurvey = 64
 // is a process that has no GPU device node below dev open or mapped: a driver that lists its PID means another process.
 // The result has the reason if a process could not be read. The memory of the processes in skip is not read, because
 // that hangs, perhaps beyond any signal. An empty Instance in skip stands for all processes.
-func Processes(proc, dev string, pids []int, budget time.Duration, skip ...finding.Instance) []finding.Process {
+func Processes(proc, dev string, pids []int, budget time.Duration, skip ...record.Instance) []record.Process {
 	c := newCrew(budget - budget/forSteps)
 	defer c.end()
-	processes := (&survey{proc: proc, dev: dev, skip: skip, known: map[int]finding.Process{}}).of(c, pids)
+	processes := (&survey{proc: proc, dev: dev, skip: skip, known: map[int]record.Process{}}).of(c, pids)
 	backEnvironments(proc, budget/forSteps, pointers(processes))
 	return processes
 }
 
-func pointers(all []finding.Process) (to []*finding.Process) {
+func pointers(all []record.Process) (to []*record.Process) {
 	for i := range all {
 		to = append(to, &all[i])
 	}
@@ -55,27 +55,27 @@ func pointers(all []finding.Process) (to []*finding.Process) {
 type survey struct {
 	*crew
 	proc, dev string
-	skip      []finding.Instance
+	skip      []record.Instance
 	mu        sync.Mutex
-	known     map[int]finding.Process
+	known     map[int]record.Process
 }
 
-func (s *survey) of(c *crew, pids []int) []finding.Process {
+func (s *survey) of(c *crew, pids []int) []record.Process {
 	s.crew = c
 	for _, pid := range pids {
-		s.known[pid] = finding.Process{PID: pid, Why: "time was up before it was read"}
+		s.known[pid] = record.Process{PID: pid, Why: "time was up before it was read"}
 	}
 	c.wait(c.send(maxSurvey, pids, s.look), "processes")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	processes := make([]finding.Process, len(pids))
+	processes := make([]record.Process, len(pids))
 	for i, pid := range pids {
 		processes[i] = s.known[pid]
 	}
 	return processes
 }
 
-func (s *survey) keep(p finding.Process) {
+func (s *survey) keep(p record.Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known[p.PID] = p
@@ -83,37 +83,37 @@ func (s *survey) keep(p finding.Process) {
 
 // look reads a process. A panic becomes the reason why this process is unknown, and does not end the survey.
 func (s *survey) look(r *reader, pid int) {
-	defer child.Recover(func(p *child.Panic) { s.keep(finding.Process{PID: pid, Why: p.Error()}) })
-	p := finding.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
+	defer child.Recover(func(p *child.Panic) { s.keep(record.Process{PID: pid, Why: p.Error()}) })
+	p := record.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
 	s.keep(p)
 	err := fmt.Errorf("%d is no PID", pid)
-	if slices.Contains(s.skip, finding.Instance{PID: pid}) {
+	if slices.Contains(s.skip, record.Instance{PID: pid}) {
 		err = errors.New("not read: an earlier read of its entry in /proc still hangs")
 	} else if pid > 0 {
-		p, err = twice(func() (finding.Process, error) { return s.read(r, pid) })
+		p, err = twice(func() (record.Process, error) { return s.read(r, pid) })
 	}
 	if err != nil {
-		p = finding.Process{PID: pid, Why: err.Error()}
+		p = record.Process{PID: pid, Why: err.Error()}
 	}
 	s.keep(p)
 }
 
 // read reads a process once. It returns errEnded if the parts may be of different processes. What the memory contains
 // is read last, since that can hang: if a cgroup has proven the owner, the rest is valid without it.
-func (s *survey) read(r *reader, pid int) (finding.Process, error) {
+func (s *survey) read(r *reader, pid int) (record.Process, error) {
 	f, err := openProcDir(s.proc, pid)
 	if gone(err) {
-		return finding.Process{PID: pid, Gone: true}, nil
+		return record.Process{PID: pid, Gone: true}, nil
 	}
 	if err != nil {
-		return finding.Process{}, err
+		return record.Process{}, err
 	}
 	defer f.close()
 	p, err := f.identify(pid)
 	if err != nil {
-		return finding.Process{}, err
+		return record.Process{}, err
 	}
-	if skipsAll(s.skip) || slices.Contains(s.skip, finding.Instance{PID: pid, Start: p.Start}) {
+	if skipsAll(s.skip) || slices.Contains(s.skip, record.Instance{PID: pid, Start: p.Start}) {
 		return s.unread(p, "its memory was not read: an earlier read of it still hangs"), f.stillOf(p)
 	}
 	hung := s.unread(p, "it does not answer: its environment was not read in time")
@@ -127,7 +127,7 @@ func (s *survey) read(r *reader, pid int) (finding.Process, error) {
 }
 
 // listed returns a process that a driver lists. One without an open GPU is gone: the driver means an earlier process.
-func (s *survey) listed(r *reader, f procDir, p finding.Process) (finding.Process, error) {
+func (s *survey) listed(r *reader, f procDir, p record.Process) (record.Process, error) {
 	hung := p
 	hung.DeviceUnknown, hung.Hangs = "it does not answer: what it has mapped was not read in time", true
 	s.keep(hung)
@@ -148,7 +148,7 @@ func (s *survey) listed(r *reader, f procDir, p finding.Process) (finding.Proces
 	case again.Gone || again.State == ending:
 		return again, nil
 	}
-	return finding.Process{PID: p.PID, Gone: true, Reused: true}, nil
+	return record.Process{PID: p.PID, Gone: true, Reused: true}, nil
 }
 
 // opens reports whether a process has a GPU device node open or mapped. Threads may have descriptors of their own.
@@ -178,10 +178,10 @@ func (s *survey) opens(r *reader, f procDir) (bool, error) {
 }
 
 // skipsAll reports whether the memory of no process may be read.
-func skipsAll(skip []finding.Instance) bool { return slices.Contains(skip, finding.Instance{}) }
+func skipsAll(skip []record.Instance) bool { return slices.Contains(skip, record.Instance{}) }
 
 // unread returns p with the reason why its memory was not read. If a driver lists p, whether it means p is unknown too.
-func (s *survey) unread(p finding.Process, why string) finding.Process {
+func (s *survey) unread(p record.Process, why string) record.Process {
 	p.EnvUnknown = why
 	if s.dev != "" && !p.Gone && p.State != ending {
 		p.DeviceUnknown = why
@@ -190,7 +190,7 @@ func (s *survey) unread(p finding.Process, why string) finding.Process {
 }
 
 // identify reads what a process is, without its memory, which can hang. Later reads use the thread picked here.
-func (f *procDir) identify(pid int) (p finding.Process, err error) {
+func (f *procDir) identify(pid int) (p record.Process, err error) {
 	first, err := f.process().stat()
 	if err != nil {
 		return p, whyNot(err)
@@ -205,7 +205,7 @@ func (f *procDir) identify(pid int) (p finding.Process, err error) {
 	if err != nil {
 		return p, whyNot(err)
 	}
-	p = finding.Process{
+	p = record.Process{
 		PID: pid, Start: startOf(first), Name: first.Name, State: stateOf(first, answer), UID: uid, Exe: f.exe(),
 		// A zombie without a living thread holds nothing: another process holds what is listed under its PID.
 		Gone: answer.State == ended, OtherPIDs: otherPIDs,
@@ -218,7 +218,7 @@ func (f *procDir) identify(pid int) (p finding.Process, err error) {
 }
 
 // stillOf returns errEnded unless the open directory is still that of the process.
-func (f procDir) stillOf(p finding.Process) error {
+func (f procDir) stillOf(p record.Process) error {
 	last, err := f.process().stat()
 	if err == nil && p.Why == "" && startOf(last) != p.Start {
 		return errEnded

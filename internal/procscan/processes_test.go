@@ -23,14 +23,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
 
-func one(t *testing.T, proc string, pid int) finding.Process {
+func one(t *testing.T, proc string, pid int) record.Process {
 	t.Helper()
 	got := Processes(proc, "", []int{pid}, time.Hour)
 	must.Not(t, len(got) != 1 || got[0].PID != pid, "Processes(%d) = %+v", pid, got)
@@ -47,7 +47,7 @@ func TestRealProcess(t *testing.T) {
 	p := one(t, "/proc", pid)
 	must.Not(t, p.Gone || p.Why != "" || p.UID != 65534 || p.EnvJobID != 4711 || p.Name != "exe" || p.State == "",
 		"%+v", p)
-	must.Not(t, p.Start < before-finding.Tick || p.Start > after,
+	must.Not(t, p.Start < before-record.Tick || p.Start > after,
 		"started at %v, not between %v and %v", p.Start, before, after)
 	again := one(t, "/proc", pid)
 	must.Not(t, again.Start != p.Start, "start time moved: %v, %v", p.Start, again.Start)
@@ -92,7 +92,7 @@ func awaitZombie(t *testing.T, pid int) int {
 func TestReusedPIDs(t *testing.T) {
 	dev := devices(t, "nvidia0", "other")
 	node := filepath.Join(dev, "nvidia0")
-	read := func(pid int) finding.Process { return Processes("/proc", dev, []int{pid}, time.Hour)[0] }
+	read := func(pid int) record.Process { return Processes("/proc", dev, []int{pid}, time.Hour)[0] }
 	for name, pid := range map[string]int{
 		"descriptor":         start(t, "idle", nil, node),
 		"mapped":             start(t, "mapped", nil, node),
@@ -103,7 +103,7 @@ func TestReusedPIDs(t *testing.T) {
 		must.Not(t, p.Reused || p.Gone || p.Why != "" || p.DeviceUnknown != "" || p.Start == 0, "%s: %+v", name, p)
 	}
 	pid := start(t, "idle", nil, filepath.Join(dev, "other"))
-	must.Be(t, "another process", read(pid), finding.Process{PID: pid, Gone: true, Reused: true})
+	must.Be(t, "another process", read(pid), record.Process{PID: pid, Gone: true, Reused: true})
 	must.Not(t, one(t, "/proc", pid).Gone, "no GPU was asked for")
 }
 
@@ -196,12 +196,12 @@ func TestProcessesOfATree(t *testing.T) {
 	sluid := fixture(t, proc, "11", strings.Replace(jobCgroup, "job_77", "sCHNM7Y8WBK900", 1), "")
 	must.Do(t, os.Remove(filepath.Join(sluid, "environ")))
 	put(t, filepath.Join(sluid, "stat"), "11 (py (x) S"+strings.Replace(statTail, "4194560", "4194564", 1)) // it is exiting
-	base := finding.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "py (x", State: "S",
+	base := record.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "py (x", State: "S",
 		Cgroup: slurm.Owner{ID: 77, Node: "n1", Step: "0"}, EnvJobID: 78}
 	second := base
 	second.PID, second.State = 11, "X"
 	second.Cgroup, second.EnvJobID = slurm.Owner{SLUID: "sCHNM7Y8WBK900", Node: "n1", Step: "0"}, 0
-	want := []finding.Process{second, {PID: 12, Gone: true}, base}
+	want := []record.Process{second, {PID: 12, Gone: true}, base}
 	must.Be(t, "processes", Processes(proc, "", []int{11, 12, 10}, time.Hour), want)
 }
 
@@ -222,7 +222,7 @@ func TestSkippedProcesses(t *testing.T) {
 			pipe(folder, name)
 		}
 	}
-	skip := []finding.Instance{{PID: 10, Start: start}, {PID: 11, Start: start}, {PID: 12, Start: start + time.Second}}
+	skip := []record.Instance{{PID: 10, Start: start}, {PID: 11, Start: start}, {PID: 12, Start: start + time.Second}}
 	got := Processes(proc, "", []int{10, 11, 12}, time.Hour, skip...)
 	if got[0].Cgroup.ID != 77 || got[0].Why != "" || got[1].EnvUnknown == "" || got[1].Start != start ||
 		got[2].EnvJobID != 78 || got[2].EnvUnknown != "" {
@@ -236,7 +236,7 @@ func TestSkippedProcesses(t *testing.T) {
 	must.Not(t, scan.Unread[0].Cgroup.ID != 77 || scan.Unread[1].UID != 1000 || scan.Unread[1].Start != start, "%+v", scan.Unread)
 }
 
-func unreadOf(scan finding.Scan) (pids []int) {
+func unreadOf(scan record.Scan) (pids []int) {
 	for _, p := range scan.Unread {
 		pids = append(pids, p.PID)
 	}
@@ -279,23 +279,23 @@ func swapAtCgroup(t *testing.T, folder string, change func()) (done chan struct{
 func TestReadAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(t *testing.T, proc, folder string)
-		want   finding.Process
+		want   record.Process
 	}{
 		"reused": {func(t *testing.T, proc, folder string) {
 			check(os.Remove(filepath.Join(folder, "stat"))) // what the open folder shows once its process has ended
 			check(os.Rename(folder, filepath.Join(proc, "old")))
 			next := fixture(t, proc, "10", "0::/\n", "SLURM_JOB_ID=99\x00")
 			put(t, filepath.Join(next, "stat"), "10 (next) R"+statTail)
-		}, finding.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "next", State: "R", EnvJobID: 99}},
+		}, record.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "next", State: "R", EnvJobID: 99}},
 		"another start": {func(t *testing.T, proc, folder string) {
 			put(t, filepath.Join(folder, "stat"), "10 (next) R"+strings.Replace(statTail, "123456", "123457", 1))
 			check(os.Remove(filepath.Join(folder, "cgroup")))
 			put(t, filepath.Join(folder, "cgroup"), "0::/\n")
-		}, finding.Process{PID: 10, Start: 1234570 * time.Millisecond, UID: 1000, Name: "next", State: "R"}},
+		}, record.Process{PID: 10, Start: 1234570 * time.Millisecond, UID: 1000, Name: "next", State: "R"}},
 		"ended": {func(t *testing.T, proc, folder string) {
 			check(os.Remove(filepath.Join(folder, "stat")))
 			check(os.Rename(folder, filepath.Join(proc, "old")))
-		}, finding.Process{PID: 10, Gone: true}},
+		}, record.Process{PID: 10, Gone: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			proc := t.TempDir()
@@ -354,7 +354,7 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 		pids = append(pids, 100+i)
 	}
 	c := newCrew(time.Hour)
-	s, answer := &survey{proc: proc, known: map[int]finding.Process{}}, make(chan []finding.Process)
+	s, answer := &survey{proc: proc, known: map[int]record.Process{}}, make(chan []record.Process)
 	go func() { answer <- s.of(c, pids) }()
 	for _, pipe := range pipes {
 		f := must.Have(writer(pipe))(t) // the reader then waits for text
@@ -567,15 +567,15 @@ func TestNamed(t *testing.T) {
 }
 
 // holdersOf searches the real /proc and returns who holds what, without the processes themselves.
-func holdersOf(t *testing.T, dev string) (map[int]finding.Process, map[int]finding.Holding) {
+func holdersOf(t *testing.T, dev string) (map[int]record.Process, map[int]record.Holding) {
 	t.Helper()
 	must.SeeAll(t)
 	scan := Scan("/proc", dev, time.Minute)
 	must.Not(t, scan.Looked == 0 || scan.Partial != "", "looked into %d, partial: %s", scan.Looked, scan.Partial)
-	processes, held := map[int]finding.Process{}, map[int]finding.Holding{}
+	processes, held := map[int]record.Process{}, map[int]record.Holding{}
 	for _, h := range scan.Holdings {
 		pid := h.PID
-		processes[pid], h.Process = h.Process, finding.Process{}
+		processes[pid], h.Process = h.Process, record.Process{}
 		held[pid] = h
 	}
 	return processes, held
@@ -591,7 +591,7 @@ func TestRealHolders(t *testing.T) {
 		}
 		return files
 	}
-	want := map[int]finding.Holding{
+	want := map[int]record.Holding{
 		start(t, "idle", nil, at("nvidia3", "nvidiactl", "nvidia-uvm", "nvidia0", "nvidia3")...): {Minors: []int{0, 3},
 			Control: true, UVM: true},
 		start(t, "idle", nil, at("nvidiactl")...):                            {Control: true},
@@ -605,7 +605,7 @@ func TestRealHolders(t *testing.T) {
 	}
 	inside := start(t, "idle", func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} },
 		at("nvidia0")...)
-	want[inside] = finding.Holding{Minors: []int{0}}
+	want[inside] = record.Holding{Minors: []int{0}}
 	start(t, "idle", nil, at("nvidia-modeset")...)
 	start(t, "idle", nil, filepath.Join(other, "nvidia0"))
 	start(t, "idle", nil)
@@ -621,7 +621,7 @@ func TestRealHolders(t *testing.T) {
 }
 
 // alike compares what two looks at one process found; what it was doing just then may differ.
-func alike(a, b finding.Process) bool {
+func alike(a, b record.Process) bool {
 	a.State, b.State = "", ""
 	return reflect.DeepEqual(a, b)
 }
@@ -635,7 +635,7 @@ func TestRealContainer(t *testing.T) {
 		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	})
 	_, got := holdersOf(t, dev)
-	must.Be(t, "held", got[pid], finding.Holding{Minors: []int{2, 3, 4}})
+	must.Be(t, "held", got[pid], record.Holding{Minors: []int{2, 3, 4}})
 }
 
 // holder writes a process's folder with descriptors on these files.
@@ -657,7 +657,7 @@ func mapLine(path string) string {
 }
 
 // pidsOf are the holders that a search of a tree names.
-func pidsOf(scan finding.Scan) (pids []int) {
+func pidsOf(scan record.Scan) (pids []int) {
 	for _, h := range scan.Holdings {
 		pids = append(pids, h.PID)
 	}
@@ -775,7 +775,7 @@ func TestScanOfAProcessThatEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			proc := t.TempDir()
 			folder := holder(t, proc, "10", "/dev/null")
-			maps, answer := pipe(folder, "maps"), make(chan finding.Scan)
+			maps, answer := pipe(folder, "maps"), make(chan record.Scan)
 			go func() { answer <- Scan(proc, "/dev", time.Hour) }()
 			await(t, maps, func() string {
 				unreadable := strings.Repeat("x", maxLine) // an error, as a directory tree refuses nothing to root
@@ -845,7 +845,7 @@ func TestHangingProcesses(t *testing.T) {
 	c := newCrew(time.Hour)
 	defer c.end()
 	s := newSearch(c, proc, "/dev")
-	answer := make(chan finding.Scan)
+	answer := make(chan record.Scan)
 	go func() {
 		s.descriptors()
 		s.mappings()
@@ -867,7 +867,7 @@ func TestHangingProcesses(t *testing.T) {
 	must.Be(t, "holders", pidsOf(scan), []int{10, 12})
 	h := scan.Holdings[0]
 	must.Not(t, h.Why != "" || h.Cgroup.ID != 77 || h.EnvJobID != 0, "a holder that hangs: %+v", h)
-	unread := unreadOf(finding.Scan{Unread: s.unread(time.Hour)})
+	unread := unreadOf(record.Scan{Unread: s.unread(time.Hour)})
 	must.Be(t, "unread", unread[:2], []int{10, 11}) // whose worker had not ended yet when time was up may be another
 }
 
@@ -887,7 +887,7 @@ func TestManyHangingProcesses(t *testing.T) {
 	defer c.end()
 	s := newSearch(c, proc, "/dev")
 	s.descriptors()
-	answer := make(chan finding.Scan)
+	answer := make(chan record.Scan)
 	go func() {
 		s.mappings()
 		answer <- s.result()
@@ -921,7 +921,7 @@ func until(s *search, found func() bool) {
 
 // Where the memory of no process may be read, descriptors and cgroups still are.
 func TestMemoryOfAllIsSkipped(t *testing.T) {
-	proc, every := t.TempDir(), finding.Instance{}
+	proc, every := t.TempDir(), record.Instance{}
 	own := holder(t, proc, "10", "/dev/nvidia1")
 	for _, file := range []string{"maps", "environ"} {
 		pipe(own, file)

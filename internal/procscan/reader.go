@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/finding"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -19,30 +19,30 @@ const (
 type Reader struct {
 	Proc    string
 	Dev     string
-	Skip    []finding.Instance
+	Skip    []record.Instance
 	Timeout time.Duration // until the child is killed
 }
 
 // Result is what a reader found, and the processes at which it hangs.
 type Result struct {
-	Processes []finding.Process
-	Scan      finding.Scan
-	Hung      []finding.Instance
+	Processes []record.Process
+	Scan      record.Scan
+	Hung      []record.Instance
 }
 
 type request struct {
-	Proc   string             `json:"proc"`
-	Dev    string             `json:"dev"`
-	PIDs   []int              `json:"pids,omitempty"`
-	Budget time.Duration      `json:"budget_ns"`
-	Skip   []finding.Instance `json:"skip,omitempty"`
+	Proc   string            `json:"proc"`
+	Dev    string            `json:"dev"`
+	PIDs   []int             `json:"pids,omitempty"`
+	Budget time.Duration     `json:"budget_ns"`
+	Skip   []record.Instance `json:"skip,omitempty"`
 }
 
-var readProcesses = child.NewOperation(ProcessesOp, func(r request) ([]finding.Process, error) {
+var readProcesses = child.NewOperation(ProcessesOp, func(r request) ([]record.Process, error) {
 	return Processes(r.Proc, r.Dev, r.PIDs, r.Budget, r.Skip...), nil
 })
 
-var readHolders = child.NewOperation(HoldersOp, func(r request) (finding.Scan, error) {
+var readHolders = child.NewOperation(HoldersOp, func(r request) (record.Scan, error) {
 	return Scan(r.Proc, r.Dev, r.Budget, r.Skip...), nil
 })
 
@@ -65,10 +65,10 @@ func (r Reader) Holders() (Result, error) {
 }
 
 // hanging returns those of the processes whose /proc did not answer.
-func hanging(all []finding.Process) (at []finding.Instance) {
+func hanging(all []record.Process) (at []record.Instance) {
 	for _, p := range all {
 		if p.Hangs {
-			at = append(at, finding.Instance{PID: p.PID, Start: p.Start})
+			at = append(at, record.Instance{PID: p.PID, Start: p.Start})
 		}
 	}
 	return at

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/finding"
+	"bookend/internal/record"
 )
 
 // maxHoldings bounds one scan. A hostile holder takes some 3 KiB of an answer that may have 4 MiB.
@@ -26,7 +26,7 @@ const maxHoldings = 1024
 // Scan does not see descriptors in transit through a socket, those in a table of a single thread, a node whose holder
 // chose its name with a mount of its own, and what the processes in skip have mapped: reading their memory hangs,
 // perhaps beyond any signal. An empty Instance in skip stands for all processes.
-func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) finding.Scan {
+func Scan(proc, dev string, budget time.Duration, skip ...record.Instance) record.Scan {
 	c := newCrew(budget - budget/forSteps - budget/forUnread)
 	defer c.end()
 	s := newSearch(c, proc, dev)
@@ -53,7 +53,7 @@ type search struct {
 	*crew
 	proc, dev string
 	pids      []int
-	skip      []finding.Instance
+	skip      []record.Instance
 	memory    []*round // the passes that read memory
 
 	mu     sync.Mutex
@@ -142,7 +142,7 @@ func (s *search) miss(pid int, why string) {
 
 // unread identifies processes that were not read completely, by files whose reading cannot hang: those of an ended job
 // excuse nothing. If one has ended since, only the fact that it was missed is known.
-func (s *search) unread(budget time.Duration) (known []finding.Process) {
+func (s *search) unread(budget time.Duration) (known []record.Process) {
 	s.mu.Lock()
 	missed := maps.Clone(s.missed)
 	s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *search) unread(budget time.Duration) (known []finding.Process) {
 	}
 	c := newCrew(budget)
 	defer c.end()
-	reader := &survey{proc: s.proc, skip: []finding.Instance{{}}, known: map[int]finding.Process{}}
+	reader := &survey{proc: s.proc, skip: []record.Instance{{}}, known: map[int]record.Process{}}
 	for _, p := range reader.of(c, pids) {
 		if p.Gone {
 			s.trouble("process %d: %s", p.PID, missed[p.PID])
@@ -165,10 +165,10 @@ func (s *search) unread(budget time.Duration) (known []finding.Process) {
 	return known
 }
 
-func (s *search) result() finding.Scan {
+func (s *search) result() record.Scan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	scan := finding.Scan{Holdings: []finding.Holding{}, Looked: s.looked}
+	scan := record.Scan{Holdings: []record.Holding{}, Looked: s.looked}
 	for _, pid := range slices.Sorted(maps.Keys(s.found)) {
 		h := s.found[pid].Holding
 		h.EnvUnknown = s.missed[pid]
@@ -181,7 +181,7 @@ func (s *search) result() finding.Scan {
 	for _, r := range s.memory {
 		_, at := r.hung()
 		for _, pid := range at {
-			scan.Hung = append(scan.Hung, finding.Instance{PID: pid, Start: s.found[pid].Start})
+			scan.Hung = append(scan.Hung, record.Instance{PID: pid, Start: s.found[pid].Start})
 		}
 	}
 	return scan
@@ -189,7 +189,7 @@ func (s *search) result() finding.Scan {
 
 // skips reports and records that a process's memory must not be read. PIDs suffice if a start time is unknown.
 func (s *search) skips(pid int, start time.Duration) bool {
-	is := func(i finding.Instance) bool { return i.PID == pid && (i.Start == start || i.Start == 0 || start == 0) }
+	is := func(i record.Instance) bool { return i.PID == pid && (i.Start == start || i.Start == 0 || start == 0) }
 	if !slices.ContainsFunc(s.skip, is) {
 		return false
 	}
@@ -296,7 +296,7 @@ func (h *held) identify(f *procDir, pid int) (err error) {
 		return nil
 	}
 	if h.Process, err = f.identify(pid); err != nil && !errors.Is(err, errEnded) {
-		h.Process, err = finding.Process{PID: pid, Why: err.Error()}, nil
+		h.Process, err = record.Process{PID: pid, Why: err.Error()}, nil
 	}
 	return err
 }

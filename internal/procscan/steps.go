@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"bookend/internal/finding"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -38,8 +38,8 @@ type steps struct {
 // backEnvironments checks the processes whose job is named by their environment and by no cgroup, and records which of
 // those jobs have a step here. Threat: a process can write any job's id into its environment. It can neither run as
 // root nor become the child of another job's step.
-func backEnvironments(proc string, budget time.Duration, all []*finding.Process) {
-	var hints []*finding.Process
+func backEnvironments(proc string, budget time.Duration, all []*record.Process) {
+	var hints []*record.Process
 	for _, p := range all {
 		hint := p.EnvJobID != 0 || p.EnvUnknown != ""
 		if hint && p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
@@ -68,7 +68,7 @@ func backEnvironments(proc string, budget time.Duration, all []*finding.Process)
 
 // findSteps reads as little as possible of users' processes, so that a crowd of them cannot use up the time: each one's
 // program, and its parent only if that could be the step of a job that a hint names.
-func (c *crew) findSteps(proc string, hints []*finding.Process) *steps {
+func (c *crew) findSteps(proc string, hints []*record.Process) *steps {
 	s := &steps{proc: proc, jobs: map[int]slurm.JobID{}, uids: map[slurm.JobID][]uint32{}}
 	pids, err := listPIDs(proc)
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == 1 }) // a sandbox may deny it even to root
@@ -82,7 +82,7 @@ func (c *crew) findSteps(proc string, hints []*finding.Process) *steps {
 	return s
 }
 
-func (s *steps) needsUIDs(hints []*finding.Process) bool {
+func (s *steps) needsUIDs(hints []*record.Process) bool {
 	s.mu.Lock() // an abandoned worker may still read
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(hints, s.mayBack)
@@ -185,7 +185,7 @@ func parseTitle(title string) slurm.JobID {
 }
 
 // of returns the jobs with a step on this node that runs a process of p's user, or of any user if p is in a container.
-func (s *steps) of(p finding.Process) (jobs []slurm.JobID) {
+func (s *steps) of(p record.Process) (jobs []slurm.JobID) {
 	for job, uids := range s.uids {
 		if p.Apart() || slices.Contains(uids, p.UID) {
 			jobs = append(jobs, job)
@@ -196,7 +196,7 @@ func (s *steps) of(p finding.Process) (jobs []slurm.JobID) {
 }
 
 // mayBack reports whether a job that may be in p's environment has a step on this node, of any user.
-func (s *steps) mayBack(p *finding.Process) bool {
+func (s *steps) mayBack(p *record.Process) bool {
 	for _, job := range s.jobs {
 		if p.EnvUnknown != "" || job == p.EnvJobID {
 			return true
@@ -207,7 +207,7 @@ func (s *steps) mayBack(p *finding.Process) bool {
 
 // backs returns why the job in p's environment may be on this node: a step of it here runs a process of p's user, or of
 // any user if p is in a container (its user may not be the one who started it); or that could not be read.
-func (s *steps) backs(p finding.Process) string {
+func (s *steps) backs(p record.Process) string {
 	why := s.whyJobs
 	if s.mayBack(&p) {
 		why = cmp.Or(why, s.whyUIDs)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/finding"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
@@ -61,7 +61,7 @@ func TestJobsOfEnvironments(t *testing.T) {
 		must.Not(t, len(held) != 1 || held[0].EnvJobHere != listed.EnvJobHere, "%s: %+v", name, held)
 		found := listed.EnvJobHere
 		must.Not(t, !strings.Contains(found, tt.want) || (found == "") != (tt.want == ""), "%s: %q", name, found)
-		hung := Processes(proc, "", []int{10}, time.Hour, finding.Instance{})[0] // its environment may name any of them
+		hung := Processes(proc, "", []int{10}, time.Hour, record.Instance{})[0] // its environment may name any of them
 		must.Be(t, name, slices.Contains(hung.Steps, 777), strings.Contains(tt.want, "runs"))
 		must.Be(t, name, hung.Why != "", strings.Contains(tt.want, "could not be read"))
 	}

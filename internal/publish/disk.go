@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/metrics"
 	"bookend/internal/safefile"
@@ -83,19 +83,19 @@ func (r DiskRequest) work() *diskWork {
 
 func (w *diskWork) do() {
 	if w.Drop.Found() { // first: it is quick, and the rest may use up the time
-		w.note("", code.StateWrite, state.RemoveDrop(w.Run, w.Node, w.DropUID, w.Drop))
+		w.note("", catalog.StateWrite, state.RemoveDrop(w.Run, w.Node, w.DropUID, w.Drop))
 	}
 	// A child that hangs on a dead disk keeps its lock until it is gone. Later ones then give up instead of piling up, and
 	// leave the records where they are, since most likely the other directories hang as well.
 	logged := w.alone(logLock, func() {
 		if len(w.Log) > 0 {
-			w.task(state.DiskLog, code.LogFailed, func() error { return appendLog(w.LogDir, w.Log) })
+			w.task(state.DiskLog, catalog.LogFailed, func() error { return appendLog(w.LogDir, w.Log) })
 		}
 		w.Counted.Findings = append(w.Counted.Findings, w.troubles...)
-		w.task(state.DiskMetrics, code.StateWrite, func() error { return metrics.Record(w.files(), w.Counted) })
+		w.task(state.DiskMetrics, catalog.StateWrite, func() error { return metrics.Record(w.files(), w.Counted) })
 	})
 	if logged != nil {
-		w.troubles = append(w.troubles, metrics.Finding{Code: code.LogFailed, Own: true, Detail: logged.Error()})
+		w.troubles = append(w.troubles, metrics.Finding{Code: catalog.LogFailed, Own: true, Detail: logged.Error()})
 	}
 	if w.Archive {
 		w.archive(logged == nil)
@@ -105,25 +105,25 @@ func (w *diskWork) do() {
 
 func (w *diskWork) files() metrics.Files { return metrics.Files{Var: w.Var, Textfile: w.Textfile} }
 
-func (w *diskWork) task(task state.DiskTask, c code.Code, do func() error) {
+func (w *diskWork) task(task state.DiskTask, c catalog.Code, do func() error) {
 	w.at.Store(&task)
 	w.note(task, c, do())
 }
 
 // note stores the outcome of a task. A busy lock is no fault of the disk: it is free by the next hook.
-func (w *diskWork) note(task state.DiskTask, c code.Code, err error) {
+func (w *diskWork) note(task state.DiskTask, c catalog.Code, err error) {
 	damaged := errors.As(err, new(state.Damage)) || errors.Is(err, metrics.ErrDamaged)
 	switch refused := errors.As(err, new(unix.Errno)); {
 	case errors.Is(err, state.ErrLocked):
-		c = code.StateLock // a note, whatever policy says
+		c = catalog.StateLock // a note, whatever policy says
 	case err == nil || damaged && !refused:
 		w.outcomes[task] = nil
-		c = code.StateDamage
+		c = catalog.StateDamage
 	default:
 		w.outcomes[task] = &state.DiskTrouble{Task: task, Code: c, Detail: err.Error()}
 	}
 	if err != nil {
-		w.troubles = append(w.troubles, metrics.Finding{Code: c, Own: c != code.StateLock, Detail: err.Error()})
+		w.troubles = append(w.troubles, metrics.Finding{Code: c, Own: c != catalog.StateLock, Detail: err.Error()})
 	}
 }
 
@@ -133,7 +133,7 @@ func (w *diskWork) archive(may bool) {
 	before := len(w.troubles)
 	if may {
 		_ = w.alone(diskLock, func() {
-			w.task(state.DiskHistory, code.StateWrite, func() error {
+			w.task(state.DiskHistory, catalog.StateWrite, func() error {
 				return state.Archive(w.Run, w.Var, w.Node, w.Now)
 			})
 		})
@@ -143,9 +143,9 @@ func (w *diskWork) archive(may bool) {
 		return
 	}
 	lost, err := state.Shed(w.Run, w.Node)
-	w.note("", code.StateWrite, err)
+	w.note("", catalog.StateWrite, err)
 	if lost > 0 && outcome == nil {
-		outcome = &state.DiskTrouble{Task: state.DiskHistory, Code: code.StateWrite,
+		outcome = &state.DiskTrouble{Task: state.DiskHistory, Code: catalog.StateWrite,
 			Detail: "archive: another process has been at the disk for too long"}
 		w.outcomes[state.DiskHistory] = outcome
 	}
@@ -186,7 +186,7 @@ func (w *diskWork) publish() {
 }
 
 func (w *diskWork) report(t state.DiskTrouble, suppressed int) {
-	known, _ := code.Lookup(t.Code)
+	known, _ := catalog.Lookup(t.Code)
 	e := w.Hook
 	e.Level, e.Message = config.Warning, fmt.Sprintf("%s: %s: %s", t.Code, known.Title, t.Detail)
 	e.Fields = map[string]any{"node": w.Node, "suppressed": suppressed}
@@ -207,9 +207,9 @@ func (r DiskRequest) NoAnswer(task state.DiskTask, why string) {
 		tasks = []state.DiskTask{state.DiskLog, state.DiskHistory}
 	}
 	for _, task := range tasks {
-		c := code.StateWrite
+		c := catalog.StateWrite
 		if task == state.DiskLog {
-			c = code.LogFailed
+			c = catalog.LogFailed
 		}
 		w.outcomes[task] = &state.DiskTrouble{Task: task, Code: c, Detail: why}
 	}

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
+	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
+	"bookend/internal/record"
 )
 
 // Trap is a batch script's line that ends what it started and keeps its exit status: the inner trap spares the shell.
@@ -26,10 +26,10 @@ const (
 	meanwhile moment = "while your job ran"
 )
 
-func (s Scene) problems(told []finding.Finding, at moment) []string {
+func (s Scene) problems(told []record.Finding, at moment) []string {
 	var out []string
 	for _, f := range told {
-		if f.Code != code.Trespass {
+		if f.Code != catalog.Trespass {
 			out = append(out, s.problem(f, at)...)
 		}
 	}
@@ -37,10 +37,10 @@ func (s Scene) problems(told []finding.Finding, at moment) []string {
 }
 
 // trespasses returns one warning: which GPUs the job used without being given them, and which it may use.
-func (s Scene) trespasses(told []finding.Finding) []string {
+func (s Scene) trespasses(told []record.Finding) []string {
 	var used []string
 	for _, f := range told {
-		if name := "a GPU"; f.Code == code.Trespass {
+		if name := "a GPU"; f.Code == catalog.Trespass {
 			if f.Index != nil {
 				name = fmt.Sprintf("GPU %d", *f.Index)
 			}
@@ -57,13 +57,13 @@ func (s Scene) trespasses(told []finding.Finding) []string {
 		fmt.Sprintf("  It may use %s alone: leave CUDA_VISIBLE_DEVICES as Slurm sets it", s.place())}
 }
 
-func (s Scene) problem(f finding.Finding, at moment) []string {
+func (s Scene) problem(f record.Finding, at moment) []string {
 	where := s.Node + " GPU driver"
 	if i := s.rank(f.GPU); i < len(s.Cards) {
 		where = fmt.Sprintf("%s GPU %d", s.Node, s.Cards[i].Index)
 	}
 	traits := f.Code.Traits()
-	if f.Recorded() {
+	if f.OnlyRecorded() {
 		at = meanwhile
 	}
 	switch {
@@ -71,14 +71,14 @@ func (s Scene) problem(f finding.Finding, at moment) []string {
 		return []string{fmt.Sprintf("WARNING: %s could not be checked %s: %s", where, at, Clean(f.Unknown, Width))}
 	case f.Holder != nil && !traits.Condition, traits.Memory != "":
 		return []string{s.inUse(f, where, at), "  " + s.held(f, at)}
-	case at == atEnd && (f.Code == code.Xid || f.Code == code.XidFatal):
+	case at == atEnd && (f.Code == catalog.Xid || f.Code == catalog.XidFatal):
 		at = "during your job" // the kernel log is read from the job's start to where its end begins
 	}
 	state := cmp.Or(traits.Milder, "had a fault")
 	return []string{fmt.Sprintf("WARNING: %s %s %s: %s", where, state, at, failing(f))}
 }
 
-func (s Scene) inUse(f finding.Finding, where string, at moment) string {
+func (s Scene) inUse(f record.Finding, where string, at moment) string {
 	amount := "an unknown amount of memory"
 	if f.Bytes.Known() {
 		amount = diagnosis.Size(f.Bytes.Bytes)
@@ -92,7 +92,7 @@ func (s Scene) inUse(f finding.Finding, where string, at moment) string {
 	return fmt.Sprintf("WARNING: %s had %s in use %s", where, amount, at)
 }
 
-func (s Scene) held(f finding.Finding, at moment) string {
+func (s Scene) held(f record.Finding, at moment) string {
 	h, text := f.Holder, "Held by "
 	mine := h != nil && s.yours(h, f.Owner)
 	switch {
@@ -107,11 +107,11 @@ func (s Scene) held(f finding.Finding, at moment) string {
 	case h.Why != "":
 		text += "a process that could not be looked up"
 	case mine && s.blamed(f) && at == atEnd:
-		return "Process" + strings.TrimPrefix(name(h), "process") + " is still running" + condition(*h)
+		return "Process" + strings.TrimPrefix(name(h), "process") + " is still running" + conditionOf(*h)
 	case !mine && h.UID == s.Job.UID && (f.Owner == nil || !f.Owner.Named()): // in a container a UID identifies no user
 		text += "a process that is not known to be yours"
 	case mine:
-		text += name(h) + condition(*h)
+		text += name(h) + conditionOf(*h)
 	default:
 		text += "a process that is not yours"
 	}
@@ -121,17 +121,17 @@ func (s Scene) held(f finding.Finding, at moment) string {
 	return text
 }
 
-func name(h *finding.Holder) string { return fmt.Sprintf("process %d (%s)", h.PID, Clean(h.Name, 32)) }
+func name(h *record.Holder) string { return fmt.Sprintf("process %d (%s)", h.PID, Clean(h.Name, 32)) }
 
 const mostCandidates = 3
 
 // candidates names the reader's live processes that may hold unlisted memory, and only mentions those of others.
-func (s Scene) candidates(f finding.Finding) string {
+func (s Scene) candidates(f record.Finding) string {
 	var own []string
 	others := ""
 	for _, c := range f.Candidates {
 		if s.yours(&c, c.Owner) {
-			own = append(own, name(&c)+condition(c))
+			own = append(own, name(&c)+conditionOf(c))
 		} else {
 			others = "a process that is not yours"
 		}
@@ -145,10 +145,10 @@ func (s Scene) candidates(f finding.Finding) string {
 	return strings.Join(own, ", ")
 }
 
-// condition returns what is unusual about a process, if its owner can do something about it.
-func condition(h finding.Holder) string {
-	words := map[finding.Class]string{finding.Stopped: "stopped: kill -9 ends it", finding.Dying: "stuck or ending",
-		finding.MPS: "of CUDA MPS", finding.Container: "in a container"}
+// conditionOf returns what is unusual about a process, if its owner can do something about it.
+func conditionOf(h record.Holder) string {
+	words := map[record.Class]string{record.Stopped: "stopped: kill -9 ends it", record.Dying: "stuck or ending",
+		record.MPS: "of CUDA MPS", record.Container: "in a container"}
 	text := ""
 	for _, c := range h.Classes {
 		if words[c] != "" {
@@ -159,10 +159,10 @@ func condition(h finding.Holder) string {
 }
 
 // who returns the owner in words, with the evidence: only a cgroup or a sighting is certain.
-func (s Scene) who(f finding.Finding) string {
+func (s Scene) who(f record.Finding) string {
 	o := f.Owner
 	switch {
-	case o == nil && f.Code == code.Orphan:
+	case o == nil && f.Code == catalog.Orphan:
 		return "left by one of several jobs, it cannot be told which"
 	case (o == nil || !o.Named()) && f.Holder != nil && f.Unknown == "" && !f.Holder.Gone:
 		return "of no job that this node knows"
@@ -172,7 +172,7 @@ func (s Scene) who(f finding.Finding) string {
 		return "of a job that this node has no record of"
 	}
 	text := diagnosis.Probably(o) + "of "
-	if f.Code == code.Dirty {
+	if f.Code == catalog.Dirty {
 		text = diagnosis.Probably(o) + "left by "
 	}
 	switch {
@@ -187,14 +187,14 @@ func (s Scene) who(f finding.Finding) string {
 }
 
 // blamed reports whether this run left it: with the same job id, Dirty and Stray are of an earlier run.
-func (s Scene) blamed(f finding.Finding) bool {
+func (s Scene) blamed(f record.Finding) bool {
 	own := f.Owner != nil && f.Owner.Job == s.Job.ID && f.Unknown == ""
-	return own && f.Code != code.Dirty && f.Code != code.Stray
+	return own && f.Code != catalog.Dirty && f.Code != catalog.Stray
 }
 
 // yours reports whether a process is the reader's: by its UID and, if it is known, by its job. In a container the UID
 // alone identifies no user. An owner's UID is 0 if there is no record of its job.
-func (s Scene) yours(h *finding.Holder, owner *finding.Owner) bool {
+func (s Scene) yours(h *record.Holder, owner *record.Owner) bool {
 	switch {
 	case h.UID != s.Job.UID:
 		return false
@@ -205,11 +205,11 @@ func (s Scene) yours(h *finding.Holder, owner *finding.Owner) bool {
 }
 
 // failing words a finding about a GPU's condition for users: no PIDs, which may be others', and no advice for admins.
-func failing(f finding.Finding) Safe {
+func failing(f record.Finding) Safe {
 	text := f.Observed
 	switch f.Code {
-	case code.Xid, code.XidFatal:
-		row, known := health.XidRow(f.Xid)
+	case catalog.Xid, catalog.XidFatal:
+		row, known := condition.XidRow(f.Xid)
 		switch {
 		case f.Xid == 0:
 			text = "the driver reported an error (Xid)"
@@ -218,18 +218,18 @@ func failing(f finding.Finding) Safe {
 		default:
 			text = fmt.Sprintf("the driver's error %s: of an unknown kind", gpu.Error(f.Xid))
 		}
-	case code.Gap:
+	case catalog.Gap:
 		text, _, _ = strings.Cut(text, ", after ")
-	case code.Blocked:
+	case catalog.Blocked:
 		text = "a test could not get any of its free memory"
-	case code.Broken:
+	case catalog.Broken:
 		text, _, _ = strings.Cut(text, ";")
 		text = "a test of CUDA failed: " + text
 	}
 	return Clean(text, Width)
 }
 
-func (s Scene) startAdvice(told []finding.Finding) []string {
+func (s Scene) startAdvice(told []record.Finding) []string {
 	free, known := s.leastFree()
 	text := fmt.Sprintf("%s is free. Not enough? ", diagnosis.Size(free))
 	if known == 0 {
@@ -237,7 +237,7 @@ func (s Scene) startAdvice(told []finding.Finding) []string {
 	}
 	for _, f := range told { // a job may fail on such a GPU, however much memory is free
 		switch f.Code {
-		case code.Blocked, code.Broken, code.XidFatal, code.Recovery, code.Fabric, code.Lost:
+		case catalog.Blocked, catalog.Broken, catalog.XidFatal, catalog.Recovery, catalog.Fabric, catalog.Lost:
 			if f.Unknown == "" {
 				text = "GPU programs may fail on it. If yours does: "
 			}
@@ -256,12 +256,12 @@ func (s Scene) details() string {
 }
 
 // endAdvice returns what the owner of a job that leaves processes behind can do, and where to get help with the rest.
-func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
+func (s Scene) endAdvice(told []record.Finding, ended bool) []string {
 	var out []string
 	fix, others := ended, false
 	for _, f := range told {
 		// Ending processes would not have prevented memory without a process or candidate.
-		if s.blamed(f) && f.Code != code.Trespass && (f.Holder != nil || len(f.Candidates) > 0) &&
+		if s.blamed(f) && f.Code != catalog.Trespass && (f.Holder != nil || len(f.Candidates) > 0) &&
 			!f.Code.Traits().Condition {
 			fix = true
 		} else {
@@ -286,7 +286,7 @@ func (s Scene) ended() []string {
 	for i, f := range s.Findings {
 		signal := f.Ended.Signal()
 		ignored := s.Verdict.Of(i).Action == config.Ignore
-		if f.Code != code.Ended || f.Holder == nil || signal == "" || f.Holder.UID != s.Job.UID || ignored {
+		if f.Code != catalog.Ended || f.Holder == nil || signal == "" || f.Holder.UID != s.Job.UID || ignored {
 			continue
 		}
 		where := "outlived it"

@@ -9,7 +9,7 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 )
 
 // idleFrom is how long a job must have run before a GPU that it never used is worth a line.
@@ -38,7 +38,7 @@ func Running(s Scene) []Safe {
 }
 
 // others returns the most memory that another job's process was seen to hold on a GPU, 0 if not worth reporting.
-func (s Scene) others(g ledger.Recorded) (most uint64) {
+func (s Scene) others(g record.GPURecording) (most uint64) {
 	const worthTelling = 512 << 20 // less than what an idle process takes on an H200
 	for _, p := range g.Processes {
 		if p.Owner.Found() && !s.Job.Owns(p.Owner) && p.Most >= worthTelling {
@@ -74,7 +74,7 @@ func (s Scene) peak() string {
 }
 
 // used returns the GPUs on which processes of the job were seen, lowest peak first.
-func (s Scene) used() (all []ledger.Recorded) {
+func (s Scene) used() (all []record.GPURecording) {
 	if s.Recording == nil {
 		return nil
 	}
@@ -83,11 +83,11 @@ func (s Scene) used() (all []ledger.Recorded) {
 			all = append(all, g)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b ledger.Recorded) int { return cmp.Compare(a.Own.Bytes, b.Own.Bytes) })
+	slices.SortStableFunc(all, func(a, b record.GPURecording) int { return cmp.Compare(a.Own.Bytes, b.Own.Bytes) })
 	return all
 }
 
-func (s Scene) number(g ledger.Recorded) int {
+func (s Scene) number(g record.GPURecording) int {
 	for _, c := range s.Cards {
 		if c.Device.ID == g.ID {
 			return c.Index

@@ -5,31 +5,29 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
 // used is what was recorded of the i-th GPU: GiB and processes of the job, percent busy.
-func used(i int, gib uint64, together, busy int) ledger.Recorded {
-	return ledger.Recorded{ID: gpu.ID("GPU-" + string(rune('a'+i))), Samples: 10, Own: ledger.Most{Bytes: gib << 30},
-		Together: together, Busy: ledger.Busy{Samples: 10, Sum: 10 * busy, Most: busy}}
+func used(i int, gib uint64, together, busy int) record.GPURecording {
+	return record.GPURecording{ID: gpu.ID("GPU-" + string(rune('a'+i))), Samples: 10, Own: record.Most{Bytes: gib << 30},
+		Together: together, Busy: record.Busy{Samples: 10, Sum: 10 * busy, Most: busy}}
 }
 
-func recording(all ...ledger.Recorded) func(*Scene) {
+func recording(all ...record.GPURecording) func(*Scene) {
 	return func(s *Scene) {
 		s.Ended = time.Hour
-		s.Recording = &ledger.Recording{To: time.Hour, Every: time.Second, Samples: 10, GPUs: all}
+		s.Recording = &record.Recording{To: time.Hour, Every: time.Second, Samples: 10, GPUs: all}
 	}
 }
 
 // What the recorder alone saw is told of the time in which it was there.
 func TestRecordedFinding(t *testing.T) {
-	s := scene(1, settle.Clean, found(code.Foreign, holder(1002), &finding.Owner{Job: 77, UID: 1002, Level: finding.Recorded}))
+	s := scene(1, record.Clean, found(catalog.Foreign, holder(1002), &record.Owner{Job: 77, UID: 1002, Level: record.ByRecorder}))
 	check(t, End(s), `
 bookend: WARNING: n1 GPU 0 had 20.0 GiB in use while your job ran
 bookend:   Held by a process that is not yours, of another user's job
@@ -38,8 +36,8 @@ bookend:   Details: bookend show 42 on n1`)
 
 // A process outside Slurm is told of the same way.
 func TestRecordedStranger(t *testing.T) {
-	stranger := found(code.Stray, holder(1002), &finding.Owner{UID: 1002, Level: finding.Recorded})
-	check(t, End(scene(1, settle.Clean, stranger)), `
+	stranger := found(catalog.Stray, holder(1002), &record.Owner{UID: 1002, Level: record.ByRecorder})
+	check(t, End(scene(1, record.Clean, stranger)), `
 bookend: WARNING: n1 GPU 0 had 20.0 GiB in use while your job ran
 bookend:   Held by a process that is not yours, of no job that this node knows
 bookend:   Details: bookend show 42 on n1`)
@@ -48,9 +46,9 @@ bookend:   Details: bookend show 42 on n1`)
 // A job that used a GPU of another one's learns which one is its own, however many of its processes were there.
 func TestRecordedTrespass(t *testing.T) {
 	index := 3
-	used := found(code.Trespass, holder(1001), &finding.Owner{Job: 42, UID: 1001, Level: finding.Recorded})
+	used := found(catalog.Trespass, holder(1001), &record.Owner{Job: 42, UID: 1001, Level: record.ByRecorder})
 	used.GPU, used.Index = "GPU-z", &index
-	check(t, End(scene(1, settle.Clean, used, used)), `
+	check(t, End(scene(1, record.Clean, used, used)), `
 bookend: WARNING: your job used GPU 3 of n1, which it was not given
 bookend:   It may use n1 GPU 0 alone: leave CUDA_VISIBLE_DEVICES as Slurm sets it
 bookend:   Details: bookend show 42 on n1`)
@@ -58,11 +56,11 @@ bookend:   Details: bookend show 42 on n1`)
 
 func TestPeakInTheLog(t *testing.T) {
 	beside := used(0, 41, 1, 71)
-	beside.Processes = []ledger.RecordedProcess{{PID: 5150, Owner: slurm.Owner{ID: 77}, Most: 20 << 30}}
+	beside.Processes = []record.RecordedProcess{{PID: 5150, Owner: slurm.Owner{ID: 77}, Most: 20 << 30}}
 	mine := used(0, 41, 1, 71)
-	mine.Processes = []ledger.RecordedProcess{{Owner: slurm.Owner{SLUID: "s8KLXYKZ8W4T00"}, Most: 41 << 30}}
+	mine.Processes = []record.RecordedProcess{{Owner: slurm.Owner{SLUID: "s8KLXYKZ8W4T00"}, Most: 41 << 30}}
 	theirs := used(1, 0, 0, 50)
-	theirs.Processes = []ledger.RecordedProcess{{PID: 5150, Most: 20 << 30}}
+	theirs.Processes = []record.RecordedProcess{{PID: 5150, Most: 20 << 30}}
 	scenes := map[string]Scene{}
 	for name, tt := range map[string]struct {
 		cards  int
@@ -90,7 +88,7 @@ func TestPeakInTheLog(t *testing.T) {
 		"samples far apart":                {2, func(s *Scene) { recording(used(0, 41, 1, 71), used(1, 0, 0, 0))(s); s.Recording.Every = time.Minute }},
 		"a site that wants problems alone": {1, func(s *Scene) { recording(used(0, 41, 1, 71))(s); s.Show = config.ShowProblems }},
 	} {
-		s := scene(tt.cards, settle.Clean)
+		s := scene(tt.cards, record.Clean)
 		tt.change(&s)
 		scenes[name] = s
 	}

@@ -8,13 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -28,19 +26,19 @@ const (
 type Scene struct {
 	Node     string
 	Job      slurm.Job
-	Cards    []finding.Card
-	Now      finding.Side
-	Before   *finding.Side // at the end: what the start saw
-	Findings []finding.Finding
-	Verdict  finding.Verdict
+	Cards    []record.Assigned
+	Now      record.Side
+	Before   *record.Side // at the end: what the start saw
+	Findings []record.Finding
+	Verdict  record.Verdict
 	Show     config.Show
 	Privacy  config.Privacy
 	Help     string // where the site's users find help; empty if not configured
 	// Why is the diagnosis of why the job ran out of memory; nil if it is not wanted.
-	Why *diagnosis.Diagnosis
+	Why *record.Diagnosis
 	// Recording is what was seen of the job while it ran, nil for nothing. Began and Ended are its ends on
 	// CLOCK_BOOTTIME; of a job that still runs, Ended is the newest sample.
-	Recording    *ledger.Recording
+	Recording    *record.Recording
 	Began, Ended time.Duration
 	Shared       bool // other jobs have its GPUs too
 }
@@ -77,23 +75,23 @@ func End(s Scene) []Safe {
 func (s Scene) Clean() bool { return len(s.told()) == 0 && len(s.ended()) == 0 && !s.asked() }
 
 // told returns the findings for the owner: about the job's GPUs or the driver, neither ignored nor noted.
-func (s Scene) told() []finding.Finding {
-	var out []finding.Finding
+func (s Scene) told() []record.Finding {
+	var out []record.Finding
 	for i, f := range s.Findings {
-		private := f.Code == code.Trespass && !f.Recorded() || f.Code == code.Ended
-		if e, known := code.Lookup(f.Code); known && e.Scope == code.Own {
+		private := f.Code == catalog.Trespass && !f.OnlyRecorded() || f.Code == catalog.Ended
+		if e, known := catalog.Lookup(f.Code); known && e.Scope == catalog.Own {
 			private = true
 		}
 		if s.Verdict.Tells(i) && !private {
 			out = append(out, f)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b finding.Finding) int { return s.rank(a.GPU) - s.rank(b.GPU) })
+	slices.SortStableFunc(out, func(a, b record.Finding) int { return s.rank(a.GPU) - s.rank(b.GPU) })
 	return out
 }
 
 func (s Scene) rank(id gpu.ID) int {
-	i := slices.IndexFunc(s.Cards, func(c finding.Card) bool { return c.Device.ID == id })
+	i := slices.IndexFunc(s.Cards, func(c record.Assigned) bool { return c.Device.ID == id })
 	if i < 0 {
 		return len(s.Cards)
 	}
@@ -123,10 +121,10 @@ func (s Scene) quiet(clean string) string {
 	inUse := false
 	for _, c := range s.Cards {
 		curve, looked := s.Now.Curves[c.Device.ID]
-		if !looked || curve.State == settle.Unknown {
+		if !looked || curve.State == record.Unreadable {
 			return s.notChecked()
 		}
-		inUse = inUse || curve.State != settle.Clean
+		inUse = inUse || curve.State != record.Clean
 	}
 	switch {
 	case len(s.Cards) == 0:
@@ -141,7 +139,7 @@ func (s Scene) quiet(clean string) string {
 func (s Scene) notChecked() string {
 	why := "reason unknown"
 	for _, f := range s.Findings {
-		if e, ok := code.Lookup(f.Code); ok {
+		if e, ok := catalog.Lookup(f.Code); ok {
 			why = e.Title
 			break
 		}

@@ -11,52 +11,50 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/golden"
 )
 
 const mebi = 1 << 20
 
-func scene(cards int, state settle.State, found ...finding.Finding) Scene {
+func scene(cards int, state record.State, found ...record.Finding) Scene {
 	s := Scene{
-		Node: "n1", Job: slurm.Job{ID: 42, UID: 1001}, Now: finding.Side{Curves: map[gpu.ID]settle.Curve{}},
+		Node: "n1", Job: slurm.Job{ID: 42, UID: 1001}, Now: record.Side{Curves: map[gpu.ID]record.Curve{}},
 		Findings: found, Show: config.ShowAll, Privacy: config.PrivacyOwn,
 	}
 	for i := range cards {
 		d := gpu.Device{ID: gpu.ID("GPU-" + string(rune('a'+i)))}
-		s.Cards = append(s.Cards, finding.Card{Index: i, Device: d})
-		s.Now.Curves[d.ID] = settle.Curve{State: state}
+		s.Cards = append(s.Cards, record.Assigned{Index: i, Device: d})
+		s.Now.Curves[d.ID] = record.Curve{State: state}
 		s.Now.Snapshot.Readings = append(s.Now.Snapshot.Readings, gpu.Reading{Device: d, Memory: gpu.Memory{
 			Total: gpu.Bytes(143771 * mebi), Reserved: gpu.Bytes(615 * mebi), Free: gpu.Bytes(143155 * mebi)}})
 	}
 	for range found {
-		s.Verdict.Judged = append(s.Verdict.Judged, finding.Judged{Action: config.Warn})
+		s.Verdict.Judged = append(s.Verdict.Judged, record.Judged{Action: config.Warn})
 	}
 	return s
 }
 
-func holder(uid uint32, classes ...finding.Class) *finding.Holder {
-	return &finding.Holder{Process: finding.Process{PID: 4711, UID: uid, Name: "python", Start: 400 * time.Second},
+func holder(uid uint32, classes ...record.Class) *record.Holder {
+	return &record.Holder{Process: record.Process{PID: 4711, UID: uid, Name: "python", Start: 400 * time.Second},
 		Classes: classes}
 }
 
-func found(c code.Code, h *finding.Holder, o *finding.Owner, candidates ...*finding.Holder) finding.Finding {
+func found(c catalog.Code, h *record.Holder, o *record.Owner, candidates ...*record.Holder) record.Finding {
 	index := 0
-	f := finding.Finding{Code: c, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(20480 * mebi), Holder: h, Owner: o}
+	f := record.Finding{Code: c, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(20480 * mebi), Holder: h, Owner: o}
 	for _, c := range candidates {
 		f.Candidates = append(f.Candidates, *c)
 	}
 	return f
 }
 
-func fails(c code.Code, observed string, xid int) finding.Finding {
-	return finding.Finding{Code: c, GPU: "GPU-a", Observed: observed, Xid: xid}
+func fails(c catalog.Code, observed string, xid int) record.Finding {
+	return record.Finding{Code: c, GPU: "GPU-a", Observed: observed, Xid: xid}
 }
 
 func text(lines []Safe) string {
@@ -75,10 +73,10 @@ func check(t *testing.T, lines []Safe, want string) {
 }
 
 var (
-	earlier = &finding.Owner{Job: 12, UID: 1001, Level: finding.ByExclusive}
-	theirs  = &finding.Owner{Job: 12, UID: 1002, Level: finding.ByCgroup}
-	self    = &finding.Owner{Job: 42, UID: 1001, Level: finding.ByCgroup}
-	guess   = &finding.Owner{Job: 42, UID: 1001, Level: finding.ByExclusive}
+	earlier = &record.Owner{Job: 12, UID: 1001, Level: record.ByExclusive}
+	theirs  = &record.Owner{Job: 12, UID: 1002, Level: record.ByCgroup}
+	self    = &record.Owner{Job: 42, UID: 1001, Level: record.ByCgroup}
+	guess   = &record.Owner{Job: 42, UID: 1001, Level: record.ByExclusive}
 )
 
 const (
@@ -88,48 +86,48 @@ const (
 
 // What a reader gets, text by text: testdata/start.txt and end.txt.
 func TestStart(t *testing.T) {
-	unread := scene(1, settle.Unknown, finding.Finding{Code: code.Unread, GPU: "GPU-a", Unknown: "no reading"},
-		finding.Finding{Code: code.DriverKO, Observed: "dlopen: no such file"})
+	unread := scene(1, record.Unreadable, record.Finding{Code: catalog.Unread, GPU: "GPU-a", Unknown: "no reading"},
+		record.Finding{Code: catalog.DriverKO, Observed: "dlopen: no such file"})
 	unread.Now.Snapshot.Readings = nil
-	uneven := scene(2, settle.Flat)
+	uneven := scene(2, record.Flat)
 	uneven.Now.Snapshot.Readings[1].Memory.Free = gpu.Bytes(122675 * mebi)
-	shared := scene(1, settle.Flat, found(code.Foreign, holder(1002), theirs))
+	shared := scene(1, record.Flat, found(catalog.Foreign, holder(1002), theirs))
 	shared.Privacy = config.PrivacyAll
 	written(t, "testdata/start.txt", Start, map[string]Scene{
-		"clean":                              scene(1, settle.Clean),
-		"several":                            scene(3, settle.Clean),
+		"clean":                              scene(1, record.Clean),
+		"several":                            scene(3, record.Clean),
 		"in use":                             uneven,
-		"the user's earlier job":             scene(1, settle.Flat, found(code.Dirty, holder(1001), earlier)),
-		"an earlier run":                     scene(1, settle.Flat, found(code.Dirty, nil, guess)),
-		"another user":                       scene(1, settle.Flat, found(code.Foreign, holder(1002), theirs)),
+		"the user's earlier job":             scene(1, record.Flat, found(catalog.Dirty, holder(1001), earlier)),
+		"an earlier run":                     scene(1, record.Flat, found(catalog.Dirty, nil, guess)),
+		"another user":                       scene(1, record.Flat, found(catalog.Foreign, holder(1002), theirs)),
 		"another user, where jobs are named": shared,
-		"not checked because of Bookend":     scene(1, settle.Unknown, finding.Finding{Code: code.BackendMissing}),
+		"not checked because of Bookend":     scene(1, record.Unreadable, record.Finding{Code: catalog.BackendMissing}),
 		"nothing could be read":              unread,
 	})
 }
 
 func TestEnd(t *testing.T) {
-	drained := scene(1, settle.Flat, found(code.Orphan, holder(1001), self))
+	drained := scene(1, record.Flat, found(catalog.Orphan, holder(1001), self))
 	drained.Verdict.Action = config.Drain
-	dirtyBefore := scene(1, settle.Clean)
-	dirtyBefore.Before = &finding.Side{Curves: map[gpu.ID]settle.Curve{"GPU-a": {State: settle.Flat}}}
-	dead := holder(1001, finding.Phantom)
+	dirtyBefore := scene(1, record.Clean)
+	dirtyBefore.Before = &record.Side{Curves: map[gpu.ID]record.Curve{"GPU-a": {State: record.Flat}}}
+	dead := holder(1001, record.Phantom)
 	dead.Gone = true
-	two := scene(2, settle.Flat, found(code.Orphan, holder(1001), self), found(code.Stray, holder(1002), nil))
+	two := scene(2, record.Flat, found(catalog.Orphan, holder(1001), self), found(catalog.Stray, holder(1002), nil))
 	two.Findings[0].GPU = "GPU-b"
 	written(t, "testdata/end.txt", End, map[string]Scene{
-		"clean":       scene(1, settle.Clean),
+		"clean":       scene(1, record.Clean),
 		"as it was":   dirtyBefore,
-		"not the GPU": scene(1, settle.Clean, found(code.Trespass, holder(1002), nil)),
+		"not the GPU": scene(1, record.Clean, found(catalog.Trespass, holder(1002), nil)),
 		"orphan":      drained,
-		"stopped":     scene(1, settle.Flat, found(code.Orphan, holder(1001, finding.Stopped), self)),
-		"guess":       scene(1, settle.Flat, found(code.Residue, nil, guess)),
-		"candidates": scene(1, settle.Flat, found(code.Residue, nil, self, holder(1001), holder(1002), holder(1001),
+		"stopped":     scene(1, record.Flat, found(catalog.Orphan, holder(1001, record.Stopped), self)),
+		"guess":       scene(1, record.Flat, found(catalog.Residue, nil, guess)),
+		"candidates": scene(1, record.Flat, found(catalog.Residue, nil, self, holder(1001), holder(1002), holder(1001),
 			holder(1001), holder(1001))),
-		"phantom":                 scene(1, settle.Flat, found(code.Phantom, dead, self, holder(1001))),
-		"of an earlier run":       scene(1, settle.Flat, found(code.Stray, holder(1001), self)),
-		"stopped, another user's": scene(1, settle.Flat, found(code.Foreign, holder(1002, finding.Stopped), theirs)),
-		"one of two jobs'":        scene(1, settle.Flat, found(code.Orphan, holder(1001), nil)),
+		"phantom":                 scene(1, record.Flat, found(catalog.Phantom, dead, self, holder(1001))),
+		"of an earlier run":       scene(1, record.Flat, found(catalog.Stray, holder(1001), self)),
+		"stopped, another user's": scene(1, record.Flat, found(catalog.Foreign, holder(1002, record.Stopped), theirs)),
+		"one of two jobs'":        scene(1, record.Flat, found(catalog.Orphan, holder(1001), nil)),
 		"several GPUs":            two,
 	})
 }
@@ -155,23 +153,23 @@ func written(t *testing.T, file string, write func(Scene) []Safe, scenes map[str
 // Findings of a GPU's condition blame no process, and say nothing that is an admin's.
 func TestCondition(t *testing.T) {
 	for _, tt := range []struct {
-		f      finding.Finding
+		f      record.Finding
 		state  string
 		seen   string
 		advice string
 	}{
-		{fails(code.Gap, "139 GiB free, the largest block was 59 GiB, after 34 attempts", 0), "had fragmented memory", "139 GiB free, the largest block was 59 GiB", enough},
-		{fails(code.Blocked, "cuMemCreate; process 4711", 0), "had a fault", "a test could not get any of its free memory", mayNot},
-		{fails(code.Broken, "cuInit: (802); start nvidia-fabricmanager", 0), "had a fault", "a test of CUDA failed: cuInit: (802)", mayNot},
-		{fails(code.Recovery, "the driver asks for a reset", 0), "had a fault", "the driver asks for a reset", mayNot},
-		{fails(code.Throttle, "clocks are held down", 0), "was slow", "clocks are held down", enough},
-		{fails(code.XidFatal, "PID 4711", 9999), "had a fault", "the driver's error Xid 9999: of an unknown kind", mayNot},
-		{fails(code.Xid, "PID 4711", 0), "met an error of a program", "the driver reported an error (Xid)", enough},
+		{fails(catalog.Gap, "139 GiB free, the largest block was 59 GiB, after 34 attempts", 0), "had fragmented memory", "139 GiB free, the largest block was 59 GiB", enough},
+		{fails(catalog.Blocked, "cuMemCreate; process 4711", 0), "had a fault", "a test could not get any of its free memory", mayNot},
+		{fails(catalog.Broken, "cuInit: (802); start nvidia-fabricmanager", 0), "had a fault", "a test of CUDA failed: cuInit: (802)", mayNot},
+		{fails(catalog.Recovery, "the driver asks for a reset", 0), "had a fault", "the driver asks for a reset", mayNot},
+		{fails(catalog.Throttle, "clocks are held down", 0), "was slow", "clocks are held down", enough},
+		{fails(catalog.XidFatal, "PID 4711", 9999), "had a fault", "the driver's error Xid 9999: of an unknown kind", mayNot},
+		{fails(catalog.Xid, "PID 4711", 0), "met an error of a program", "the driver reported an error (Xid)", enough},
 	} {
-		s := scene(1, settle.Clean, tt.f)
+		s := scene(1, record.Clean, tt.f)
 		check(t, Start(s), "\nbookend: WARNING: n1 GPU 0 "+tt.state+" before your job started: "+tt.seen+tt.advice)
 		when := " after your job: "
-		if tt.f.Code == code.Xid || tt.f.Code == code.XidFatal {
+		if tt.f.Code == catalog.Xid || tt.f.Code == catalog.XidFatal {
 			when = " during your job: "
 		}
 		check(t, End(s), "\nbookend: WARNING: n1 GPU 0 "+tt.state+when+tt.seen+"\nbookend:   Details: bookend show 42 on n1")
@@ -180,7 +178,7 @@ func TestCondition(t *testing.T) {
 
 // How much is told is the site's choice; what is wrong is told unless nothing is.
 func TestShow(t *testing.T) {
-	clean, dirty := scene(1, settle.Clean), scene(1, settle.Flat, found(code.Dirty, nil, nil))
+	clean, dirty := scene(1, record.Clean), scene(1, record.Flat, found(catalog.Dirty, nil, nil))
 	for show, want := range map[config.Show][4]bool{ // start and end, clean, then with a problem
 		config.ShowNone: {}, config.ShowProblems: {false, false, true, true}, config.ShowSummary: {false, true, true, true},
 		config.ShowAll: {true, true, true, true}, "": {false, true, true, true},
@@ -195,28 +193,28 @@ func TestShow(t *testing.T) {
 
 // Whoever had a process ended by clean-up reads of it, though it is but a note.
 func TestEnded(t *testing.T) {
-	ended := func(uid uint32, how finding.Outcome) finding.Finding {
-		f := found(code.Ended, holder(uid), self)
+	ended := func(uid uint32, how record.Outcome) record.Finding {
+		f := found(catalog.Ended, holder(uid), self)
 		f.Ended = how
 		return f
 	}
 	const one = "\nbookend: WARNING: process 4711 (python) of your job was still on GPU 0 and was ended (SIGTERM)"
 	const clean = "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"
 	const fix = "\nbookend:   Fix: stop background work before the script ends (wait, or trap 'trap \"\" TERM; kill 0' EXIT)"
-	byTerm := ended(1001, finding.ByTerm)
+	byTerm := ended(1001, record.ByTerm)
 	for name, tt := range map[string]struct {
 		action config.Action
-		found  []finding.Finding
+		found  []record.Finding
 		want   string
 	}{
-		"ended":         {config.Note, []finding.Finding{byTerm}, one + clean + fix},
-		"ignored":       {config.Ignore, []finding.Finding{byTerm}, clean},
-		"gone before":   {config.Note, []finding.Finding{ended(1001, finding.AlreadyGone)}, clean},
-		"another's":     {config.Note, []finding.Finding{ended(1002, finding.ByTerm)}, clean},
-		"an old record": {config.Note, []finding.Finding{ended(1001, "")}, clean},
+		"ended":         {config.Note, []record.Finding{byTerm}, one + clean + fix},
+		"ignored":       {config.Ignore, []record.Finding{byTerm}, clean},
+		"gone before":   {config.Note, []record.Finding{ended(1001, record.AlreadyGone)}, clean},
+		"another's":     {config.Note, []record.Finding{ended(1002, record.ByTerm)}, clean},
+		"an old record": {config.Note, []record.Finding{ended(1001, "")}, clean},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := scene(1, settle.Clean, tt.found...)
+			s := scene(1, record.Clean, tt.found...)
 			for i := range s.Verdict.Judged {
 				s.Verdict.Judged[i].Action = tt.action
 			}
@@ -227,22 +225,22 @@ func TestEnded(t *testing.T) {
 
 // In a container another user's process may have the reader's UID: whose it is says the job that it is of.
 func TestContainersOfOthers(t *testing.T) {
-	boxed := func(owner *finding.Owner) *finding.Holder {
+	boxed := func(owner *record.Owner) *record.Holder {
 		h := holder(1001)
 		h.OtherPIDs, h.Owner = true, owner
 		return h
 	}
 	for name, tt := range map[string]struct {
-		f    finding.Finding
+		f    record.Finding
 		want string
 	}{
-		"another user's job":     {found(code.Foreign, holder(1001), theirs), "a process that is not yours"},
-		"no job that is known":   {found(code.Stray, boxed(nil), nil), "a process that is not known to be yours"},
-		"the job's own":          {found(code.Orphan, boxed(nil), guess), "Process 4711 (python)"},
-		"a job without a record": {found(code.Foreign, holder(1001), &finding.Owner{Job: 77}), "process 4711 (python)"},
-		"candidates":             {found(code.Residue, nil, nil, boxed(theirs), boxed(nil)), "held by a process that is not yours"},
+		"another user's job":     {found(catalog.Foreign, holder(1001), theirs), "a process that is not yours"},
+		"no job that is known":   {found(catalog.Stray, boxed(nil), nil), "a process that is not known to be yours"},
+		"the job's own":          {found(catalog.Orphan, boxed(nil), guess), "Process 4711 (python)"},
+		"a job without a record": {found(catalog.Foreign, holder(1001), &record.Owner{Job: 77}), "process 4711 (python)"},
+		"candidates":             {found(catalog.Residue, nil, nil, boxed(theirs), boxed(nil)), "held by a process that is not yours"},
 	} {
-		got := text(End(scene(1, settle.Flat, tt.f)))
+		got := text(End(scene(1, record.Flat, tt.f)))
 		if !strings.Contains(got, tt.want) || strings.Contains(got, "python") != strings.Contains(tt.want, "python") {
 			t.Errorf("%s: %s", name, got)
 		}
@@ -253,8 +251,8 @@ func TestContainersOfOthers(t *testing.T) {
 func TestPrivacy(t *testing.T) {
 	h := holder(1002)
 	h.Name = "secret-project"
-	for _, entry := range code.All() {
-		s := scene(1, settle.Flat, found(entry.Code, h, &finding.Owner{Job: 98765, UID: 1002, Level: finding.ByCgroup}, h))
+	for _, entry := range catalog.All() {
+		s := scene(1, record.Flat, found(entry.Code, h, &record.Owner{Job: 98765, UID: 1002, Level: record.ByCgroup}, h))
 		for _, line := range append(Start(s), End(s)...) {
 			for _, secret := range []string{"secret", "98765", "4711"} {
 				if strings.Contains(string(line), secret) {
@@ -269,11 +267,11 @@ func TestPrivacy(t *testing.T) {
 func TestBounds(t *testing.T) {
 	h := holder(1001)
 	h.Name = "\nexport PATH=/x\n" + strings.Repeat("w", 500)
-	var many []finding.Finding
+	var many []record.Finding
 	for range 40 {
-		many = append(many, found(code.Orphan, h, nil))
+		many = append(many, found(catalog.Orphan, h, nil))
 	}
-	lines := End(scene(1, settle.Flat, many...))
+	lines := End(scene(1, record.Flat, many...))
 	told(t, lines, true)
 	if len(lines) != MaxLines || !strings.Contains(string(lines[MaxLines-1]), "Details:") {
 		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
@@ -281,16 +279,16 @@ func TestBounds(t *testing.T) {
 }
 
 // why is a diagnosis as package diagnosis makes it, of a job that used up its GPU.
-func why(reason diagnosis.Reason, headline string) *diagnosis.Diagnosis {
+func why(reason record.Reason, headline string) *record.Diagnosis {
 	zero := 0
-	return &diagnosis.Diagnosis{Reason: reason, Headline: headline,
+	return &record.Diagnosis{Reason: reason, Headline: headline,
 		Try: []string{"a smaller batch", "more GPUs"},
-		Causes: []diagnosis.Cause{
-			{Name: diagnosis.Others, Answer: diagnosis.No, Evidence: "none"},
-			{Name: diagnosis.Unlisted, Answer: diagnosis.Yes, With: diagnosis.Own, Evidence: "the same"},
-			{Name: diagnosis.Pool, Answer: diagnosis.Unknown, Evidence: "no figures"},
-			{Name: diagnosis.Own, Answer: diagnosis.Yes, Evidence: "used 138.9 GiB", Index: &zero},
-			{Name: diagnosis.Limits, Answer: diagnosis.No, Evidence: "the GPU's memory"},
+		Causes: []record.Cause{
+			{Name: record.CauseOthers, Answer: record.No, Evidence: "none"},
+			{Name: record.CauseUnlisted, Answer: record.Yes, With: record.CauseOwn, Evidence: "the same"},
+			{Name: record.CausePool, Answer: record.CannotTell, Evidence: "no figures"},
+			{Name: record.CauseOwn, Answer: record.Yes, Evidence: "used 138.9 GiB", Index: &zero},
+			{Name: record.CauseLimits, Answer: record.No, Evidence: "the GPU's memory"},
 		}}
 }
 
@@ -302,17 +300,17 @@ func TestWhy(t *testing.T) {
 		details  = "\nbookend:   Details: bookend show 42 on n1"
 	)
 	for _, tt := range []struct {
-		reason         diagnosis.Reason
+		reason         record.Reason
 		headline, want string
 	}{
-		{diagnosis.ByMessage, "Why out of memory: the job", "\nbookend: OUT OF MEMORY on n1 GPU 0: the job" + evidence + try + answers + details},
-		{diagnosis.ByMessage, "Why out of memory (rank 3 first): the job", "\nbookend: OUT OF MEMORY on n1 GPU 0 (rank 3 first): the job" + evidence + try + answers + details},
-		{diagnosis.ByMessage, "Why CUDA did not start: a limit", "\nbookend: CUDA DID NOT START on n1 GPU 0: a limit" + evidence + try + answers + details},
-		{diagnosis.ByMessage, "It ran out of memory, but ended without an error: x", "\nbookend: OUT OF MEMORY on n1 GPU 0, but your job ended without an error: x" + evidence + try + answers + details},
-		{diagnosis.ByFailure, "Your job failed (exit code 1)", "\nbookend: Your job failed (exit code 1)" + evidence + try + details},
+		{record.ByMessage, "Why out of memory: the job", "\nbookend: OUT OF MEMORY on n1 GPU 0: the job" + evidence + try + answers + details},
+		{record.ByMessage, "Why out of memory (rank 3 first): the job", "\nbookend: OUT OF MEMORY on n1 GPU 0 (rank 3 first): the job" + evidence + try + answers + details},
+		{record.ByMessage, "Why CUDA did not start: a limit", "\nbookend: CUDA DID NOT START on n1 GPU 0: a limit" + evidence + try + answers + details},
+		{record.ByMessage, "It ran out of memory, but ended without an error: x", "\nbookend: OUT OF MEMORY on n1 GPU 0, but your job ended without an error: x" + evidence + try + answers + details},
+		{record.ByFailure, "Your job failed (exit code 1)", "\nbookend: Your job failed (exit code 1)" + evidence + try + details},
 		{"", "", "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"},
 	} {
-		s := scene(1, settle.Clean)
+		s := scene(1, record.Clean)
 		s.Why = why(tt.reason, tt.headline)
 		check(t, End(s), tt.want)
 		if s.Clean() != !strings.Contains(tt.want, "Details") {
@@ -323,8 +321,8 @@ func TestWhy(t *testing.T) {
 
 // Of several GPUs each line names its own; nothing from outside leaves its line.
 func TestWhyIsClean(t *testing.T) {
-	s, index := scene(2, settle.Clean), 1
-	s.Why = why(diagnosis.ByMessage, "Why\nexport PATH=/x")
+	s, index := scene(2, record.Clean), 1
+	s.Why = why(record.ByMessage, "Why\nexport PATH=/x")
 	s.Why.Causes[3].Index, s.Why.Causes[3].Evidence, s.Why.Try = &index, "a\nb "+strings.Repeat("w", 500), []string{"\x1b[2J"}
 	got := End(s)
 	told(t, got, true)

@@ -5,11 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/code"
-	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -125,21 +123,21 @@ func FuzzReport(f *testing.F) {
 	f.Add("python3", "20480 MiB", "n1", "probe refused", uint8(3), uint32(1001), 0)
 	f.Add("a\nexport X=1", "\x1b[2J|", "gpu-01.hpc", strings.Repeat("long ", 500), uint8(9), uint32(7), 3)
 	f.Add("\n\nprint x", "Xid 79: \xff", "n", "", uint8(200), uint32(0), 5)
-	all := code.All()
+	all := catalog.All()
 	f.Fuzz(func(t *testing.T, name, seen, node, why string, kind uint8, uid uint32, cards int) {
 		if !slurm.ValidNode(node) || cards < 0 || cards > 16 {
 			return
 		}
-		h := &finding.Holder{Process: finding.Process{PID: 4711, UID: uid, Name: secret + name, Exe: "/home/" + secret + name, Start: 1}, Memory: gpu.Bytes(1 << 30)}
-		owner := &finding.Owner{Job: 12, UID: uid, Level: finding.ByCgroup}
+		h := &record.Holder{Process: record.Process{PID: 4711, UID: uid, Name: secret + name, Exe: "/home/" + secret + name, Start: 1}, Memory: gpu.Bytes(1 << 30)}
+		owner := &record.Owner{Job: 12, UID: uid, Level: record.ByCgroup}
 		f1 := found(all[int(kind)%len(all)].Code, h, owner)
-		f1.Observed, f1.Expected, f1.Candidates = seen, why, []finding.Holder{*h, *h}
-		f1.Xid, f1.Ended = cards, []finding.Outcome{"", finding.ByTerm, finding.Outcome(why)}[kind%3]
-		f2 := finding.Finding{Code: all[int(kind/2)%len(all)].Code, Unknown: why, Observed: seen, GPU: "GPU-b"}
-		s := scene(cards, settle.Flat, f1, f2, found(code.Orphan, nil, owner))
+		f1.Observed, f1.Expected, f1.Candidates = seen, why, []record.Holder{*h, *h}
+		f1.Xid, f1.Ended = cards, []record.Outcome{"", record.ByTerm, record.Outcome(why)}[kind%3]
+		f2 := record.Finding{Code: all[int(kind/2)%len(all)].Code, Unknown: why, Observed: seen, GPU: "GPU-b"}
+		s := scene(cards, record.Flat, f1, f2, found(catalog.Orphan, nil, owner))
 		s.Node = node
-		s.Why = &diagnosis.Diagnosis{Reason: diagnosis.ByMessage, Headline: seen, Try: []string{why}, Causes: []diagnosis.Cause{
-			{Name: diagnosis.Pool, Answer: diagnosis.Yes, Evidence: seen}}}
+		s.Why = &record.Diagnosis{Reason: record.ByMessage, Headline: seen, Try: []string{why}, Causes: []record.Cause{
+			{Name: record.CausePool, Answer: record.Yes, Evidence: seen}}}
 		if kind%2 == 0 {
 			s.Why = nil
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/diagnosis"
+	"bookend/internal/record"
 )
 
 // asked reports whether the text says why the job may have run out of memory: after a good end only without findings.
@@ -16,7 +16,7 @@ func (s Scene) asked() bool {
 	switch s.Why.Reason {
 	case "":
 		return false
-	case diagnosis.ByCause:
+	case record.ByCause:
 		return len(s.told()) == 0
 	}
 	return true
@@ -33,13 +33,13 @@ func (s Scene) why() []string {
 	if len(s.Why.Try) > 0 {
 		out = append(out, "  Try: "+string(Clean(strings.Join(s.Why.Try, "; "), Width)))
 	}
-	if s.Why.Reason != diagnosis.ByMessage {
+	if s.Why.Reason != record.ByMessage {
 		return out
 	}
-	if no := s.answered(diagnosis.No); no != "" {
+	if no := s.answered(record.No); no != "" {
 		out = append(out, "  Ruled out: "+no)
 	}
-	if open := s.answered(diagnosis.Unknown); open != "" {
+	if open := s.answered(record.CannotTell); open != "" {
 		out = append(out, "  Cannot tell: "+open)
 	}
 	return out
@@ -56,7 +56,7 @@ func (s Scene) headline() string {
 	if on == s.Node && len(s.Cards) == 1 {
 		on = s.place()
 	}
-	if s.Why.Reason != diagnosis.ByMessage {
+	if s.Why.Reason != record.ByMessage {
 		return string(Clean(s.Why.Headline, Width))
 	}
 	return strings.NewReplacer("Why out of memory", "OUT OF MEMORY on "+on,
@@ -65,7 +65,7 @@ func (s Scene) headline() string {
 	).Replace(string(Clean(s.Why.Headline, Width)))
 }
 
-func (s Scene) evidence(c diagnosis.Cause) string {
+func (s Scene) evidence(c record.Cause) string {
 	text := string(Clean(c.Evidence, Width))
 	if !strings.HasPrefix(text, "ulimit") {
 		text = strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
@@ -79,19 +79,19 @@ func (s Scene) evidence(c diagnosis.Cause) string {
 // kinds groups causes in a user's words. The others are for admins: bookend show has them.
 var kinds = []struct {
 	name string
-	of   []diagnosis.Name
+	of   []record.CauseName
 }{
-	{"other users", []diagnosis.Name{diagnosis.Others}},
-	{"leftovers", []diagnosis.Name{diagnosis.Leftover, diagnosis.Unlisted}},
-	{"GPU fault", []diagnosis.Name{diagnosis.Fault}},
-	{"fragmentation", []diagnosis.Name{diagnosis.Pieces, diagnosis.Pool}},
-	{"your job's own use", []diagnosis.Name{diagnosis.Own}},
-	{"several processes of your job", []diagnosis.Name{diagnosis.Processes}},
-	{"limits", []diagnosis.Name{diagnosis.Limits}},
+	{"other users", []record.CauseName{record.CauseOthers}},
+	{"leftovers", []record.CauseName{record.CauseLeftover, record.CauseUnlisted}},
+	{"GPU fault", []record.CauseName{record.CauseFault}},
+	{"fragmentation", []record.CauseName{record.CausePieces, record.CausePool}},
+	{"your job's own use", []record.CauseName{record.CauseOwn}},
+	{"several processes of your job", []record.CauseName{record.CauseProcesses}},
+	{"limits", []record.CauseName{record.CauseLimits}},
 }
 
 // answered names the kinds that are ruled out (No), or of which a cause is unknown and none is certain (Unknown).
-func (s Scene) answered(a diagnosis.Answer) string {
+func (s Scene) answered(a record.Answer) string {
 	var names []string
 	for _, k := range kinds {
 		if s.strongest(k.of) == a {
@@ -101,11 +101,11 @@ func (s Scene) answered(a diagnosis.Answer) string {
 	return strings.Join(names, ", ")
 }
 
-func (s Scene) strongest(of []diagnosis.Name) (answer diagnosis.Answer) {
+func (s Scene) strongest(of []record.CauseName) (answer record.Answer) {
 	for _, c := range s.Why.Causes {
 		switch {
-		case !slices.Contains(of, c.Name) || answer == diagnosis.Yes:
-		case c.Answer == diagnosis.Yes || answer != diagnosis.Unknown:
+		case !slices.Contains(of, c.Name) || answer == record.Yes:
+		case c.Answer == record.Yes || answer != record.CannotTell:
 			answer = c.Answer
 		}
 	}

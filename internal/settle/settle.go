@@ -9,35 +9,8 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 )
-
-// State is what a series of samples of one device shows.
-type State string
-
-const (
-	Clean   State = "clean"   // the last sample shows nothing beyond what is expected
-	Flat    State = "flat"    // something is there and did not change for the rule's time, in enough samples
-	Moving  State = "moving"  // still changing, or not sampled for long enough to tell
-	Unknown State = "unknown" // the last sample could not read it
-)
-
-// AtRest reports whether the device has settled: what is there, if anything, has stopped changing.
-func (s State) AtRest() bool { return s == Clean || s == Flat }
-
-// Dirty reports whether something is there, settled or not.
-func (s State) Dirty() bool { return s == Flat || s == Moving }
-
-// Curve is the verdict on one device's series of samples.
-type Curve struct {
-	State   State         `json:"state"`
-	Why     string        `json:"why,omitempty"` // for Unknown
-	Looks   int           `json:"looks"`
-	Settled time.Duration `json:"settled_ns"` // from the first sample to the first of the final equal ones
-	Span    time.Duration `json:"span_ns"`    // from the first sample to the last
-	// Steady is true if the final samples were equal for Rule.Flat, enough in number and close enough in time: always
-	// for Flat; for Unknown it says that the device's fault, or what cannot be read, stayed.
-	Steady bool `json:"steady,omitempty"`
-}
 
 // What makes equal samples an observation and not a coincidence.
 const (
@@ -54,9 +27,9 @@ const (
 // may name it either way. For a clean device the final equal samples are those that are clean. Unknown means that the
 // last sample shows nothing unexpected but could not read all that would make it clean; an unexpected process is proof
 // enough that it is not clean.
-func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) Curve {
+func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) record.Curve {
 	if len(looks) == 0 {
-		return Curve{State: Unknown, Why: "never looked at"}
+		return record.Curve{State: record.Unreadable, Why: "never looked at"}
 	}
 	last := lookAt(looks[len(looks)-1], d)
 	clean, why := last.clean(rule)
@@ -68,19 +41,19 @@ func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) Curve {
 	for first > 0 && same(lookAt(looks[first-1], d)) {
 		first--
 	}
-	curve := Curve{
+	curve := record.Curve{
 		Looks: len(looks), Span: span(looks), Settled: since(looks[0], looks[first]),
 		Steady: observed(rule.Flat, looks[first:]),
 	}
 	switch {
 	case clean:
-		curve.State = Clean
+		curve.State = record.Clean
 	case why != "":
-		curve.State, curve.Why = Unknown, why
+		curve.State, curve.Why = record.Unreadable, why
 	case curve.Steady:
-		curve.State = Flat
+		curve.State = record.Flat
 	default:
-		curve.State = Moving
+		curve.State = record.Moving
 	}
 	return curve
 }
@@ -98,8 +71,8 @@ func Done(rule gpu.WatchRule, devices []gpu.Device, looks []gpu.Snapshot) bool {
 	last := looks[len(looks)-1]
 	for _, d := range devices {
 		curve := JudgeDevice(rule, d, looks)
-		useless := curve.State == Unknown && lookAt(last, d).reading.Memory.Unjudged != ""
-		if curve.State != Clean && !curve.Steady && !useless {
+		useless := curve.State == record.Unreadable && lookAt(last, d).reading.Memory.Unjudged != ""
+		if curve.State != record.Clean && !curve.Steady && !useless {
 			return false
 		}
 	}
@@ -138,20 +111,10 @@ func span(looks []gpu.Snapshot) time.Duration { return since(looks[0], looks[len
 // since is never negative: the timestamps come from another process.
 func since(a, b gpu.Snapshot) time.Duration { return max(0, b.At-a.At) }
 
-// Stay is memory that every sample showed: a process's or, with PID 0, what no listed process accounts for. Its figure
-// is the smallest in any sample.
-type Stay struct {
-	gpu.Process
-	// Soon is how many bytes will be left in 5 s if the trend of all samples continues.
-	Soon uint64
-	// Ending is set if a process that holds it, or may hold it, ended too recently to tell what stays.
-	Ending bool
-}
-
 // Stayed returns the processes that every one of these samples shows on a device, if the samples are enough to call
 // something flat. Changes of the total do not matter: something else on the GPU may change for ever. A PID identifies a
 // process only with its start time, which the caller has to compare.
-func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (stayed []Stay) {
+func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (stayed []record.Stay) {
 	readings := trusted(rule, d, looks)
 	if len(readings) == 0 {
 		return nil
@@ -171,7 +134,7 @@ func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (stayed []St
 
 // Rest returns what a balance leaves of a device's memory in every one of these samples, if they are enough to call
 // something flat. It is unknown if the balance of one of them is.
-func Rest(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot, balance func(gpu.Reading) gpu.Figure) Stay {
+func Rest(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot, balance func(gpu.Reading) gpu.Figure) record.Stay {
 	held := []gpu.Figure{gpu.Unknown("not seen in every sample")}
 	if readings := trusted(rule, d, looks); len(readings) > 0 {
 		held = held[:0]
@@ -198,16 +161,16 @@ func trusted(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (all []gpu.
 }
 
 // stay returns a process with the smallest of these figures, or an unknown one if any sample could not read it.
-func stay(p gpu.Process, looks []gpu.Snapshot, held []gpu.Figure) Stay {
+func stay(p gpu.Process, looks []gpu.Snapshot, held []gpu.Figure) record.Stay {
 	p.Memory = held[0]
 	for _, f := range held {
 		if !f.Known() {
 			p.Memory = f
-			return Stay{Process: p}
+			return record.Stay{Process: p}
 		}
 		p.Memory.Bytes = min(p.Memory.Bytes, f.Bytes)
 	}
-	return Stay{Process: p, Soon: soon(looks, held)}
+	return record.Stay{Process: p, Soon: soon(looks, held)}
 }
 
 // ahead is how long memory being freed may take to be gone: as long again as a watch. Real teardown takes 0.4 s.

@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 )
 
 const (
@@ -221,10 +222,10 @@ func TestJudge(t *testing.T) {
 		if Done(tt.rule, []gpu.Device{tt.device}, tt.looks) {
 			got += " done"
 		}
-		if got != tt.want || curve.Looks != len(tt.looks) || (curve.Why == "") != (curve.State != Unknown) {
+		if got != tt.want || curve.Looks != len(tt.looks) || (curve.Why == "") != (curve.State != record.Unreadable) {
 			t.Errorf("%s: got %q, want %q: %+v", name, got, tt.want, curve)
 		}
-		if curve.State == Flat && !curve.Steady || curve.State == Moving && curve.Steady {
+		if curve.State == record.Flat && !curve.Steady || curve.State == record.Moving && curve.Steady {
 			t.Errorf("%s: %s, steady %v", name, curve.State, curve.Steady)
 		}
 	}
@@ -260,7 +261,7 @@ func TestScheduleFitsTheDefaults(t *testing.T) {
 		looks = append(looks, at(int(rule.Max.Milliseconds()), gib)) // the last look falls on Max
 		flat := 0
 		for ; span(looks[flat:]) >= rule.Flat; flat++ {
-			if got := JudgeDevice(rule, gpu.Device{ID: card}, looks[flat:]); got.State != Flat {
+			if got := JudgeDevice(rule, gpu.Device{ID: card}, looks[flat:]); got.State != record.Flat {
 				t.Errorf("%v: from look %d on got %+v", times, flat, got)
 			}
 		}

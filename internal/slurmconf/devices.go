@@ -11,23 +11,17 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
 // Result is what a job's GPU list means on this node.
 type Result struct {
-	Devices []Assigned // certain, in Slurm's order
-	Unknown string     // why the job has GPUs that Devices does not list
+	Devices []record.Assigned // certain, in Slurm's order
+	Unknown string            // why the job has GPUs that Devices does not list
 	// Missing are Slurm's indexes of devices that this node does not have, or that the driver is set to exclude.
 	Missing []int
-	Source  Source // what the devices were derived from
-}
-
-// Assigned is a device of the job. If the driver had not cached its id, Device.ID is empty and Device.BusID names it. A
-// MIG instance has no bus id, which would name the whole GPU; its Parent may be unknown before the first reading.
-type Assigned struct {
-	Index  int // Slurm's index of the device; -1 if it is not certain
-	Device gpu.Device
+	Source  record.Source // what the devices were derived from
 }
 
 var errMissing = errors.New("not on this node")
@@ -36,25 +30,25 @@ var errMissing = errors.New("not on this node")
 func Devices(job slurm.Job, cards []gpu.Card, own config.NVIDIA, list List) Result {
 	wanted, err := requests(job)
 	if err != nil {
-		return Result{Unknown: err.Error(), Source: Ambiguous}
+		return Result{Unknown: err.Error(), Source: record.Ambiguous}
 	}
 	source := list.Source
 	switch {
 	case len(wanted) == 0:
 		source = ""
 	case !slices.ContainsFunc(wanted, unnamed):
-		source = ByUUID
+		source = record.ByUUID
 	case len(own.GPUMap) > 0:
-		source = ByMap
+		source = record.ByMap
 	}
 	n := node{cards: Usable(cards), own: own, list: list}
 	return gather(wanted, source, n.find)
 }
 
 // Again finds the devices from a job's start among the present GPUs, each by its id or else by its bus id.
-func Again(devices []Assigned, source Source, cards []gpu.Card) Result {
+func Again(devices []record.Assigned, source record.Source, cards []gpu.Card) Result {
 	n := node{cards: Usable(cards)}
-	return gather(devices, source, func(a Assigned) (gpu.Device, error) {
+	return gather(devices, source, func(a record.Assigned) (gpu.Device, error) {
 		switch id := a.Device.ID; {
 		case a.Device.Parent != "" || isInstance(string(id)): // only the driver lists these
 			return a.Device, nil
@@ -66,7 +60,7 @@ func Again(devices []Assigned, source Source, cards []gpu.Card) Result {
 }
 
 // gather finds each device. If two numbers lead to the same device, the result is ambiguous.
-func gather(wanted []Assigned, source Source, find func(Assigned) (gpu.Device, error)) Result {
+func gather(wanted []record.Assigned, source record.Source, find func(record.Assigned) (gpu.Device, error)) Result {
 	result, seen := Result{Source: source}, map[string]bool{}
 	for _, a := range wanted {
 		device, err := find(a)
@@ -76,17 +70,17 @@ func gather(wanted []Assigned, source Source, find func(Assigned) (gpu.Device, e
 		case err != nil:
 			result.Unknown = cmp.Or(result.Unknown, err.Error())
 		default:
-			result.Devices = append(result.Devices, Assigned{Index: a.Index, Device: device})
+			result.Devices = append(result.Devices, record.Assigned{Index: a.Index, Device: device})
 		}
 		for _, name := range []string{string(device.ID), string(device.BusID)} {
 			if name != "" && seen[name] {
-				return Result{Unknown: "two of the job's GPUs lead to the same device, " + name, Source: Ambiguous}
+				return Result{Unknown: "two of the job's GPUs lead to the same device, " + name, Source: record.Ambiguous}
 			}
 			seen[name] = true
 		}
 	}
 	if result.Unknown != "" {
-		result.Source = Ambiguous
+		result.Source = record.Ambiguous
 	}
 	return result
 }
@@ -114,10 +108,10 @@ func GivesNumbers(job slurm.Job) bool {
 	return err == nil && slices.ContainsFunc(wanted, unnamed)
 }
 
-func unnamed(a Assigned) bool { return a.Device.ID == "" }
+func unnamed(a record.Assigned) bool { return a.Device.ID == "" }
 
 // requests merges Slurm's two lists, which name the same devices in the same order.
-func requests(job slurm.Job) ([]Assigned, error) {
+func requests(job slurm.Job) ([]record.Assigned, error) {
 	if job.GPUProblem != "" {
 		return nil, errors.New(job.GPUProblem)
 	}
@@ -125,7 +119,7 @@ func requests(job slurm.Job) ([]Assigned, error) {
 	if v := len(job.Visible); v != 0 && v != n {
 		return nil, fmt.Errorf("the job has %d GPU indexes but %d visible devices", n, v)
 	}
-	wanted := make([]Assigned, n)
+	wanted := make([]record.Assigned, n)
 	for i, index := range job.GPUIndexes {
 		wanted[i].Index = index
 	}
@@ -152,7 +146,7 @@ type node struct {
 }
 
 // find returns errMissing for a device that this node does not have, and another error if that is unknown.
-func (n *node) find(a Assigned) (gpu.Device, error) {
+func (n *node) find(a record.Assigned) (gpu.Device, error) {
 	name, ok := n.own.GPUMap[a.Index]
 	switch {
 	case !unnamed(a):

@@ -7,27 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"bookend/internal/record"
 )
-
-// Source is where the meaning of a job's GPU numbers came from.
-type Source string
-
-// The sources, most trusted first. Ambiguous means that there is none.
-const (
-	ByUUID    Source = "uuid"    // Slurm itself named the devices
-	ByMap     Source = "gpu_map" // the admin's nvidia.gpu_map
-	BySlurmd  Source = "slurmd"  // slurmd -G
-	Ambiguous Source = "ambiguous"
-)
-
-// Settled reports whether the source leaves no doubt about what the numbers mean.
-func (s Source) Settled() bool { return s != "" && s != Ambiguous }
-
-// Origin records where the meaning of a job's GPU numbers came from; Why is the reason if it is ambiguous.
-type Origin struct {
-	Source Source `json:"source"`
-	Why    string `json:"why,omitempty"`
-}
 
 // FileID is a file as stat describes it. Inode is 0 if the file does not exist.
 type FileID struct {
@@ -83,13 +65,13 @@ func (k Key) changed() (newest FileID) {
 
 // List is the meaning of each index of SLURM_JOB_GPUS.
 type List struct {
-	Source Source `json:"source"`
-	GPUs   []GPU  `json:"gpus,omitempty"`
-	Why    string `json:"why,omitempty"` // why nothing is known if Source is Ambiguous
+	Source record.Source `json:"source"`
+	GPUs   []GPU         `json:"gpus,omitempty"`
+	Why    string        `json:"why,omitempty"` // why nothing is known if Source is Ambiguous
 }
 
 func Unclear(format string, args ...any) List {
-	return List{Source: Ambiguous, Why: fmt.Sprintf(format, args...)}
+	return List{Source: record.Ambiguous, Why: fmt.Sprintf(format, args...)}
 }
 
 func (l List) equal(o List) bool { return slices.EqualFunc(l.GPUs, o.GPUs, slices.Equal) }

@@ -15,6 +15,7 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/golden"
 	"bookend/test/must"
@@ -184,7 +185,7 @@ func keyOf(changed int) Key {
 }
 
 func list(files ...string) List {
-	l := List{Source: BySlurmd}
+	l := List{Source: record.BySlurmd}
 	for _, f := range files {
 		l.GPUs = append(l.GPUs, GPU{f})
 	}
@@ -435,12 +436,12 @@ func TestDevicesAreDistinct(t *testing.T) {
 	minor := 0
 	cards := []gpu.Card{{Device: gpu.Device{BusID: "0000:1b:00.0", Minor: &minor}}}
 	one := GPU{"/dev/nvidia0"}
-	list := List{Source: BySlurmd, GPUs: []GPU{one, one}}
+	list := List{Source: record.BySlurmd, GPUs: []GPU{one, one}}
 	for name, r := range map[string]Result{
 		"at a start": Devices(slurm.Job{GPUIndexes: []int{0, 1}}, cards, config.NVIDIA{}, list),
-		"at an end": Again([]Assigned{{Index: 0, Device: cards[0].Device}, {Index: 1, Device: cards[0].Device}}, BySlurmd,
+		"at an end": Again([]record.Assigned{{Index: 0, Device: cards[0].Device}, {Index: 1, Device: cards[0].Device}}, record.BySlurmd,
 			cards),
 	} {
-		must.Not(t, r.Source != Ambiguous || !strings.Contains(r.Unknown, "0000:1b:00.0") || len(r.Devices) > 0, "%s: %+v", name, r)
+		must.Not(t, r.Source != record.Ambiguous || !strings.Contains(r.Unknown, "0000:1b:00.0") || len(r.Devices) > 0, "%s: %+v", name, r)
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
-	"bookend/internal/ledger"
 	"bookend/internal/nodefiles"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 )
 
 // check does the work of a health check. It returns false if there is nothing to report: no GPU, or another check runs.
-func (r *record) check() (worth bool) {
+func (r *work) check() (worth bool) {
 	problem := r.Configure()
 	if !r.hasGPUs() {
 		return false
@@ -34,7 +34,7 @@ func (r *record) check() (worth bool) {
 		}
 	}
 	if why != "" {
-		r.Add(finding.Saw(code.BadEnv, why, "SLURMD_NODENAME, or one node on this host"))
+		r.Add(record.Saw(catalog.BadEnv, why, "SLURMD_NODENAME, or one node on this host"))
 		r.judge()
 		return true
 	}
@@ -54,7 +54,7 @@ func (r *record) check() (worth bool) {
 	return true
 }
 
-func (r *record) examine() (c judge.Check) {
+func (r *work) examine() (c judge.Check) {
 	c.Last = r.lastCheck()
 	var since *gpu.KernelMark // nil if it is not known where the last check's log ended
 	if c.Last != nil {
@@ -85,7 +85,7 @@ func (r *record) examine() (c judge.Check) {
 }
 
 // readHost reads the records of this node and of the other nodes on its host, which share its GPUs.
-func (r *record) readHost() *judge.Node {
+func (r *work) readHost() *judge.Node {
 	all := r.readNode()
 	names, err := state.Nodes(r.Config.Paths.Run, "")
 	for _, name := range names {
@@ -105,7 +105,7 @@ func (r *record) readHost() *judge.Node {
 }
 
 // examined lets job ends skip most of the GPUs' condition for a while, if all of it was read and nothing found.
-func (r *record) examined() {
+func (r *work) examined() {
 	if r.Store == nil {
 		return
 	}
@@ -117,19 +117,19 @@ func (r *record) examined() {
 }
 
 // lookAround asks the driver once for every GPU of the node, and reads which processes are on them.
-func (r *record) lookAround() {
+func (r *work) lookAround() {
 	if !r.answers() {
 		return
 	}
-	_, start := r.numbering(ledger.Run{})
-	if r.Seen = r.Inventory(ledger.Run{}, start()); len(r.Seen.Cards) > 0 {
+	_, start := r.numbering(record.Run{})
+	if r.Seen = r.Inventory(record.Run{}, start()); len(r.Seen.Cards) > 0 {
 		r.Past.Baselines = r.baselines(r.Seen.Epoch)
 		r.Glance()
 	}
 }
 
 // hasGPUs reports whether there is a GPU on the bus, a driver, or a record of a job that had one; true if unknown.
-func (r *record) hasGPUs() bool {
+func (r *work) hasGPUs() bool {
 	if r.Config.NVIDIA.DriverProc == "" {
 		return true // only the backend can tell
 	}
@@ -143,7 +143,7 @@ func (r *record) hasGPUs() bool {
 }
 
 // nameNode determines the node's name, or why not: from SLURMD_NODENAME, the node with records, or the host's name.
-func (r *record) nameNode() (why string) {
+func (r *work) nameNode() (why string) {
 	name := r.Getenv("SLURMD_NODENAME")
 	if name == "" {
 		nodes, err := state.Nodes(r.Config.Paths.Run, "")
@@ -168,12 +168,12 @@ func (r *record) nameNode() (why string) {
 }
 
 // lastCheck returns what the previous check stored. It also makes this one leave a record even if it is stopped.
-func (r *record) lastCheck() *ledger.Check {
+func (r *work) lastCheck() *record.Check {
 	last, err := r.Store.LastCheck()
 	r.Try(err)
 	store := r.Store
-	r.Unfinished(func(e ledger.End) {
-		stopped := ledger.Check{At: e.At, Wall: e.Wall, Findings: e.Findings, Verdict: e.Verdict, Stopped: true}
+	r.Unfinished(func(e record.End) {
+		stopped := record.Check{At: e.At, Wall: e.Wall, Findings: e.Findings, Verdict: e.Verdict, Stopped: true}
 		if last != nil {
 			stopped.Health, stopped.Kernel = last.Health, last.Kernel
 			stopped.Boot = last.Boot
@@ -184,8 +184,8 @@ func (r *record) lastCheck() *ledger.Check {
 }
 
 // keep records what this check saw and decided, which the metrics show until the next one.
-func (r *record) keep(c judge.Check) {
-	var now ledger.Check // starts with what the last one knew, for what this one could not read
+func (r *work) keep(c judge.Check) {
+	var now record.Check // starts with what the last one knew, for what this one could not read
 	if last := c.Last; last != nil {
 		now.Health, now.Kernel, now.Boot = last.Health, last.Kernel, last.Boot
 	}
@@ -206,12 +206,12 @@ func (r *record) keep(c judge.Check) {
 }
 
 // settleRuns closes runs whose epilog never came. It judges nothing.
-func (r *record) settleRuns(c judge.Check) {
+func (r *work) settleRuns(c judge.Check) {
 	if r.Seen.Epoch.Boot == "" {
 		return
 	}
 	exclusive := false
-	unended := ledger.Unended(c.Latest().Runs, ledger.Node{
+	unended := attribution.Unended(c.Latest().Runs, attribution.Node{
 		Epoch: r.Seen.Epoch, GPUs: ids(c.Given()), Shared: r.Config.Slurm.SharedPartitions, Exclusive: func() bool {
 			// Slurm's files say for certain that no GPU of this node is given out in parts.
 			exclusive = exclusive || r.nodeSharing().Shared == slurmconf.No
@@ -219,11 +219,11 @@ func (r *record) settleRuns(c judge.Check) {
 		},
 	})
 	for _, u := range unended {
-		end := ledger.End{At: r.Clock.Boot(), Wall: r.Clock.Wall(), Unseen: u.Why, Presumed: u.Presumed}
+		end := record.End{At: r.Clock.Boot(), Wall: r.Clock.Wall(), Unseen: u.Why, Presumed: u.Presumed}
 		if u.Over > 0 {
 			end.At = u.Over
 		}
-		end.Recording = r.Store.Recorded().Runs.About(u.Run)
+		end.Recording = r.Store.RecorderState().Runs.About(u.Run)
 		r.Try(r.Store.Close(u.Run, end))
 	}
 	if len(r.Store.Openings().Runs(r.Clock.Wall())) > 0 { // in case the recorder of running jobs was ended
@@ -231,15 +231,15 @@ func (r *record) settleRuns(c judge.Check) {
 	}
 }
 
-func ids(cards []finding.Card) (list []gpu.ID) {
+func ids(cards []record.Assigned) (list []gpu.ID) {
 	for _, card := range cards {
 		list = append(list, card.Device.ID)
 	}
 	return list
 }
 
-func gauge(now ledger.Check) *ledger.Check {
-	seen := &ledger.Check{Cards: now.Cards, Unexplained: now.Unexplained, Leaked: now.Leaked}
+func gauge(now record.Check) *record.Check {
+	seen := &record.Check{Cards: now.Cards, Unexplained: now.Unexplained, Leaked: now.Leaked}
 	for _, reading := range now.Snapshot.Readings {
 		reading.Processes = nil
 		seen.Snapshot.Readings = append(seen.Snapshot.Readings, reading)

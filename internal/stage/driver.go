@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/compare"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/nodefiles"
-	"bookend/internal/slurmconf"
+	"bookend/internal/protocol"
+	"bookend/internal/record"
 	"bookend/internal/state"
-	"bookend/internal/wire"
 )
 
 // answers reports whether no child is stuck in the driver: while one lives, no other is started.
@@ -26,7 +26,7 @@ func (d *Driver) answers() bool {
 	d.Try(err)
 	if stuck != nil {
 		text := stuck.Text(d.At(stuck.Since))
-		d.Add(finding.Saw(code.Stuck, text, "the driver answers"))
+		d.Add(record.Saw(catalog.Stuck, text, "the driver answers"))
 	}
 	return stuck == nil
 }
@@ -42,7 +42,7 @@ func (d *Driver) abandoned(op string, pid int, startTicks uint64) {
 }
 
 // ask asks the backends of the request's vendors, one after the other. With several, hears.Said is not called.
-func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
+func (d *Driver) ask(r protocol.Request, hears backend.Params) backend.Answer {
 	waits := d.ending != nil
 	if last := d.ended(); last.Abandoned != nil {
 		return backend.Answer{Troubles: last.Troubles}
@@ -67,13 +67,13 @@ func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 
 // within limits a request to the time that is left. The backend ends by itself before it would be killed, so that its
 // samples arrive. A watch that fits is not shortened: what is concluded from it depends on how long it was.
-func within(r wire.Request, left time.Duration) wire.Request {
+func within(r protocol.Request, left time.Duration) protocol.Request {
 	r.DeadlineMillis = min(r.DeadlineMillis, left.Milliseconds())
 	r.Watch.Max = max(0, min(r.Watch.Max, left-backendReserve))
 	return r
 }
 
-func (d *Driver) askAll(r wire.Request, hears backend.Params) backend.Answer {
+func (d *Driver) askAll(r protocol.Request, hears backend.Params) backend.Answer {
 	var names []string
 	if r.All {
 		for _, v := range nodefiles.Present(d.Config.Paths.Sys) {
@@ -119,10 +119,10 @@ func (d *Driver) meet() (met func(), refused *backend.Trouble) {
 	switch {
 	case stuck != nil:
 		met()
-		return nil, &backend.Trouble{Code: code.Stuck, Detail: stuck.Text(d.At(stuck.Since))}
+		return nil, &backend.Trouble{Code: catalog.Stuck, Detail: stuck.Text(d.At(stuck.Since))}
 	case errors.Is(err, state.ErrLocked):
 		return nil, &backend.Trouble{
-			Code: code.Hang, Unsure: true, Detail: "the driver has not answered another hook, so it was not asked",
+			Code: catalog.Hang, Unsure: true, Detail: "the driver has not answered another hook, so it was not asked",
 		}
 	case err != nil: // a lock that cannot be used stops no hook
 		fmt.Fprintf(d.Stderr, "bookend: %v\n", err)
@@ -130,7 +130,7 @@ func (d *Driver) meet() (met func(), refused *backend.Trouble) {
 	return met, nil
 }
 
-func (d *Driver) askBackend(r wire.Request) backend.Answer {
+func (d *Driver) askBackend(r protocol.Request) backend.Answer {
 	answer := d.ask(r, backend.Params{})
 	d.take(answer)
 	return answer
@@ -142,7 +142,7 @@ func (d *Driver) take(answer backend.Answer) {
 }
 
 // troubles returns findings for what went wrong in the backend. Their texts begin with in, the step that failed.
-func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding) {
+func (d *Driver) troubles(a backend.Answer, in string) (found []record.Finding) {
 	if a.Abandoned != nil {
 		d.abandoned(backendOp, a.Abandoned.PID, a.Abandoned.StartTicks)
 	}
@@ -152,15 +152,15 @@ func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding)
 	for _, t := range a.Troubles {
 		switch {
 		case t.Unsure:
-			found = append(found, finding.Unsure(t.Code, in+t.Detail))
+			found = append(found, record.Unsure(t.Code, in+t.Detail))
 		default:
-			found = append(found, finding.Saw(t.Code, in+t.Detail, "a whole answer from the backend"))
+			found = append(found, record.Saw(t.Code, in+t.Detail, "a whole answer from the backend"))
 		}
 	}
 	for _, f := range a.Faults {
 		f.Detail = in + f.Detail
-		fault := finding.FromFault(f)
-		if fault.Code == code.Lost {
+		fault := compare.FromFault(f)
+		if fault.Code == catalog.Lost {
 			fault.Doubts = []string{"said of the driver as a whole, not of this job's GPUs"}
 		}
 		found = append(found, fault)
@@ -173,20 +173,20 @@ func (d *Driver) childFault(op string, err error) {
 	if d.Defect(err) {
 		return
 	}
-	f := finding.Finding{
-		Code: code.Hang, Observed: err.Error(), Expected: "an answer within the deadline", Unknown: err.Error(),
+	f := record.Finding{
+		Code: catalog.Hang, Observed: err.Error(), Expected: "an answer within the deadline", Unknown: err.Error(),
 	}
 	var failed *child.Error
 	switch errors.As(err, &failed); {
 	case errors.Is(err, child.ErrNoTime):
-		f.Code = code.Slow
+		f.Code = catalog.Slow
 	case errors.Is(err, child.ErrStuck):
-		f.Code = code.Untraced
+		f.Code = catalog.Untraced
 	case failed == nil:
 	case failed.Result.Outcome != child.Abandoned && failed.Result.Outcome != child.Hung:
-		f.Code = code.BackendCrash
+		f.Code = catalog.BackendCrash
 	case op != nodefiles.ListGPUs.Name:
-		f.Code = code.Untraced
+		f.Code = catalog.Untraced
 	case failed.Result.Outcome == child.Abandoned:
 		d.abandoned(op, failed.Result.PID, failed.Result.StartTicks)
 	}
@@ -214,7 +214,7 @@ const patience = 300 * time.Millisecond
 
 // ahead is a watch that was started before it was certain which GPUs to watch.
 type ahead struct {
-	cards  []finding.Card
+	cards  []record.Assigned
 	rule   gpu.WatchRule
 	answer func() backend.Answer
 }
@@ -273,16 +273,16 @@ func (a *ahead) shows(seen judge.Seen) bool {
 		return false
 	}
 	last := answer.Snapshots[len(answer.Snapshots)-1]
-	return !slices.ContainsFunc(seen.Cards, func(c finding.Card) bool {
+	return !slices.ContainsFunc(seen.Cards, func(c record.Assigned) bool {
 		r, _ := last.Reading(c.Device.ID)
 		its, own := r.Device, c.Device
 		same := its.BusID == own.BusID && its.Minor != nil && own.Minor != nil && *its.Minor == *own.Minor
-		return its.ID == "" || !same && seen.Origin.Source != slurmconf.ByUUID
+		return its.ID == "" || !same && seen.Origin.Source != record.ByUUID
 	})
 }
 
 // of returns the answer, and whether it is that of this watch; if not, only the answer's child counts.
-func (a *ahead) of(cards []finding.Card, rule gpu.WatchRule) (answer backend.Answer, is bool) {
+func (a *ahead) of(cards []record.Assigned, rule gpu.WatchRule) (answer backend.Answer, is bool) {
 	if a != nil {
 		answer = a.answer()
 		is = reflect.DeepEqual(a.cards, cards) && reflect.DeepEqual(a.rule, rule)

@@ -6,30 +6,31 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
+	"bookend/internal/compare"
+	"bookend/internal/condition"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/judge"
-	"bookend/internal/ledger"
 	"bookend/internal/procscan"
+	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
 
-func (r *record) prolog() {
+func (r *work) prolog() {
 	store, job := r.Store, r.Job
-	begin := func(run ledger.Run) func(ledger.End) {
-		return func(start ledger.End) {
+	begin := func(run record.Run) func(record.End) {
+		return func(start record.End) {
 			run.Start = &start
 			_ = store.Begin(run)
 		}
 	}
-	r.Unfinished(begin(ledger.Run{Job: job}))
+	r.Unfinished(begin(record.Run{Job: job}))
 	var sole bool
-	var tested map[gpu.ID]health.TestRecord
+	var tested map[gpu.ID]condition.TestRecord
 	r.observe(func() *gpu.KernelMark {
 		sole = r.claim()
 		r.Try(r.Store.RemoveReport(r.Job)) // an earlier run's must not be taken for this one's, whatever happens
@@ -59,18 +60,18 @@ func (r *record) prolog() {
 }
 
 // epilog checks the GPUs after the job, compares them with its start, and reports in the job's own output.
-func (r *record) epilog() {
+func (r *work) epilog() {
 	sole := r.recall()
 	var out *output
 	var listened func() judge.Heard
 	r.observe(func() *gpu.KernelMark {
 		out = r.output()
 		listened = r.listen(out)
-		r.Past.Recording = r.Store.Recorded().Runs.About(r.Past.Run)
+		r.Past.Recording = r.Store.RecorderState().Runs.About(r.Past.Run)
 		return judge.Mark(r.Past.Run, r.Job)
 	})
 	store, run := r.Store, r.completed()
-	r.Unfinished(func(e ledger.End) { _ = store.Close(run, e) })
+	r.Unfinished(func(e record.End) { _ = store.Close(run, e) })
 	r.consult()
 	r.Faults = append(r.Faults, r.Take()...) // before those of the clean-up
 	r.cleanUp()
@@ -90,31 +91,31 @@ func (r *record) epilog() {
 }
 
 // recall finds the record of the job's start. Without one, or if this end is already on record, nothing is certain.
-func (r *record) recall() (sole bool) {
+func (r *work) recall() (sole bool) {
 	const once = "one epilog a run"
 	if sole = r.claim(); r.Past.Second {
-		r.Add(finding.Saw(code.Again, "another epilog of this job is at work", once))
+		r.Add(record.Saw(catalog.Again, "another epilog of this job is at work", once))
 	}
 	run, which, err := r.Store.Find(r.Job)
 	r.Try(err)
 	switch which {
-	case ledger.NoRun:
-		r.Add(finding.Saw(code.NoRecord, "no record of this job's start on this node", "a prolog before each epilog"))
-	case ledger.ClosedRun:
+	case attribution.NoRun:
+		r.Add(record.Saw(catalog.NoRecord, "no record of this job's start on this node", "a prolog before each epilog"))
+	case attribution.ClosedRun:
 		r.Past.Again = true
-		r.Add(finding.Saw(code.Again, "this job's epilog has run before", once))
+		r.Add(record.Saw(catalog.Again, "this job's epilog has run before", once))
 	}
 	r.Past.Run = run
 	store := r.Store
 	run.Job = r.Job
-	r.Unfinished(func(e ledger.End) { _ = store.Close(run, e) })
+	r.Unfinished(func(e record.End) { _ = store.Close(run, e) })
 	return sole
 }
 
 // claim makes this hook the only one that may test for this start or end of its job, while it lives. Past.Second means
 // that another came first and has not ended: Slurm may run an epilog twice at once, and gives the GPU away when either
 // has ended. If that is not known, the hook is neither second nor the only one, and makes no test.
-func (r *record) claim() (sole bool) {
+func (r *work) claim() (sole bool) {
 	_, err := r.Store.Claim(r.Job, r.Phase, 0)
 	r.Past.Second = errors.Is(err, state.ErrLocked)
 	return err == nil
@@ -123,26 +124,26 @@ func (r *record) claim() (sole bool) {
 // outlast keeps a hook that is not the first of its kind until the first has ended, if that one may be testing: once
 // this one ends, the next job may get the GPU. The first has the earlier deadline. It then sets Again if the first
 // closed the run; one that died on the way closed nothing, and this is the job's end.
-func (r *record) outlast() {
+func (r *work) outlast() {
 	if !r.Past.Second {
 		return
 	}
 	wait := time.Duration(0)
-	if health.WhenTested(r.Config.Probe.At, r.Phase) {
+	if condition.WhenTested(r.Config.Probe.At, r.Phase) {
 		wait = r.Left(time.Hour, r.Reserve())
 	}
 	if _, err := r.Store.Claim(r.Job, r.Phase, wait); err != nil {
 		return // nothing else can be done
 	}
 	_, which, _ := r.Store.Find(r.Job)
-	r.Past.Second, r.Past.Again = false, which == ledger.ClosedRun
+	r.Past.Second, r.Past.Again = false, which == attribution.ClosedRun
 }
 
 // close records the job's end. What follows is optional, and partly under the user's control.
-func (r *record) close(out *output) {
+func (r *work) close(out *output) {
 	run := r.completed()
 	if out.told {
-		run.Display = ledger.Display{Array: out.drop.Array, HetID: out.drop.HetID}
+		run.Display = record.Display{Array: out.drop.Array, HetID: out.drop.HetID}
 	}
 	r.Finish()
 	err := r.Store.Close(run, r.end())
@@ -154,7 +155,7 @@ func (r *record) close(out *output) {
 }
 
 // completed returns the run with what its end has found out about it.
-func (r *record) completed() ledger.Run {
+func (r *work) completed() record.Run {
 	run := r.Self()
 	if len(r.Seen.Cards) > 0 { // an end without readings keeps the GPUs known from the start
 		run.Devices, run.Numbering = run.DevicesWith(r.Seen.Cards), r.Seen.Origin
@@ -165,7 +166,7 @@ func (r *record) completed() ledger.Run {
 	return run
 }
 
-func (r *record) leaveReport() {
+func (r *work) leaveReport() {
 	if len(r.text) == 0 || r.Past.Again || r.Past.Second {
 		return
 	}
@@ -173,11 +174,11 @@ func (r *record) leaveReport() {
 }
 
 // cleanUp ends what a cgroup proved to be the ended job's, if the admin enabled that, and samples the GPUs again.
-func (r *record) cleanUp() {
+func (r *work) cleanUp() {
 	if !r.mayCleanUp() {
 		return
 	}
-	targets := finding.Proven(judge.Compared(r.Scene(r.Seen.Side)), r.Job)
+	targets := compare.Proven(judge.Compared(r.Scene(r.Seen.Side)), r.Job)
 	if len(targets) == 0 {
 		return
 	}
@@ -194,19 +195,19 @@ func (r *record) cleanUp() {
 }
 
 // mayCleanUp reports whether processes may be ended: only by the one epilog of a run, started by slurmd itself.
-func (r *record) mayCleanUp() bool {
+func (r *work) mayCleanUp() bool {
 	return r.Config.CleanUp.Enabled && !r.InJob && !r.Past.Again && !r.Past.Second
 }
 
-func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended bool) {
+func (r *work) endAll(targets []record.Holder) (did []record.Finding, ended bool) {
 	// The time to see that the GPU is clean afterwards: teardown takes 0.1 to 0.4 s (measured).
 	const cleanWatch = 1500 * time.Millisecond
 	grace := time.Duration(r.Config.CleanUp.Grace)
 	limit := grace + 2*config.KillWait
 	if need := limit + cleanWatch; r.Left(need, r.Reserve()) < need {
-		return append(did, finding.Unsure(code.Ended, "no time left to end the job's processes")), false
+		return append(did, record.Unsure(catalog.Ended, "no time left to end the job's processes")), false
 	}
-	var processes []finding.Process
+	var processes []record.Process
 	for _, t := range targets {
 		processes = append(processes, t.Process)
 	}
@@ -221,15 +222,15 @@ func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended 
 	}
 	for i, result := range results {
 		did = append(did, r.outcome(targets[i], result))
-		ended = ended || result.Outcome != finding.Refused
+		ended = ended || result.Outcome != record.Refused
 	}
 	return did, ended
 }
 
 // outcome returns the finding for one process, with its GPU. A process that only had a GPU open is on none.
-func (r *record) outcome(h finding.Holder, result procscan.CleanupResult) finding.Finding {
-	f := finding.Finding{
-		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: result.Outcome,
+func (r *work) outcome(h record.Holder, result procscan.CleanupResult) record.Finding {
+	f := record.Finding{
+		Code: catalog.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: result.Outcome,
 		Expected: "a job that ends its own processes",
 		Observed: fmt.Sprintf("process %d: %s", result.PID, result.Outcome.Text()),
 	}

@@ -14,12 +14,11 @@ import (
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/judge"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -63,7 +62,7 @@ func (d *Driver) Configure() (problem string) {
 	}
 	d.Limit(time.Duration(d.Times.Total))
 	if problem != "" {
-		d.Add(finding.Saw(code.BadConfig, problem, "a valid configuration that only root can write"))
+		d.Add(record.Saw(catalog.BadConfig, problem, "a valid configuration that only root can write"))
 	}
 	return problem
 }
@@ -73,15 +72,15 @@ func (d *Driver) IdentifyJob() (ok bool) {
 	job, err := slurm.FromEnv(d.Getenv)
 	if err != nil {
 		fmt.Fprintf(d.Stderr, "bookend: %v\n", err)
-		d.Add(finding.Saw(code.BadEnv, err.Error(), "the environment Slurm gives its hooks"))
+		d.Add(record.Saw(catalog.BadEnv, err.Error(), "the environment Slurm gives its hooks"))
 		return false
 	}
 	if d.Job = job; job.GPUProblem != "" {
-		d.Add(finding.Unsure(code.Ambiguous, job.GPUProblem))
+		d.Add(record.Unsure(catalog.Ambiguous, job.GPUProblem))
 	}
 	own, err := OwnCgroup(d.Config.Paths.Proc)
 	if err != nil {
-		d.Add(finding.Unsure(code.BadEnv, err.Error()))
+		d.Add(record.Unsure(catalog.BadEnv, err.Error()))
 	}
 	if d.InJob = slurm.InJob(own); d.InJob {
 		d.Job.Exit = slurm.ExitStatus{Why: "hooks under RunInJob are always told 0"}
@@ -89,7 +88,7 @@ func (d *Driver) IdentifyJob() (ok bool) {
 		if d.blinded() {
 			observed += ": no GPU is looked at (slurm.run_in_job_backend)"
 		}
-		d.Add(finding.Saw(code.RunInJob, observed, "hooks run by slurmd itself"))
+		d.Add(record.Saw(catalog.RunInJob, observed, "hooks run by slurmd itself"))
 	}
 	return true
 }
@@ -122,9 +121,9 @@ func (d *Driver) At(sinceBoot time.Duration) string {
 func (d *Driver) Alive(s state.Stuck) bool { return state.AliveIn(d.Config.Paths.Proc)(s) }
 
 // Panicked returns the finding for a panic. The stack goes to slurmd's log.
-func (d *Driver) Panicked(p *child.Panic) finding.Finding {
+func (d *Driver) Panicked(p *child.Panic) record.Finding {
 	fmt.Fprintf(d.Stderr, "bookend: %v\n%s", p, p.Stack)
-	return finding.Saw(code.Panicked, p.Error(), "no panic")
+	return record.Saw(catalog.Panicked, p.Error(), "no panic")
 }
 
 // OwnCgroup returns the content of this process's cgroup file.
@@ -168,21 +167,21 @@ func LoadConfig(env child.Env) (config.Config, string) {
 }
 
 // Troubles are the findings about what went wrong in one step, until the step's result takes them.
-type Troubles struct{ list []finding.Finding }
+type Troubles struct{ list []record.Finding }
 
-func (f *Troubles) Add(found ...finding.Finding) { f.list = append(f.list, found...) }
+func (f *Troubles) Add(found ...record.Finding) { f.list = append(f.list, found...) }
 
 // Take returns the findings, and starts with an empty list again.
-func (f *Troubles) Take() []finding.Finding {
+func (f *Troubles) Take() []record.Finding {
 	all := f.list
 	f.list = nil
 	return all
 }
 
 // Once returns what was found without repeats: of earlier findings, and of those in said.
-func Once(found, said []finding.Finding) (news []finding.Finding) {
+func Once(found, said []record.Finding) (news []record.Finding) {
 	for _, f := range found {
-		same := func(o finding.Finding) bool {
+		same := func(o record.Finding) bool {
 			return o.Code == f.Code && o.GPU == f.GPU && o.Observed == f.Observed && o.Unknown == f.Unknown
 		}
 		if !slices.ContainsFunc(said, same) && !slices.ContainsFunc(news, same) {
@@ -198,11 +197,11 @@ func (f *Troubles) Try(err error) {
 	case err == nil:
 	case errors.Is(err, state.ErrExists): // a prolog that ran twice: the first record counts
 	case errors.As(err, new(state.Damage)):
-		f.Add(finding.Saw(code.StateDamage, err.Error(), "a whole record"))
+		f.Add(record.Saw(catalog.StateDamage, err.Error(), "a whole record"))
 	case errors.Is(err, state.ErrLocked):
-		f.Add(finding.Unsure(code.StateLock, err.Error()))
+		f.Add(record.Unsure(catalog.StateLock, err.Error()))
 	default:
-		f.Add(finding.Saw(code.StateWrite, err.Error(), "state can be written"))
+		f.Add(record.Saw(catalog.StateWrite, err.Error(), "state can be written"))
 	}
 }
 
@@ -230,15 +229,15 @@ type Frame struct {
 // and touch nothing else.
 type Checkpoint struct {
 	exit       atomic.Int32
-	judged     atomic.Pointer[ledger.End]
-	unfinished atomic.Pointer[func(ledger.End)]
+	judged     atomic.Pointer[record.End]
+	unfinished atomic.Pointer[func(record.End)]
 }
 
 // KeepJudged sets what a drain's exit code follows from: a hook that is stopped leaves it on record.
-func (c *Checkpoint) KeepJudged(e ledger.End) { c.judged.Store(&e) }
+func (c *Checkpoint) KeepJudged(e record.End) { c.judged.Store(&e) }
 
 // Judged returns what KeepJudged set, empty if the exit code reached follows from something else.
-func (c *Checkpoint) Judged() (e ledger.End) {
+func (c *Checkpoint) Judged() (e record.End) {
 	if judged := c.judged.Load(); judged != nil && judged.Verdict.Exit == c.Reached() {
 		e = *judged
 	}
@@ -250,13 +249,13 @@ func (c *Checkpoint) Reach(exit int) { c.exit.Store(int32(exit)) }
 func (c *Checkpoint) Reached() int { return int(c.exit.Load()) }
 
 // Unfinished sets the function that records an end if the steps do not get that far.
-func (c *Checkpoint) Unfinished(put func(ledger.End)) { c.unfinished.Store(&put) }
+func (c *Checkpoint) Unfinished(put func(record.End)) { c.unfinished.Store(&put) }
 
 // Finish means that the steps write the record themselves.
 func (c *Checkpoint) Finish() { c.unfinished.Store(nil) }
 
 // GiveUp records e, unless a record is written already.
-func (c *Checkpoint) GiveUp(e ledger.End) {
+func (c *Checkpoint) GiveUp(e record.End) {
 	if put := c.unfinished.Swap(nil); put != nil {
 		(*put)(e)
 	}

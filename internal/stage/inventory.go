@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
-	"bookend/internal/ledger"
 	"bookend/internal/nodefiles"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
@@ -25,7 +24,7 @@ import (
 
 // Inventory returns the epoch and the job's GPUs, or for a health check all of the node's, with the source of their
 // numbers. recalled is the record of this run's start; numbers returns what Slurm's numbers mean.
-func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (seen judge.Seen) {
+func (d *Driver) Inventory(recalled record.Run, numbers func() slurmconf.List) (seen judge.Seen) {
 	paths := d.Config.Paths
 	request := nodefiles.Request{DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
 	met, refused := d.meet()
@@ -47,7 +46,7 @@ func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (
 	}
 	switch {
 	case reply.NoDriver:
-		f := finding.Saw(code.NoDriver, reply.Problem, "a loaded driver")
+		f := record.Saw(catalog.NoDriver, reply.Problem, "a loaded driver")
 		if request.DriverProc != config.Default().NVIDIA.DriverProc {
 			f.Doubts = []string{"the driver may be elsewhere: nvidia.driver_proc"}
 		}
@@ -56,7 +55,7 @@ func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (
 		}
 		d.Add(f)
 	case reply.Problem != "":
-		d.Add(finding.Unsure(code.DriverKO, reply.Problem))
+		d.Add(record.Unsure(catalog.DriverKO, reply.Problem))
 	case d.Phase == slurm.HealthCheck:
 		list := numbers()
 		seen.Cards, seen.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), slurmconf.Slurms(reply.Cards, list)
@@ -66,12 +65,12 @@ func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (
 		}
 		res := d.devices(recalled, reply.Cards, numbers())
 		d.unresolved(res, len(reply.Cards))
-		seen.Cards, seen.Origin = res.Devices, slurmconf.Origin{Source: res.Source, Why: res.Unknown}
+		seen.Cards, seen.Origin = res.Devices, record.Origin{Source: res.Source, Why: res.Unknown}
 	}
 	return seen
 }
 
-func (d *Driver) devices(recalled ledger.Run, cards []gpu.Card, list slurmconf.List) slurmconf.Result {
+func (d *Driver) devices(recalled record.Run, cards []gpu.Card, list slurmconf.List) slurmconf.Result {
 	if slurmconf.GivesNumbers(d.Job) && settled(recalled, d.Job) {
 		return slurmconf.Again(recalled.Devices, recalled.Numbering.Source, cards)
 	}
@@ -79,23 +78,23 @@ func (d *Driver) devices(recalled ledger.Run, cards []gpu.Card, list slurmconf.L
 }
 
 // foresee predicts the result of Inventory: the last hook's GPUs, with the kept numbers; no GPUs if unknown.
-func (d *Driver) foresee(recalled ledger.Run, list slurmconf.List) (seen judge.Seen) {
+func (d *Driver) foresee(recalled record.Run, list slurmconf.List) (seen judge.Seen) {
 	last := d.Store.Inventory()
 	res := d.devices(recalled, last.Cards, list)
 	if last.From != d.Config.NVIDIA.DriverProc || res.Unknown != "" || len(res.Missing) > 0 {
 		return seen
 	}
-	return judge.Seen{Epoch: last.Epoch, Cards: res.Devices, Origin: slurmconf.Origin{Source: res.Source}}
+	return judge.Seen{Epoch: last.Epoch, Cards: res.Devices, Origin: record.Origin{Source: res.Source}}
 }
 
 // unresolved adds findings for the job's numbers that match no GPU of the driver, and for unknown ones.
 func (d *Driver) unresolved(res slurmconf.Result, have int) {
 	if res.Unknown != "" {
-		d.Add(finding.Unsure(code.Ambiguous, res.Unknown))
+		d.Add(record.Unsure(catalog.Ambiguous, res.Unknown))
 	}
 	for _, index := range res.Missing {
-		d.Add(finding.Finding{
-			Code: code.Missing, Index: &index, Expected: "a GPU for every index that Slurm gives out",
+		d.Add(record.Finding{
+			Code: catalog.Missing, Index: &index, Expected: "a GPU for every index that Slurm gives out",
 			Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, have),
 			Doubts:   []string{"the numbering may be configured wrongly"},
 		})
@@ -118,20 +117,20 @@ func (d *Driver) listed() (cards []gpu.Card) {
 
 // settled reports whether the start of this run determined what its numbers mean. They mean the same at its end,
 // whatever the configuration says by then.
-func settled(r ledger.Run, job slurm.Job) bool {
+func settled(r record.Run, job slurm.Job) bool {
 	if !r.Numbering.Source.Settled() || len(r.Devices) == 0 || r.Closed() && !r.Sure(job) {
 		return false
 	}
 	if len(job.GPUIndexes) != len(r.Devices) { // a record of another run, or Slurm before 21.08
 		return false
 	}
-	return !slices.ContainsFunc(r.Devices, func(d ledger.Assigned) bool {
+	return !slices.ContainsFunc(r.Devices, func(d record.Assigned) bool {
 		return !slices.Contains(job.GPUIndexes, d.Index)
 	})
 }
 
 // everyCard returns the driver's GPUs with Slurm's numbers, as for a job that has all; -1 if not certain.
-func everyCard(cards []gpu.Card, n config.NVIDIA, list slurmconf.List) (all []finding.Card) {
+func everyCard(cards []gpu.Card, n config.NVIDIA, list slurmconf.List) (all []record.Assigned) {
 	job := slurm.Job{GPUIndexes: slices.Sorted(maps.Keys(n.GPUMap))}
 	for i := range list.GPUs {
 		if len(n.GPUMap) == 0 {
@@ -141,14 +140,14 @@ func everyCard(cards []gpu.Card, n config.NVIDIA, list slurmconf.List) (all []fi
 	numbered := slurmconf.Devices(job, cards, n, list).Devices
 	for _, c := range cards {
 		if !c.Excluded {
-			all = append(all, finding.Card{Index: numberOf(c.Device, numbered), Device: c.Device})
+			all = append(all, record.Assigned{Index: numberOf(c.Device, numbered), Device: c.Device})
 		}
 	}
 	return all
 }
 
 // numberOf returns Slurm's number of a GPU, -1 if that is not certain.
-func numberOf(d gpu.Device, cards []finding.Card) int {
+func numberOf(d gpu.Device, cards []record.Assigned) int {
 	for _, c := range cards {
 		if c.Device.ID == d.ID && d.ID != "" || c.Device.BusID == d.BusID && d.BusID != "" {
 			return c.Index
@@ -158,18 +157,18 @@ func numberOf(d gpu.Device, cards []finding.Card) int {
 }
 
 // withReadings joins the driver's list with a sample of all GPUs: MIG instances, without numbers, replace their GPU.
-func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
+func withReadings(cards []record.Assigned, s gpu.Snapshot) (all []record.Assigned) {
 	cut := map[gpu.ID]bool{}
 	for _, r := range s.Readings {
 		cut[r.Device.Parent] = r.Device.Parent != ""
 	}
 	unread := slices.Clone(cards)
 	for _, r := range s.Readings {
-		unread = slices.DeleteFunc(unread, func(c finding.Card) bool { return c.Device.BusID == r.Device.BusID })
+		unread = slices.DeleteFunc(unread, func(c record.Assigned) bool { return c.Device.BusID == r.Device.BusID })
 		if cut[r.Device.ID] {
 			continue
 		}
-		card := finding.Card{Index: -1, Device: r.Device}
+		card := record.Assigned{Index: -1, Device: r.Device}
 		if r.Device.Parent == "" {
 			card.Index = numberOf(r.Device, cards)
 		}
@@ -180,7 +179,7 @@ func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
 
 // numbering returns the stored meaning of Slurm's GPU numbers, and a function that starts to check whether it still
 // holds. That does nothing if Slurm or the admin names the devices, or the run's start determined them.
-func (d *Driver) numbering(recalled ledger.Run) (kept slurmconf.List, start func() (collect func() slurmconf.List)) {
+func (d *Driver) numbering(recalled record.Run) (kept slurmconf.List, start func() (collect func() slurmconf.List)) {
 	check := d.Phase == slurm.HealthCheck
 	asks := check || slurmconf.GivesNumbers(d.Job) && !settled(recalled, d.Job)
 	if !asks || len(d.Config.NVIDIA.GPUMap) > 0 {
@@ -299,5 +298,5 @@ func (d *Driver) askSlurmd(reply slurmcmd.NumberingReply) (list slurmconf.List, 
 	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been loaded yet
 		return slurmconf.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
 	}
-	return slurmconf.List{Source: slurmconf.BySlurmd, GPUs: gpus}, false
+	return slurmconf.List{Source: record.BySlurmd, GPUs: gpus}, false
 }

@@ -7,13 +7,12 @@ import (
 	"syscall"
 	"time"
 
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/joblog"
 	"bookend/internal/judge"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -24,13 +23,13 @@ type output struct {
 	hangs bool        // the job's output is on a file system that did not answer
 }
 
-func (r *record) output() *output {
+func (r *work) output() *output {
 	o := &output{job: r.Job}
 	raw, err := r.Store.ReadDrop(r.Job)
 	// Only a failure of the system is reported, not what the user did to the file.
 	hindered := []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}
 	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
-		r.Add(finding.Saw(code.Output, err.Error(), "what the job's task hooks left is read"))
+		r.Add(record.Saw(catalog.Output, err.Error(), "what the job's task hooks left is read"))
 	}
 	if err == nil {
 		o.drop, err = joblog.ParseDrop(raw)
@@ -51,7 +50,7 @@ func (o *output) addressSpace() gpu.Figure {
 
 // listen starts to search the job's outputs for messages about memory, as the user. Call the returned function once: it
 // waits for the result, at most as long as an append may take, or says why nothing was searched.
-func (r *record) listen(o *output) (listened func() judge.Heard) {
+func (r *work) listen(o *output) (listened func() judge.Heard) {
 	nothing := judge.Heard{AddressSpace: o.addressSpace()}
 	switch {
 	case !r.Config.JobLog.Read:
@@ -114,7 +113,7 @@ func heard(h judge.Heard, all []written, r joblog.TailReply, requeued bool) judg
 		}
 		h.Outputs = append(h.Outputs, o)
 	}
-	words, none := ledger.Unread(h.Outputs)
+	words, none := record.Unread(h.Outputs)
 	if none {
 		h.Unknown = words
 	} else {
@@ -124,7 +123,7 @@ func heard(h judge.Heard, all []written, r joblog.TailReply, requeued bool) judg
 }
 
 // unheard returns why there is no result. A hang is the fault of the user's file system: the append is then skipped.
-func (r *record) unheard(o *output, err error) string {
+func (r *work) unheard(o *output, err error) string {
 	var failed *child.Error
 	switch {
 	case r.Defect(err):
@@ -139,7 +138,7 @@ func (r *record) unheard(o *output, err error) string {
 }
 
 // append adds the end report to the job's own output, as the user. It is normal for a job to have no such file.
-func (r *record) append(o *output) {
+func (r *work) append(o *output) {
 	start := r.Past.Run.Start
 	untold := start != nil && start.Report != "" && !o.told // no task hook printed it
 	if len(r.text) == 0 && !untold || r.EUID != 0 || r.Job.UID == 0 {
@@ -166,7 +165,7 @@ func (r *record) append(o *output) {
 	}
 	if r.jobLog = cmp.Or(reply.Refused, "appended"); err != nil {
 		r.jobLog = "failed"
-		r.late(finding.Saw(code.Output, err.Error(), "the job's output takes the end report"))
+		r.late(record.Saw(catalog.Output, err.Error(), "the job's output takes the end report"))
 	}
 }
 
@@ -177,7 +176,7 @@ func (o *output) target() joblog.Target {
 	if recorded.Path != "" && o.job.Stderr == "" {
 		return recorded
 	}
-	if out := o.expanded(ledger.ScriptOutput, o.pattern()); out.Path != "" {
+	if out := o.expanded(record.ScriptOutput, o.pattern()); out.Path != "" {
 		return out.target
 	}
 	return recorded
@@ -185,7 +184,7 @@ func (o *output) target() joblog.Target {
 
 // written is one of a job's outputs, and its path: the user's claim. One whose path is not known has a Why.
 type written struct {
-	ledger.Output
+	record.Output
 	target joblog.Target
 }
 
@@ -202,30 +201,30 @@ func (o *output) writtenBy() (all []written) {
 	drop, recorded := o.drop, o.drop.Target.Path != ""
 	switch {
 	case recorded && o.job.Stderr == "":
-		all = append(all, at(ledger.ScriptOutput, drop.Target))
+		all = append(all, at(record.ScriptOutput, drop.Target))
 	case o.job.Batch || o.job.Stdout != "" || recorded:
-		all = append(all, o.expanded(ledger.ScriptOutput, o.pattern()))
+		all = append(all, o.expanded(record.ScriptOutput, o.pattern()))
 		if recorded {
-			all = add(all, at(ledger.ScriptErrors, drop.Target))
+			all = add(all, at(record.ScriptErrors, drop.Target))
 		} else if o.job.Stderr != "" {
-			all = add(all, o.expanded(ledger.ScriptErrors, o.job.Stderr))
+			all = add(all, o.expanded(record.ScriptErrors, o.job.Stderr))
 		}
 	}
 	for _, t := range drop.Steps {
-		all = add(all, at(ledger.StepOutput, t))
+		all = add(all, at(record.StepOutput, t))
 	}
 	if drop.Elsewhere || len(all) == 0 {
-		all = append(all, unplaced(ledger.StepOutput, ofSrun))
+		all = append(all, unplaced(record.StepOutput, ofSrun))
 	}
 	return all
 }
 
-func at(kind ledger.OutputKind, t joblog.Target) written {
-	return written{ledger.NewOutput(kind, t.Path), t}
+func at(kind record.OutputKind, t joblog.Target) written {
+	return written{record.NewOutput(kind, t.Path), t}
 }
 
-func unplaced(kind ledger.OutputKind, why string) written {
-	return written{Output: ledger.Output{Kind: kind, Why: why}}
+func unplaced(kind record.OutputKind, why string) written {
+	return written{Output: record.Output{Kind: kind, Why: why}}
 }
 
 func add(all []written, w written) []written {
@@ -235,7 +234,7 @@ func add(all []written, w written) []written {
 	return append(all, w)
 }
 
-func (o *output) expanded(kind ledger.OutputKind, pattern string) written {
+func (o *output) expanded(kind record.OutputKind, pattern string) written {
 	if slurm.FirstHost(o.job.NodeList) != o.job.Node {
 		return unplaced(kind, onFirstNode)
 	}

@@ -11,19 +11,19 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/joblog"
 	"bookend/internal/judge"
-	"bookend/internal/ledger"
-	"bookend/internal/oom"
+	"bookend/internal/oomlog"
+	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 )
 
 // What was looked through and what was not is on record, output by output, and in words for the diagnosis.
 func TestHeard(t *testing.T) {
-	file := func(kind ledger.OutputKind, path string) written { return at(kind, joblog.Target{Path: path}) }
-	out, errs, step := file(ledger.ScriptOutput, "/o"), file(ledger.ScriptErrors, "/e"), file(ledger.StepOutput, "/s")
-	srun := written{Output: ledger.Output{Kind: ledger.StepOutput, Why: ofSrun}}
+	file := func(kind record.OutputKind, path string) written { return at(kind, joblog.Target{Path: path}) }
+	out, errs, step := file(record.ScriptOutput, "/o"), file(record.ScriptErrors, "/e"), file(record.StepOutput, "/s")
+	srun := written{Output: record.Output{Kind: record.StepOutput, Why: ofSrun}}
 	whole := joblog.Searched{Size: 70, Read: 70}
-	of := func(file int) oom.Message { return oom.Message{Kind: oom.Device, File: file} }
+	of := func(file int) record.Message { return record.Message{Kind: record.KindDevice, File: file} }
 	for name, tt := range map[string]struct {
 		all           []written
 		reply         joblog.TailReply
@@ -40,7 +40,7 @@ func TestHeard(t *testing.T) {
 		"an earlier run's":  {[]written{out}, joblog.TailReply{Files: []joblog.Searched{{Size: 1 << 20, Read: 65536, Earlier: true}}}, "", "only its last 64 KiB", nil, 1},
 		"another job's":     {[]written{out}, joblog.TailReply{Files: []joblog.Searched{{Size: 4096, Read: 0, Earlier: true}}}, "another Bookend report is in it", "", nil, 1},
 		"a requeued job's":  {[]written{out}, joblog.TailReply{Files: []joblog.Searched{{Size: 4096, Read: 1000, Earlier: true}}}, "", "", nil, 1},
-		"between others":    {[]written{{Output: ledger.Output{Kind: ledger.ScriptOutput, Why: "x"}}, errs}, joblog.TailReply{Files: []joblog.Searched{whole}, Messages: []oom.Message{of(0)}}, "", "its output: x", []int{1}, 2},
+		"between others":    {[]written{{Output: record.Output{Kind: record.ScriptOutput, Why: "x"}}, errs}, joblog.TailReply{Files: []joblog.Searched{whole}, Messages: []record.Message{of(0)}}, "", "its output: x", []int{1}, 2},
 		"same reason twice": {[]written{out, step, step}, joblog.TailReply{Files: []joblog.Searched{whole, {Refused: "missing"}, {Refused: "missing"}}}, "", "a step's output: refused: missing", nil, 3},
 	} {
 		got := heard(judge.Heard{}, tt.all, tt.reply, name == "a requeued job's")
@@ -114,20 +114,20 @@ func FuzzTailReply(f *testing.F) {
 	f.Add([]byte(`{}`), 0)
 	f.Fuzz(func(t *testing.T, data []byte, targets int) {
 		var reply joblog.TailReply
-		if json.Unmarshal(data, &reply) != nil || targets < 0 || targets > oom.MaxFiles || reply.Check(targets) != nil {
+		if json.Unmarshal(data, &reply) != nil || targets < 0 || targets > oomlog.MaxFiles || reply.Check(targets) != nil {
 			return
 		}
-		if len(reply.Messages) > oom.MaxMessages {
+		if len(reply.Messages) > oomlog.MaxMessages {
 			t.Fatalf("%d messages", len(reply.Messages))
 		}
 		for _, m := range reply.Messages {
-			if !oom.Valid(m) || m.File >= max(targets, 1) {
+			if !oomlog.Valid(m) || m.File >= max(targets, 1) {
 				t.Fatalf("%+v", m)
 			}
 		}
 		all := make([]written, targets)
 		for i := range all {
-			all[i] = at(ledger.StepOutput, joblog.Target{Path: "/o"})
+			all[i] = at(record.StepOutput, joblog.Target{Path: "/o"})
 		}
 		if s := heard(judge.Heard{}, all, reply, false); !plain(s.Unknown) || !plain(s.Part) || len(s.Unknown+s.Part) > 1000 || len(s.Outputs) > targets {
 			t.Fatalf("%+v", s)

@@ -8,14 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/drain"
-	"bookend/internal/finding"
 	"bookend/internal/judge"
-	"bookend/internal/ledger"
 	"bookend/internal/metrics"
 	"bookend/internal/publish"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/state"
@@ -30,7 +29,7 @@ func program(phase slurm.Context) string {
 }
 
 // publish writes log and metrics and archives records: best effort, without effect on the verdict.
-func (r *record) publish() {
+func (r *work) publish() {
 	var lines []byte
 	for _, e := range r.entries() {
 		lines = append(lines, e.Line(r.Config.Log)...)
@@ -52,7 +51,7 @@ func (r *record) publish() {
 	}
 	troubles, err := publish.Disk.Ask(req, r.Left(time.Duration(r.Times.Outputs), 0))
 	if err != nil { // neither the log nor the metrics have this run
-		troubles = append(troubles, metrics.Finding{Code: code.LogFailed, Detail: err.Error()})
+		troubles = append(troubles, metrics.Finding{Code: catalog.LogFailed, Detail: err.Error()})
 		req.NoAnswer("", err.Error())
 	}
 	for _, t := range troubles {
@@ -60,9 +59,9 @@ func (r *record) publish() {
 	}
 }
 
-func (r *record) syslogSocket() string { return filepath.Join(r.Config.Paths.Dev, "log") }
+func (r *work) syslogSocket() string { return filepath.Join(r.Config.Paths.Dev, "log") }
 
-func (r *record) entry(level config.LogLevel, message string) publish.Entry {
+func (r *work) entry(level config.LogLevel, message string) publish.Entry {
 	e := publish.Entry{
 		At: r.Clock.Wall(), Level: level, Program: program(r.Phase), PID: r.PID, Message: message,
 		Fields: map[string]any{"node": r.Job.Node},
@@ -73,7 +72,7 @@ func (r *record) entry(level config.LogLevel, message string) publish.Entry {
 	return e
 }
 
-func (r *record) syslog(e publish.Entry) {
+func (r *work) syslog(e publish.Entry) {
 	line := e.Line(r.Config.Log)
 	if !r.Config.Log.Syslog || len(line) == 0 {
 		return
@@ -85,7 +84,7 @@ func (r *record) syslog(e publish.Entry) {
 
 // entries returns the log lines: one for the run, one for each fault that was not logged within the hour, and one for a
 // decision about the node's drain. Health checks come often: one with nothing new is logged at debug level.
-func (r *record) entries() []publish.Entry {
+func (r *work) entries() []publish.Entry {
 	all := append([]publish.Entry{r.summary()}, r.faultLines()...)
 	if r.Phase == slurm.HealthCheck && len(all) == 1 {
 		all[0].Level = config.Debug
@@ -100,7 +99,7 @@ func (r *record) entries() []publish.Entry {
 	return all
 }
 
-func (r *record) summary() publish.Entry {
+func (r *work) summary() publish.Entry {
 	e := r.entry(config.Info, "clean")
 	if len(r.Found) > 0 {
 		e.Message = "findings:"
@@ -130,12 +129,12 @@ const maxOnCards = 64
 
 // faultLines returns lines for findings that are not about a GPU, and in a health check also for those that are. The
 // same fault is logged once an hour per node, and counted meanwhile.
-func (r *record) faultLines() (out []publish.Entry) {
+func (r *work) faultLines() (out []publish.Entry) {
 	cards := 0
 	for _, f := range r.Found {
-		known, _ := code.Lookup(f.Code)
+		known, _ := catalog.Lookup(f.Code)
 		isCheck := r.Phase == slurm.HealthCheck
-		if onCard := known.Scope == code.Card || known.Scope == code.Elsewhere && isCheck; onCard {
+		if onCard := known.Scope == catalog.Card || known.Scope == catalog.Elsewhere && isCheck; onCard {
 			if cards++; !isCheck || cards > maxOnCards {
 				continue
 			}
@@ -154,7 +153,7 @@ func (r *record) faultLines() (out []publish.Entry) {
 }
 
 // subject identifies a finding across repeats: by code, GPU and process, not by values that fluctuate.
-func subject(f finding.Finding) string {
+func subject(f record.Finding) string {
 	key := string(f.Code)
 	if f.GPU != "" {
 		key += " " + string(f.GPU)
@@ -166,7 +165,7 @@ func subject(f finding.Finding) string {
 }
 
 // words returns a finding as one line of the log.
-func words(f finding.Finding) string {
+func words(f record.Finding) string {
 	var parts []string
 	if f.Index != nil {
 		parts = append(parts, fmt.Sprintf("GPU %d", *f.Index))
@@ -188,24 +187,24 @@ func words(f finding.Finding) string {
 	return strings.Join(parts, ", ")
 }
 
-func detail(f finding.Finding) string {
+func detail(f record.Finding) string {
 	if f.Unknown != "" {
 		return "unknown: " + f.Unknown
 	}
 	return f.Observed
 }
 
-func (r *record) counted() metrics.Run {
+func (r *work) counted() metrics.Run {
 	run := metrics.Run{
 		Check: r.gauges, Version: r.Version, Hook: hooks[r.Phase], Job: r.Job.ID, At: r.Clock.Wall(),
 		Action: r.Action, Held: r.Held != "", Mode: r.Config.Mode, Took: r.Clock.Boot() - r.Start,
 	}
 	for i, f := range r.Found {
-		entry, _ := code.Lookup(f.Code)
+		entry, _ := catalog.Lookup(f.Code)
 		// Own is a finding about Bookend itself, or the driver as a whole. What policy ignores or only notes does not count:
 		// at some sites it is normal.
 		counted := metrics.Finding{Code: f.Code}
-		if counted.Own = (entry.Scope == code.Own || entry.Scope == code.Driver) && r.Tells(i); counted.Own {
+		if counted.Own = (entry.Scope == catalog.Own || entry.Scope == catalog.Driver) && r.Tells(i); counted.Own {
 			counted.Detail = detail(f)
 		}
 		run.Findings = append(run.Findings, counted)
@@ -231,11 +230,11 @@ const (
 )
 
 // giveReason drains the node with the reason: slurmctld keeps one that is set before the hook's exit code arrives.
-func (r *record) giveReason() {
+func (r *work) giveReason() {
 	if r.Phase == slurm.HealthCheck || r.Verdict.Exit == 0 || r.Config.Drain.ReasonBy != config.ReasonByHook {
 		return
 	}
-	own := drain.FromEnd(ledger.Run{Job: r.Job, Epoch: r.Seen.Epoch}, r.Phase, r.end())
+	own := drain.FromEnd(record.Run{Job: r.Job, Epoch: r.Seen.Epoch}, r.Phase, r.end())
 	if own == nil || own.Reason == "" {
 		return
 	}
@@ -252,7 +251,7 @@ func (r *record) giveReason() {
 }
 
 // writeReason writes the reason of an exit of this hook, if that is what is decided.
-func (r *record) writeReason(cmd slurmcmd.Scontrol, in drain.Input, own drain.Exit) error {
+func (r *work) writeReason(cmd slurmcmd.Scontrol, in drain.Input, own drain.Exit) error {
 	decision := drain.AtHook(in, own)
 	if decision.Act == drain.Leave {
 		return errors.New(decision.Why)
@@ -270,16 +269,16 @@ func (r *record) writeReason(cmd slurmcmd.Scontrol, in drain.Input, own drain.Ex
 }
 
 // notWritten returns the finding that Slurm could not be asked or updated. The next health check writes the reason.
-func notWritten(err error) (found []finding.Finding) {
+func notWritten(err error) (found []record.Finding) {
 	if err != nil {
-		found = append(found, finding.Saw(code.ReasonFailed, err.Error(), "the drain reason is written"))
+		found = append(found, record.Saw(catalog.ReasonFailed, err.Error(), "the drain reason is written"))
 	}
 	return found
 }
 
 // settleDrain replaces Slurm's fixed text for a drain of ours with the reason, and resumes the node if it may. It asks
 // Slurm only while a drain is not settled. Failures become findings, and the next health check tries again.
-func (r *record) settleDrain(c judge.Check) {
+func (r *work) settleDrain(c judge.Check) {
 	memory := r.drainMemory()
 	in := r.drainInput(memory)
 	if !in.Pending() {
@@ -299,7 +298,7 @@ func (r *record) settleDrain(c judge.Check) {
 
 // drainInput returns what this node's records say about its drain. It reads them again, since an end may have come
 // meanwhile; readNode has reported the damaged ones.
-func (r *record) drainInput(memory drain.Memory) drain.Input {
+func (r *work) drainInput(memory drain.Memory) drain.Input {
 	runs, unread := r.Store.Runs()
 	lost, err := r.Store.LostRecord() // after the records: reading them sets damaged ones aside
 	r.Try(err)
@@ -311,7 +310,7 @@ func (r *record) drainInput(memory drain.Memory) drain.Input {
 }
 
 // carryOut does what was decided, and stores it first: if that fails, nothing is done.
-func (r *record) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Memory) (err error) {
+func (r *work) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Memory) (err error) {
 	decision := drain.Decide(in)
 	if r.remember(memory, decision.Memory) != nil {
 		return nil
@@ -346,7 +345,7 @@ func (r *record) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Me
 }
 
 // drainMemory returns what the node stores about its drain. Without it, no reason in place counts as ours.
-func (r *record) drainMemory() drain.Memory {
+func (r *work) drainMemory() drain.Memory {
 	if r.Store == nil {
 		return drain.Memory{}
 	}
@@ -356,19 +355,19 @@ func (r *record) drainMemory() drain.Memory {
 }
 
 // remember stores what was decided. If another program changed the memory meanwhile, that one's version is kept.
-func (r *record) remember(seen, next drain.Memory) error {
+func (r *work) remember(seen, next drain.Memory) error {
 	if r.Store == nil {
 		return errors.New("no state") // a finding since it could not be opened
 	}
 	err := r.Store.SwapDrain(seen, next)
 	if errors.Is(err, state.ErrChanged) {
-		r.Add(finding.Unsure(code.StateLock, err.Error()))
+		r.Add(record.Unsure(catalog.StateLock, err.Error()))
 	} else {
 		r.Try(err)
 	}
 	return err
 }
 
-func (r *record) scontrol(conf string, left func() time.Duration) slurmcmd.Scontrol {
+func (r *work) scontrol(conf string, left func() time.Duration) slurmcmd.Scontrol {
 	return slurmcmd.Scontrol{Path: r.Config.Slurm.Scontrol, Conf: conf, Root: r.EUID == 0, Time: left}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/finding"
 	"bookend/internal/procscan"
+	"bookend/internal/record"
 	"bookend/internal/state"
 )
 
@@ -53,19 +53,19 @@ func (d *Driver) procReader(op string, timeout time.Duration) (procscan.Reader, 
 // hungAt returns the processes at which stuck readers of /proc hang: a new reader skips them. With too many readers on
 // record, the new one skips every process's memory, which is what hangs. blocked means that there must be no new
 // reader: an earlier one did not report where it hangs.
-func hungAt(op string, readers []state.Stuck) (at []finding.Instance, blocked bool) {
+func hungAt(op string, readers []state.Stuck) (at []record.Instance, blocked bool) {
 	for _, r := range readers {
 		at, blocked = append(at, r.At...), blocked || len(r.At) == 0 && r.Op == op
 	}
 	if len(readers) >= state.MaxReaders {
-		at = []finding.Instance{{}}
+		at = []record.Instance{{}}
 	}
 	return at, blocked
 }
 
 // readerEnded records a reader that cannot be killed and where it hangs, and reports a failure without a result, which
 // it returns.
-func (d *Driver) readerEnded(op string, failure error, hung []finding.Instance) error {
+func (d *Driver) readerEnded(op string, failure error, hung []record.Instance) error {
 	d.abandonedReader(failure, hung)
 	var failed *child.Error
 	if failure == nil || errors.As(failure, &failed) && failed.Answered {
@@ -78,7 +78,7 @@ func (d *Driver) readerEnded(op string, failure error, hung []finding.Instance) 
 // abandonedReader records a child that could not be killed while it read other processes' /proc, for the host's first
 // node if the caller has none. The driver may be fine: later hooks only skip what it reads. If it cannot be recorded,
 // this hook starts no other.
-func (d *Driver) abandonedReader(failure error, hung []finding.Instance) {
+func (d *Driver) abandonedReader(failure error, hung []record.Instance) {
 	left := leftBehind(failure, d.Clock.Boot())
 	if left == nil {
 		return

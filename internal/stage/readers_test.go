@@ -3,15 +3,15 @@ package stage
 import (
 	"testing"
 
-	"bookend/internal/finding"
 	"bookend/internal/procscan"
+	"bookend/internal/record"
 	"bookend/internal/state"
 	"bookend/test/must"
 )
 
 // Which readers of /proc keep a new one from being started.
 func TestHungAt(t *testing.T) {
-	at := []finding.Instance{{PID: 70, Start: 1}}
+	at := []record.Instance{{PID: 70, Start: 1}}
 	many := make([]state.Stuck, state.MaxReaders)
 	for i := range many {
 		many[i] = state.Stuck{Op: procscan.HoldersOp, At: at}

@@ -12,10 +12,9 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
 	"bookend/internal/metrics"
+	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -26,7 +25,7 @@ const recordFlag = "--record"
 
 // startRecorder leaves a process that records what the node's jobs use until none is open, unless there is one. No hook
 // waits for it. Inside a job none is started: Slurm waits for every process that a hook leaves there.
-func (r *record) startRecorder() {
+func (r *work) startRecorder() {
 	if r.Config.Record.Every == 0 || r.InJob || r.Store.HasRecorder() {
 		return
 	}
@@ -39,7 +38,7 @@ func (r *record) startRecorder() {
 	}
 }
 
-func (r *record) recorded() *metrics.Recorded {
+func (r *work) recorded() *metrics.Recorded {
 	of := r.Past.Recording
 	m := metrics.Recorded{Partition: r.Job.Partition, Seen: metrics.Nothing}
 	if of == nil || r.Past.Run.Start == nil {
@@ -67,7 +66,7 @@ func (r *record) recorded() *metrics.Recorded {
 type recorder struct {
 	*Driver
 	open     *state.Openings
-	kept     state.Recorded
+	kept     state.RecorderState
 	known    map[int]process   // of the last sample
 	told     map[string]string // last report to each run's user
 	looks    chan sample
@@ -83,7 +82,7 @@ type recorder struct {
 
 // process is what /proc showed of a process. Outside a job's cgroup it may be just starting: it is read again at until.
 type process struct {
-	finding.Process
+	record.Process
 	until time.Duration
 }
 
@@ -127,9 +126,9 @@ func recordNode(env Env, node string) int {
 
 func (r *recorder) record() (idle bool) {
 	defer r.endSessions()
-	r.kept = r.Store.Recorded()
+	r.kept = r.Store.RecorderState()
 	r.kept.PID, r.kept.Since, r.kept.Problem = r.PID, r.Clock.Boot(), ""
-	anotherBoot := func(_ string, o ledger.Recording) bool { return o.To > r.kept.Since }
+	anotherBoot := func(_ string, o record.Recording) bool { return o.To > r.kept.Since }
 	maps.DeleteFunc(r.kept.Runs, anotherBoot)
 	return r.run()
 }
@@ -182,8 +181,8 @@ func (r *recorder) run() (idle bool) {
 }
 
 // current checks now and then, and when a run began, that program and configuration were not replaced.
-func (r *recorder) current(runs []ledger.Run) bool {
-	begun := func(run ledger.Run) bool { _, known := r.kept.Runs[run.Name()]; return !known }
+func (r *recorder) current(runs []record.Run) bool {
+	begun := func(run record.Run) bool { _, known := r.kept.Runs[run.Name()]; return !known }
 	now := r.Clock.Boot()
 	if now-r.looked < looksUp && !slices.ContainsFunc(runs, begun) {
 		return true
@@ -206,16 +205,16 @@ func (r *recorder) endSessions() {
 }
 
 // take adds a sample to the recording of each open run on its vendor's GPUs. A run on several vendors' has none.
-func (r *recorder) take(s sample, runs []ledger.Run) {
+func (r *recorder) take(s sample, runs []record.Run) {
 	look := s.look
 	r.kept.Problem = ""
-	seen := ledger.Sample{Look: look, Known: r.identify(look), Limits: finding.LimitsOf(r.Config.Thresholds)}
-	kept, news := ledger.Recordings{}, len(runs) != len(r.kept.Runs)
-	due := r.Clock.Boot()-r.put >= ledger.Writes
+	seen := record.Sample{Look: look, Known: r.identify(look), Limits: record.LimitsOf(r.Config.Thresholds)}
+	kept, news := record.Recordings{}, len(runs) != len(r.kept.Runs)
+	due := r.Clock.Boot()-r.put >= record.Writes
 	for _, run := range runs {
 		recording := r.kept.Runs[run.Name()]
 		if recording.Samples == 0 {
-			recording = ledger.Recording{}
+			recording = record.Recording{}
 		}
 		recording.Every = max(recording.Every, time.Duration(r.Config.Record.Every))
 		if look.At > run.Start.At && s.of.sees(run) {
@@ -231,13 +230,13 @@ func (r *recorder) take(s sample, runs []ledger.Run) {
 	r.kept.Runs, r.kept.At = kept, look.At
 	if news {
 		r.put = r.Clock.Boot()
-		_ = r.Store.PutRecorded(r.kept) // if it cannot be stored, the end says that nothing was recorded
+		_ = r.Store.PutRecorderState(r.kept) // if it cannot be stored, the end says that nothing was recorded
 	}
 }
 
-func (r *recorder) tell(run ledger.Run, recording ledger.Recording, look gpu.Snapshot, shared bool) {
+func (r *recorder) tell(run record.Run, recording record.Recording, look gpu.Snapshot, shared bool) {
 	text := joined(report.Running(report.Scene{
-		Node: run.Job.Node, Job: run.Job, Cards: run.Devices, Now: finding.Side{Snapshot: look},
+		Node: run.Job.Node, Job: run.Job, Cards: run.Devices, Now: record.Side{Snapshot: look},
 		Show: r.Config.JobLog.Show, Recording: &recording, Began: run.Start.At, Ended: look.At, Shared: shared,
 	}))
 	if text == r.told[run.Name()] {
@@ -247,23 +246,23 @@ func (r *recorder) tell(run ledger.Run, recording ledger.Recording, look gpu.Sna
 	_ = r.Store.ChangeReport(run.Job, func(told *state.Report) { told.Running = text })
 }
 
-func shared(run ledger.Run, open []ledger.Run) bool {
-	return slices.ContainsFunc(open, func(o ledger.Run) bool {
-		return o.Name() != run.Name() && slices.ContainsFunc(run.Devices, func(d ledger.Assigned) bool {
+func shared(run record.Run, open []record.Run) bool {
+	return slices.ContainsFunc(open, func(o record.Run) bool {
+		return o.Name() != run.Name() && slices.ContainsFunc(run.Devices, func(d record.Assigned) bool {
 			return o.Given(d.Device.ID)
 		})
 	})
 }
 
 // identify reads /proc for each process in a sample, once. A process with another start time is a new one.
-func (r *recorder) identify(look gpu.Snapshot) map[int]finding.Process {
+func (r *recorder) identify(look gpu.Snapshot) map[int]record.Process {
 	var news []int
 	now, known := look.At, map[int]process{}
 	for _, reading := range look.Readings {
 		for _, p := range reading.Processes {
 			was, ok := r.known[p.PID]
 			same := ok && (was.until == 0 || was.until > now) && (was.Gone || was.Why != "" ||
-				child.Alive(r.Config.Paths.Proc, p.PID, uint64(was.Start/finding.Tick)))
+				child.Alive(r.Config.Paths.Proc, p.PID, uint64(was.Start/record.Tick)))
 			if _, done := known[p.PID]; same {
 				known[p.PID] = was
 			} else if !done && !slices.Contains(news, p.PID) && len(news) < mostNew {
@@ -284,7 +283,7 @@ func (r *recorder) identify(look gpu.Snapshot) map[int]finding.Process {
 	}
 	r.Take()
 	r.known = known
-	facts := map[int]finding.Process{}
+	facts := map[int]record.Process{}
 	for pid, p := range known {
 		facts[pid] = p.Process
 	}

@@ -8,30 +8,29 @@ import (
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/drain"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
 	"bookend/internal/procscan"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/test/must"
 )
 
 // began puts the start of a job on record, and that of its end if it is closed, and returns an epilog of that job.
-func began(t *testing.T, closed bool) *record {
+func began(t *testing.T, closed bool) *work {
 	t.Helper()
 	r, run := a(t, slurm.Epilog)
 	r.Config.Paths.Run = run
 	r.Job = slurm.Job{ID: 7, Node: "n1", UID: 1000, Start: time.Unix(1_800_000_000, 0), Context: slurm.Epilog}
-	must.Do(t, r.Store.Begin(ledger.Run{Job: r.Job, Start: &ledger.End{At: time.Second}}))
+	must.Do(t, r.Store.Begin(record.Run{Job: r.Job, Start: &record.End{At: time.Second}}))
 	found, _, err := r.Store.Find(r.Job)
 	must.Do(t, err)
 	if r.Past.Run = found; closed {
-		must.Do(t, r.Store.Close(found, ledger.End{At: 2 * time.Second}))
+		must.Do(t, r.Store.Close(found, record.End{At: 2 * time.Second}))
 	}
 	return r
 }
@@ -43,11 +42,11 @@ func TestRecheck(t *testing.T) {
 	lost.Job.ID = 8 // of which nothing is on record
 	without, _ := a(t, slurm.Epilog)
 	without.Job = slurm.Job{ID: 7, Node: "n1"}
-	starting := func(r *record) *record { r.Phase, r.Past.Run = slurm.Prolog, ledger.Run{}; return r }
+	starting := func(r *work) *work { r.Phase, r.Past.Run = slurm.Prolog, record.Run{}; return r }
 	first, _ := a(t, slurm.Prolog)
 	first.Job = without.Job
 	for name, tt := range map[string]struct {
-		r    *record
+		r    *work
 		want bool
 	}{
 		"open": {began(t, false), false}, "closed meanwhile": {began(t, true), true},
@@ -105,14 +104,14 @@ func TestExamined(t *testing.T) {
 	for name, tt := range map[string]struct {
 		seen   []gpu.Reading
 		health []gpu.Health
-		found  []finding.Finding
+		found  []record.Finding
 		want   bool
 	}{
 		"all of them":    {two, both, nil, true},
 		"one of two":     {two, both[:1], nil, false},
 		"none":           {two, nil, nil, false},
 		"nothing seen":   {nil, nil, nil, false},
-		"with a finding": {two, both, []finding.Finding{{Code: code.ECC}}, false},
+		"with a finding": {two, both, []record.Finding{{Code: catalog.ECC}}, false},
 	} {
 		r, _ := a(t, slurm.HealthCheck)
 		must.Do(t, r.Store.SetExamined(time.Second))
@@ -126,22 +125,22 @@ func TestExamined(t *testing.T) {
 // What a job's numbers meant at its start they mean at its end, if the record surely is of this run.
 func TestNumbersSettledAtTheStart(t *testing.T) {
 	job := slurm.Job{ID: 7, GPUIndexes: []int{0, 3}, Start: time.Unix(1_800_000_000, 0)}
-	run := ledger.Run{Job: job, Devices: []ledger.Assigned{{Index: 0}, {Index: 3}}}
-	run.Numbering.Source = slurmconf.BySlurmd
+	run := record.Run{Job: job, Devices: []record.Assigned{{Index: 0}, {Index: 3}}}
+	run.Numbering.Source = record.BySlurmd
 	for name, tt := range map[string]struct {
-		change func(*ledger.Run, *slurm.Job)
+		change func(*record.Run, *slurm.Job)
 		want   bool
 	}{
-		"open":                          {func(*ledger.Run, *slurm.Job) {}, true},
-		"open, without a start to tell": {func(_ *ledger.Run, j *slurm.Job) { j.Start = time.Time{} }, true},
-		"closed, of this run":           {func(r *ledger.Run, _ *slurm.Job) { r.Ends = []ledger.End{{}} }, true},
-		"closed, perhaps of another": {func(r *ledger.Run, j *slurm.Job) {
-			r.Ends, j.Start = []ledger.End{{}}, time.Time{}
+		"open":                          {func(*record.Run, *slurm.Job) {}, true},
+		"open, without a start to tell": {func(_ *record.Run, j *slurm.Job) { j.Start = time.Time{} }, true},
+		"closed, of this run":           {func(r *record.Run, _ *slurm.Job) { r.Ends = []record.End{{}} }, true},
+		"closed, perhaps of another": {func(r *record.Run, j *slurm.Job) {
+			r.Ends, j.Start = []record.End{{}}, time.Time{}
 		}, false},
-		"ambiguous":      {func(r *ledger.Run, _ *slurm.Job) { r.Numbering.Source = slurmconf.Ambiguous }, false},
-		"without GPUs":   {func(r *ledger.Run, _ *slurm.Job) { r.Devices = nil }, false},
-		"another number": {func(_ *ledger.Run, j *slurm.Job) { j.GPUIndexes = []int{0, 1} }, false},
-		"one less":       {func(_ *ledger.Run, j *slurm.Job) { j.GPUIndexes = []int{0} }, false},
+		"ambiguous":      {func(r *record.Run, _ *slurm.Job) { r.Numbering.Source = record.Ambiguous }, false},
+		"without GPUs":   {func(r *record.Run, _ *slurm.Job) { r.Devices = nil }, false},
+		"another number": {func(_ *record.Run, j *slurm.Job) { j.GPUIndexes = []int{0, 1} }, false},
+		"one less":       {func(_ *record.Run, j *slurm.Job) { j.GPUIndexes = []int{0} }, false},
 	} {
 		r, j := run, job
 		if tt.change(&r, &j); settled(r, j) != tt.want {
@@ -155,7 +154,7 @@ func TestEndedOn(t *testing.T) {
 	r, _ := a(t, slurm.Epilog)
 	for i, id := range []gpu.ID{"GPU-a", "GPU-b", "GPU-c"} {
 		device := gpu.Device{ID: id}
-		r.Seen.Cards = append(r.Seen.Cards, finding.Card{Index: i, Device: device})
+		r.Seen.Cards = append(r.Seen.Cards, record.Assigned{Index: i, Device: device})
 		reading := gpu.Reading{Device: device}
 		if i > 0 {
 			reading.Processes = []gpu.Process{{PID: 70}}
@@ -163,7 +162,7 @@ func TestEndedOn(t *testing.T) {
 		r.Seen.Side.Snapshot.Readings = append(r.Seen.Side.Snapshot.Readings, reading)
 	}
 	for pid, want := range map[int]gpu.ID{70: "GPU-b", 71: ""} {
-		f := r.outcome(finding.Holder{Process: finding.Process{PID: pid}}, procscan.CleanupResult{PID: pid})
+		f := r.outcome(record.Holder{Process: record.Process{PID: pid}}, procscan.CleanupResult{PID: pid})
 		if f.GPU != want || (f.Index != nil) != (want != "") || f.Index != nil && *f.Index != 1 {
 			t.Errorf("process %d: %+v, want it on %q", pid, f, want)
 		}
@@ -199,7 +198,7 @@ func TestOneReason(t *testing.T) {
 			must.Do(t, r.Store.SwapDrain(drain.Memory{}, drain.Memory{Settled: []drain.Ref{{Job: 6}}}))
 		}
 		own := drain.Exit{Ref: drain.Ref{Job: 7, At: time.Hour}, Phase: slurm.Epilog, Wall: r.Clock.Wall(),
-			Reason: "BKD-RESIDUE gpu=0 600MiB job=7 epilog; see: bookend show 7", Causes: []drain.Cause{{Code: code.Residue, GPU: "GPU-a"}}}
+			Reason: "BKD-RESIDUE gpu=0 600MiB job=7 epilog; see: bookend show 7", Causes: []drain.Cause{{Code: catalog.Residue, GPU: "GPU-a"}}}
 		err := r.writeReason(r.scontrol("", func() time.Duration { return time.Second }), drain.Input{Now: r.Clock.Wall()}, own)
 		if (err == nil) != overtaken {
 			t.Errorf("overtaken %v: %v, want scontrol, which is missing, started or not", overtaken, err)
@@ -211,16 +210,16 @@ func TestOneReason(t *testing.T) {
 // the driver only where that knew none.
 func TestCompleted(t *testing.T) {
 	old, now := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}, gpu.Epoch{Boot: "b", Driver: "580", Module: "2"}
-	of := func(ids ...gpu.ID) (all []ledger.Assigned) {
+	of := func(ids ...gpu.ID) (all []record.Assigned) {
 		for _, id := range ids {
-			all = append(all, ledger.Assigned{Device: gpu.Device{ID: id}})
+			all = append(all, record.Assigned{Device: gpu.Device{ID: id}})
 		}
 		return all
 	}
 	for name, tt := range map[string]struct {
 		began       gpu.Epoch
-		start, seen []ledger.Assigned
-		want        []ledger.Assigned
+		start, seen []record.Assigned
+		want        []record.Assigned
 		epoch       gpu.Epoch
 	}{
 		"nothing seen":             {old, of("GPU-a"), nil, of("GPU-a"), old},
@@ -230,7 +229,7 @@ func TestCompleted(t *testing.T) {
 		"began without the driver": {gpu.Epoch{}, of("GPU-a"), nil, of("GPU-a"), now},
 	} {
 		r, _ := a(t, slurm.Epilog)
-		r.Past.Run = ledger.Run{Epoch: tt.began, Devices: tt.start}
+		r.Past.Run = record.Run{Epoch: tt.began, Devices: tt.start}
 		r.Seen.Cards, r.Seen.Epoch = tt.seen, now
 		if run := r.completed(); !slices.Equal(run.Devices, tt.want) || run.Epoch != tt.epoch {
 			t.Errorf("%s: %+v, want %+v in %+v", name, run, tt.want, tt.epoch)
@@ -274,13 +273,13 @@ func TestFollow(t *testing.T) {
 	r, run := a(t, slurm.Epilog)
 	r.Config.Paths.Run, r.Config.Paths.Sys, r.Config.Backend = run, t.TempDir(), filepath.Join(run, "missing")
 	rec := recorder{Driver: r.Driver, ended: make(chan end, len(gpu.Vendors)), sessions: map[string]*session{}, pauses: map[string]pause{}}
-	of := func(ids ...gpu.ID) (run ledger.Run) {
+	of := func(ids ...gpu.ID) (run record.Run) {
 		for _, id := range ids {
-			run.Devices = append(run.Devices, ledger.Assigned{Device: gpu.Device{ID: id, Vendor: gpu.NVIDIA.Name}})
+			run.Devices = append(run.Devices, record.Assigned{Device: gpu.Device{ID: id, Vendor: gpu.NVIDIA.Name}})
 		}
 		return run
 	}
-	rec.follow([]ledger.Run{of("GPU-a", "GPU-b"), of("GPU-b", "")})
+	rec.follow([]record.Run{of("GPU-a", "GPU-b"), of("GPU-b", "")})
 	if s := rec.sessions[gpu.NVIDIA.Name]; len(rec.sessions) != 1 || s == nil || len(s.devices) != 2 {
 		t.Errorf("%+v", rec.sessions)
 	}
@@ -294,7 +293,7 @@ func TestLostByTheDriver(t *testing.T) {
 	r, _ := a(t, slurm.Epilog)
 	faults := []gpu.Fault{{Code: gpu.FaultLost, Detail: "GPU is lost"}, {Code: gpu.FaultDriver, Detail: "oops"}}
 	found := r.troubles(backend.Answer{Faults: faults}, "watch: ")
-	i := slices.IndexFunc(found, func(f finding.Finding) bool { return f.Code == code.Lost })
+	i := slices.IndexFunc(found, func(f record.Finding) bool { return f.Code == catalog.Lost })
 	if len(found) != 2 || i < 0 || len(found[i].Doubts) != 1 || len(found[1-i].Doubts) != 0 {
 		t.Errorf("%+v", found)
 	}

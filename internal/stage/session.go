@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
+	"bookend/internal/record"
 )
 
 type session struct {
@@ -23,8 +23,8 @@ type session struct {
 	last    time.Duration // CLOCK_BOOTTIME of its last sample
 }
 
-func (s *session) sees(run ledger.Run) bool {
-	another := func(d ledger.Assigned) bool { return gpu.VendorOf(d.Device).Name != s.vendor }
+func (s *session) sees(run record.Run) bool {
+	another := func(d record.Assigned) bool { return gpu.VendorOf(d.Device).Name != s.vendor }
 	return !slices.ContainsFunc(run.Devices, another)
 }
 
@@ -44,7 +44,7 @@ type end struct {
 }
 
 // follow keeps one session for each vendor with GPUs in open runs, and ends the others.
-func (r *recorder) follow(runs []ledger.Run) {
+func (r *recorder) follow(runs []record.Run) {
 	wanted := map[string][]gpu.Device{}
 	for _, run := range runs {
 		for _, d := range run.Devices {
@@ -64,7 +64,7 @@ func (r *recorder) follow(runs []ledger.Run) {
 		case s == nil:
 		case r.Clock.Boot()-s.last > late:
 			r.endSession(s)
-			r.kept.Problem = fmt.Sprintf("%s: the backend said nothing for %v", code.Slow, late)
+			r.kept.Problem = fmt.Sprintf("%s: the backend said nothing for %v", catalog.Slow, late)
 			r.pauses[v.Name] = pause{until: r.Clock.Boot() + restart}
 		case !slices.Equal(s.devices, wanted[v.Name]):
 			r.endSession(s)
@@ -83,8 +83,8 @@ func (r *recorder) begin(vendor string, devices []gpu.Device) {
 	}
 	r.pauses[vendor] = pause{until: now + restart}
 	s := &session{vendor: vendor, devices: devices, stop: make(chan struct{}), last: now}
-	req := wire.Request{
-		Op: wire.Record, Devices: devices, DeadlineMillis: time.Duration(r.Times.Driver).Milliseconds(),
+	req := protocol.Request{
+		Op: protocol.Record, Devices: devices, DeadlineMillis: time.Duration(r.Times.Driver).Milliseconds(),
 		Watch: gpu.WatchRule{Every: time.Duration(r.Config.Record.Every)},
 	}
 	params := backend.Params{Root: r.EUID == 0, Stop: s.stop, Grace: time.Duration(r.Times.Driver),
@@ -94,7 +94,7 @@ func (r *recorder) begin(vendor string, devices []gpu.Device) {
 			case <-s.stop:
 			}
 		}}
-	params.Path, req.Options = r.Config.BackendOf(vendor, wire.Record)
+	params.Path, req.Options = r.Config.BackendOf(vendor, protocol.Record)
 	child.Go(func(p *child.Panic) { r.ended <- end{s, backend.Answer{Panic: p}} }, func() {
 		r.ended <- end{s, backend.Ask(params, req)}
 	})

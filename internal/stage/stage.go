@@ -15,15 +15,13 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
 	"bookend/internal/drain"
-	"bookend/internal/finding"
 	"bookend/internal/judge"
-	"bookend/internal/ledger"
 	"bookend/internal/publish"
+	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 )
@@ -33,19 +31,19 @@ type Env = child.Env
 
 // Prolog runs bookend-prolog: Slurm's Prolog or TaskProlog, as SLURM_SCRIPT_CONTEXT says.
 func Prolog(env Env) int {
-	return run(env, slurm.Prolog, slurm.TaskProlog, taskProlog, ofJob((*record).prolog))
+	return run(env, slurm.Prolog, slurm.TaskProlog, taskProlog, ofJob((*work).prolog))
 }
 
 // Epilog runs bookend-epilog: Slurm's Epilog or TaskEpilog, as SLURM_SCRIPT_CONTEXT says.
 func Epilog(env Env) int {
-	return run(env, slurm.Epilog, slurm.TaskEpilog, taskEpilog, ofJob((*record).epilog))
+	return run(env, slurm.Epilog, slurm.TaskEpilog, taskEpilog, ofJob((*work).epilog))
 }
 
 // HealthCheck runs bookend-healthcheck, a root hook without a job. It exits 0 if it could check the node at all.
-func HealthCheck(env Env) int { return run(env, slurm.HealthCheck, "", nil, (*record).check) }
+func HealthCheck(env Env) int { return run(env, slurm.HealthCheck, "", nil, (*work).check) }
 
 // run does what the program was started for: recorder, disk work, its own child, version, task hook or root hook.
-func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*record) (worth bool)) int {
+func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*work) (worth bool)) int {
 	switch {
 	case len(env.Args) == 3 && env.Args[1] == recordFlag:
 		return recordNode(env, env.Args[2])
@@ -73,21 +71,21 @@ func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*rec
 	return rootHook(env, phase, steps)
 }
 
-// record is all that a hook produces. Each step adds its part; a judgement is made again when there is more to judge.
-type record struct {
+// work is all that a hook produces. Each step adds its part; a judgement is made again when there is more to judge.
+type work struct {
 	*Driver
 	judge.Judgement
 	heard  judge.Heard
-	why    *diagnosis.Diagnosis // nil if there is nothing to diagnose
-	text   []report.Safe        // for the job's user
-	jobLog string               // delivery status of the end report, for the log
-	drain  *drain.Decision      // about the node, if it is new
-	gauges *ledger.Check        // for the metrics of a health check; nil for a job's hooks
+	why    *record.Diagnosis // nil if there is nothing to diagnose
+	text   []report.Safe     // for the job's user
+	jobLog string            // delivery status of the end report, for the log
+	drain  *drain.Decision   // about the node, if it is new
+	gauges *record.Check     // for the metrics of a health check; nil for a job's hooks
 }
 
 // rootHook frames a root hook: one deadline, one verdict whatever happens. steps returns false for nothing to report.
-func rootHook(env Env, phase slurm.Context, steps func(*record) (worth bool)) (exit int) {
-	r := &record{Driver: New(env, phase)}
+func rootHook(env Env, phase slurm.Context, steps func(*work) (worth bool)) (exit int) {
+	r := &work{Driver: New(env, phase)}
 	env.Confine()
 	defer child.Recover(func(p *child.Panic) {
 		r.failed(p)
@@ -104,7 +102,7 @@ func rootHook(env Env, phase slurm.Context, steps func(*record) (worth bool)) (e
 }
 
 // attempt runs a hook's steps. A panic ends them; what was found by then still counts and is still reported.
-func (r *record) attempt(steps func(*record) bool) (worth bool) {
+func (r *work) attempt(steps func(*work) bool) (worth bool) {
 	defer child.Recover(func(p *child.Panic) {
 		r.failed(p)
 		r.GiveUp(r.end())
@@ -113,8 +111,8 @@ func (r *record) attempt(steps func(*record) bool) (worth bool) {
 	return steps(r)
 }
 
-func ofJob(steps func(*record)) func(*record) bool {
-	return func(r *record) bool {
+func ofJob(steps func(*work)) func(*work) bool {
+	return func(r *work) bool {
 		if problem := r.Configure(); problem != "" {
 			fmt.Fprintf(r.Stderr, "bookend: %s\n", problem)
 		}
@@ -128,7 +126,7 @@ func ofJob(steps func(*record)) func(*record) bool {
 }
 
 // judge makes the judgement of what is known so far, with which the watchdog and SIGTERM end the hook.
-func (r *record) judge() {
+func (r *work) judge() {
 	r.Faults = append(r.Faults, r.Take()...)
 	r.Judgement = judge.Judge(r.Case)
 	if r.Node == nil && r.Store != nil && r.AsksRepeat(r.Judgement) {
@@ -140,23 +138,23 @@ func (r *record) judge() {
 
 // reach makes a hook that is stopped from now on exit with the verdict, and record what a drain follows from. The
 // record is short, as there are only milliseconds to write it.
-func (r *record) reach() {
+func (r *work) reach() {
 	if r.Verdict.Exit != 0 {
 		e := r.end()
-		r.KeepJudged(ledger.End{At: e.At, Epoch: e.Epoch, Findings: e.Findings, Verdict: e.Verdict})
+		r.KeepJudged(record.End{At: e.At, Epoch: e.Epoch, Findings: e.Findings, Verdict: e.Verdict})
 	}
 	r.Reach(r.Verdict.Exit)
 }
 
 // add adds findings since the last judgement, which may still change the verdict.
-func (r *record) add(more ...finding.Finding) {
+func (r *work) add(more ...record.Finding) {
 	r.Judgement = r.With(r.Case, more...)
 	r.reach()
 }
 
-func (r *record) late(more ...finding.Finding) { r.Judgement = r.Late(more...) }
+func (r *work) late(more ...record.Finding) { r.Judgement = r.Late(more...) }
 
-func (r *record) failed(p *child.Panic) {
+func (r *work) failed(p *child.Panic) {
 	if len(r.Found) == 0 {
 		r.add(r.Faults...)
 	}
@@ -166,12 +164,12 @@ func (r *record) failed(p *child.Panic) {
 // leave reports that a hook was stopped. It runs concurrently with the steps, and touches nothing of theirs.
 func leave(d *Driver, phase slurm.Context, why string) {
 	if phase == slurm.HealthCheck {
-		d.Reach(code.Exit(code.Deadline))
+		d.Reach(catalog.Exit(catalog.Deadline))
 	}
-	f := finding.Saw(code.Deadline, "stopped by "+why, "a hook that ends in time")
+	f := record.Saw(catalog.Deadline, "stopped by "+why, "a hook that ends in time")
 	now, e := d.Clock.Boot(), d.Judged()
 	if e.Verdict.Exit == 0 {
-		e = ledger.End{At: now, Verdict: finding.Verdict{Action: config.Warn, Exit: d.Reached(), Code: f.Code}}
+		e = record.End{At: now, Verdict: record.Verdict{Action: config.Warn, Exit: d.Reached(), Code: f.Code}}
 	}
 	e.Began, e.Wall, e.SlurmConf = d.Start, d.Clock.Wall(), slurmConf(d)
 	e.Findings = append(slices.Clip(e.Findings), f)
@@ -179,7 +177,7 @@ func leave(d *Driver, phase slurm.Context, why string) {
 	fmt.Fprintf(d.Stderr, "bookend: %s: %s after %v\n", f.Code, f.Observed, (now - d.Start).Round(time.Millisecond))
 }
 
-func (r *record) end() ledger.End {
+func (r *work) end() record.End {
 	e := r.End(r.Judgement)
 	e.Wall, e.Report, e.Diagnosis, e.SlurmConf = r.Clock.Wall(), joined(r.text), r.why, slurmConf(r.Driver)
 	e.Messages, e.Outputs = r.heard.Messages, r.heard.Outputs
@@ -200,8 +198,8 @@ func slurmConf(d *Driver) string {
 	return conf
 }
 
-func (r *record) report() report.Scene {
-	began := cmp.Or(r.Past.Run.Start, &ledger.End{}).At
+func (r *work) report() report.Scene {
+	began := cmp.Or(r.Past.Run.Start, &record.End{}).At
 	return report.Scene{
 		Recording: r.Past.Recording, Began: began, Ended: r.Case.At,
 		Node: r.Job.Node, Job: r.Job, Cards: r.Subjects(r.Judgement), Now: r.Seen.Side, Before: r.Past.Before,

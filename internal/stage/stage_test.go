@@ -14,32 +14,30 @@ import (
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
+	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/drain"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/judge"
-	"bookend/internal/ledger"
 	"bookend/internal/procscan"
-	"bookend/internal/settle"
+	"bookend/internal/protocol"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
-	"bookend/internal/wire"
 	"bookend/test/must"
 )
 
-func a(t *testing.T, phase slurm.Context) (r *record, run string) {
+func a(t *testing.T, phase slurm.Context) (r *work, run string) {
 	t.Helper()
 	run = t.TempDir()
 	store, err := state.Open(run, "n1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = &record{Driver: New(child.Env{Clock: child.SystemClock()}, phase)}
+	r = &work{Driver: New(child.Env{Clock: child.SystemClock()}, phase)}
 	r.Store, r.Config = store, config.Default()
 	return r, run
 }
@@ -64,7 +62,7 @@ func TestCleanUp(t *testing.T) {
 			t.Errorf("%s: may clean up: got %v, want %v", name, got, tt.want)
 		}
 		r.Limit(time.Second)
-		if did, ended := r.endAll([]finding.Holder{{}}); len(did) != 1 || did[0].Unknown == "" || ended {
+		if did, ended := r.endAll([]record.Holder{{}}); len(did) != 1 || did[0].Unknown == "" || ended {
 			t.Errorf("got %+v and %v, want one finding that says why, and nothing ended", did, ended)
 		}
 	}
@@ -77,16 +75,16 @@ func TestTestedWhileAStartLooks(t *testing.T) {
 	r.Config.Probe.At = config.ProbeEpilog
 	epoch := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}
 	test := func(result gpu.ProbeResult) {
-		r.Try(r.Store.PutProbes(health.TestRecord{
+		r.Try(r.Store.PutProbes(condition.TestRecord{
 			Probe: gpu.Probe{Device: id, At: r.Clock.Boot(), Result: result}, Epoch: epoch,
 			Kernel: gpu.KernelMark{Seq: 5}, Seen: 1,
 		}))
 	}
 	r.Seen = judge.Seen{
-		Epoch: epoch, Cards: []finding.Card{{Device: gpu.Device{ID: id}}}, Kernel: &gpu.KernelLog{},
-		Side: finding.Side{
+		Epoch: epoch, Cards: []record.Assigned{{Device: gpu.Device{ID: id}}}, Kernel: &gpu.KernelLog{},
+		Side: record.Side{
 			Snapshot: gpu.Snapshot{At: r.Clock.Boot(), Readings: []gpu.Reading{{Device: gpu.Device{ID: id}}}},
-			Curves:   map[gpu.ID]settle.Curve{id: {State: settle.Clean}},
+			Curves:   map[gpu.ID]record.Curve{id: {State: record.Clean}},
 		},
 	}
 	test(gpu.ProbeOK)
@@ -106,15 +104,15 @@ func TestTestedWhileAStartLooks(t *testing.T) {
 // A finding is one line of the log, and the same one as long as only its figures wander.
 func TestWords(t *testing.T) {
 	index := 3
-	f := finding.Finding{
-		Code: code.Orphan, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(2 << 30),
-		Holder: &finding.Holder{Process: finding.Process{PID: 70, Name: "x"}},
-		Owner:  &finding.Owner{Job: 9, Level: finding.BySighting},
+	f := record.Finding{
+		Code: catalog.Orphan, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(2 << 30),
+		Holder: &record.Holder{Process: record.Process{PID: 70, Name: "x"}},
+		Owner:  &record.Owner{Job: 9, Level: record.BySighting},
 	}
-	for want, f := range map[string]finding.Finding{
+	for want, f := range map[string]record.Finding{
 		"GPU 3, 2048 MiB, process 70, job 9 (sighting)": f,
-		"GPU GPU-a, unknown: no reading":                {Code: code.Unread, GPU: "GPU-a", Unknown: "no reading"},
-		"as it was seen":                                {Code: code.BadEnv, Observed: "as it was seen"},
+		"GPU GPU-a, unknown: no reading":                {Code: catalog.Unread, GPU: "GPU-a", Unknown: "no reading"},
+		"as it was seen":                                {Code: catalog.BadEnv, Observed: "as it was seen"},
 	} {
 		if got := words(f); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -187,8 +185,8 @@ func TestUnkeptReader(t *testing.T) {
 
 // What is said in the same words is told once.
 func TestOnce(t *testing.T) {
-	said := []finding.Finding{{Unknown: "a"}}
-	news := Once([]finding.Finding{{Unknown: "a"}, {Unknown: "b"}, {Unknown: "b"}, {Unknown: "c"}}, said)
+	said := []record.Finding{{Unknown: "a"}}
+	news := Once([]record.Finding{{Unknown: "a"}, {Unknown: "b"}, {Unknown: "b"}, {Unknown: "c"}}, said)
 	if len(news) != 2 || news[0].Unknown != "b" || news[1].Unknown != "c" {
 		t.Errorf("got %+v, want b and c", news)
 	}
@@ -234,7 +232,7 @@ func TestRequestFits(t *testing.T) {
 		e.Processes = append(e.Processes, gpu.ExpectedProcess{PID: 4_000_000 + pid, Bytes: 1 << 36, Share: 1 << 28})
 	}
 	for want, ids := range map[bool][]gpu.ID{true: {"GPU-0"}, false: {"GPU-0", "GPU-1", "GPU-2", "GPU-3"}} {
-		r := wire.Request{Op: wire.Watch, Watch: gpu.WatchRule{Expect: map[gpu.ID]gpu.Expected{}}}
+		r := protocol.Request{Op: protocol.Watch, Watch: gpu.WatchRule{Expect: map[gpu.ID]gpu.Expected{}}}
 		for _, id := range ids {
 			r.Watch.Expect[id] = e
 		}
@@ -250,7 +248,7 @@ func gpuCard(minor int, bus gpu.BusID) gpu.Card {
 }
 
 // numbered is cards with their numbers, in words.
-func numbered(cards []finding.Card) string {
+func numbered(cards []record.Assigned) string {
 	var all []string
 	for _, c := range cards {
 		name := string(c.Device.ID)
@@ -263,7 +261,7 @@ func numbered(cards []finding.Card) string {
 }
 
 func listedBySlurmd(minors ...int) slurmconf.List {
-	l := slurmconf.List{Source: slurmconf.BySlurmd}
+	l := slurmconf.List{Source: record.BySlurmd}
 	for _, m := range minors {
 		l.GPUs = append(l.GPUs, slurmconf.GPU{fmt.Sprintf("/dev/nvidia%d", m)})
 	}
@@ -293,7 +291,7 @@ func TestEveryCard(t *testing.T) {
 		"by map":          {both, byMap, slurmconf.List{}, "3=GPU-0 -1=GPU-1", ""},
 		"one is left out": {[]gpu.Card{first, excluded}, config.NVIDIA{}, listedBySlurmd(0), "0=GPU-0", ""},
 		"no GPU is there": {nil, config.NVIDIA{}, listedBySlurmd(0), "", ""},
-		"parts of one": {both, config.NVIDIA{}, slurmconf.List{Source: slurmconf.BySlurmd, GPUs: []slurmconf.GPU{part}},
+		"parts of one": {both, config.NVIDIA{}, slurmconf.List{Source: record.BySlurmd, GPUs: []slurmconf.GPU{part}},
 			"-1=GPU-0 -1=GPU-1", "-1=GPU-1"},
 	} {
 		c := judge.Check{}
@@ -313,7 +311,7 @@ func TestWithReadings(t *testing.T) {
 	read := func(id gpu.ID, bus gpu.BusID, parent gpu.ID) gpu.Reading {
 		return gpu.Reading{Device: gpu.Device{ID: id, BusID: bus, Parent: parent}}
 	}
-	two := []finding.Card{{Index: 0, Device: gpu.Device{BusID: "a"}}, {Index: 1, Device: gpu.Device{BusID: "b"}}}
+	two := []record.Assigned{{Index: 0, Device: gpu.Device{BusID: "a"}}, {Index: 1, Device: gpu.Device{BusID: "b"}}}
 	first, second, third := read("GPU-0", "a", ""), read("GPU-1", "b", ""), read("GPU-2", "c", "")
 	for name, tt := range map[string]struct {
 		readings []gpu.Reading
@@ -343,26 +341,26 @@ func TestForesight(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		its    gpu.Device
-		source slurmconf.Source
+		source record.Source
 		change func(*backend.Answer)
 		want   bool
 	}{
-		"the same":            {card, slurmconf.BySlurmd, nil, true},
-		"another minor":       {as(func(d *gpu.Device) { d.Minor = &other }), slurmconf.BySlurmd, nil, false},
-		"a minor not known":   {as(func(d *gpu.Device) { d.Minor = nil }), slurmconf.BySlurmd, nil, false},
-		"another place":       {as(func(d *gpu.Device) { d.BusID = "0000:3d:00.0" }), slurmconf.BySlurmd, nil, false},
-		"another GPU":         {as(func(d *gpu.Device) { d.ID = "GPU-b" }), slurmconf.BySlurmd, nil, false},
-		"an instance by UUID": {gpu.Device{ID: "GPU-a"}, slurmconf.ByUUID, nil, true},
-		"another by UUID":     {gpu.Device{ID: "GPU-b"}, slurmconf.ByUUID, nil, false},
-		"cut off":             {card, slurmconf.BySlurmd, func(a *backend.Answer) { a.Complete = false }, false},
-		"with a fault":        {card, slurmconf.BySlurmd, func(a *backend.Answer) { a.Faults = make([]gpu.Fault, 1) }, false},
-		"no look":             {card, slurmconf.BySlurmd, func(a *backend.Answer) { a.Snapshots = nil }, false},
+		"the same":            {card, record.BySlurmd, nil, true},
+		"another minor":       {as(func(d *gpu.Device) { d.Minor = &other }), record.BySlurmd, nil, false},
+		"a minor not known":   {as(func(d *gpu.Device) { d.Minor = nil }), record.BySlurmd, nil, false},
+		"another place":       {as(func(d *gpu.Device) { d.BusID = "0000:3d:00.0" }), record.BySlurmd, nil, false},
+		"another GPU":         {as(func(d *gpu.Device) { d.ID = "GPU-b" }), record.BySlurmd, nil, false},
+		"an instance by UUID": {gpu.Device{ID: "GPU-a"}, record.ByUUID, nil, true},
+		"another by UUID":     {gpu.Device{ID: "GPU-b"}, record.ByUUID, nil, false},
+		"cut off":             {card, record.BySlurmd, func(a *backend.Answer) { a.Complete = false }, false},
+		"with a fault":        {card, record.BySlurmd, func(a *backend.Answer) { a.Faults = make([]gpu.Fault, 1) }, false},
+		"no look":             {card, record.BySlurmd, func(a *backend.Answer) { a.Snapshots = nil }, false},
 	} {
 		answer := backend.Answer{Complete: true, Snapshots: []gpu.Snapshot{{Readings: []gpu.Reading{{Device: tt.its}}}}}
 		if tt.change != nil {
 			tt.change(&answer)
 		}
-		seen := judge.Seen{Cards: []finding.Card{{Device: card}}, Origin: slurmconf.Origin{Source: tt.source}}
+		seen := judge.Seen{Cards: []record.Assigned{{Device: card}}, Origin: record.Origin{Source: tt.source}}
 		a := &ahead{answer: func() backend.Answer { return answer }}
 		if got := a.shows(seen); got != tt.want {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
@@ -378,7 +376,7 @@ func TestBackendBehindALink(t *testing.T) {
 	d := &Driver{}
 	d.Config.Backend = dir + "/current/bookend-gpu"
 	for exe, want := range map[string]bool{dir + "/bookend-gpu": true, dir + "/bookend-gpu (deleted)": true, dir + "/other": false, "": false} {
-		if got := d.isBackend(finding.Holding{Process: finding.Process{Exe: exe}}); got != want {
+		if got := d.isBackend(record.Holding{Process: record.Process{Exe: exe}}); got != want {
 			t.Errorf("%q: %v", exe, got)
 		}
 	}
@@ -388,25 +386,25 @@ func TestBackendBehindALink(t *testing.T) {
 // cause; of one that was stopped for something else it leaves that alone.
 func TestStoppedAfterTheVerdict(t *testing.T) {
 	for name, tt := range map[string]struct {
-		found finding.Finding
+		found record.Finding
 		later int // an exit code that follows from something else, 0 for none
 		want  string
 	}{
-		"a lost GPU": {finding.Finding{Code: code.Lost, GPU: "GPU-0"}, 0, "BKD-LOST BKD-DEADLINE"},
-		"nothing":    {finding.Finding{Code: code.Again}, 0, "BKD-DEADLINE"},
-		"another":    {finding.Finding{Code: code.Lost, GPU: "GPU-0"}, 42, "BKD-DEADLINE"},
+		"a lost GPU": {record.Finding{Code: catalog.Lost, GPU: "GPU-0"}, 0, "BKD-LOST BKD-DEADLINE"},
+		"nothing":    {record.Finding{Code: catalog.Again}, 0, "BKD-DEADLINE"},
+		"another":    {record.Finding{Code: catalog.Lost, GPU: "GPU-0"}, 42, "BKD-DEADLINE"},
 	} {
 		r, _ := a(t, slurm.Prolog)
 		var said strings.Builder
 		r.Getenv, r.Stderr = func(string) string { return "" }, &said
 		r.Start, r.Clock.Boot = time.Hour, func() time.Duration { return time.Hour + 2*time.Second }
-		r.Config.Mode, r.Faults = config.Enforce, []finding.Finding{tt.found}
+		r.Config.Mode, r.Faults = config.Enforce, []record.Finding{tt.found}
 		r.judge()
 		if tt.later != 0 {
 			r.Reach(tt.later)
 		}
-		var left ledger.End
-		r.Unfinished(func(e ledger.End) { left = e })
+		var left record.End
+		r.Unfinished(func(e record.End) { left = e })
 		leave(r.Driver, slurm.Prolog, "SIGTERM")
 		if got := said.String(); got != "bookend: BKD-DEADLINE: stopped by SIGTERM after 2s\n" {
 			t.Errorf("%s: said %q", name, got)
@@ -418,7 +416,7 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 		if got := strings.Join(codes, " "); got != tt.want || left.Verdict.Exit != r.Reached() {
 			t.Errorf("%s: left %q, exit %d, want %q and %d", name, got, left.Verdict.Exit, tt.want, r.Reached())
 		}
-		exit := drain.FromEnd(ledger.Run{}, slurm.Prolog, left)
+		exit := drain.FromEnd(record.Run{}, slurm.Prolog, left)
 		if tt.want == "BKD-LOST BKD-DEADLINE" && (len(exit.Causes) != 1 || exit.Causes[0].GPU != "GPU-0") {
 			t.Errorf("%s: its causes are %+v", name, exit.Causes)
 		}
@@ -436,7 +434,7 @@ func TestRecordOfAStuckChildEndsTheWait(t *testing.T) {
 	must.Do(t, err)
 	r.troubles(backend.Answer{Abandoned: &backend.Abandoned{PID: os.Getpid(), StartTicks: ticks}}, "")
 	_, refused = r.meet()
-	must.Not(t, refused == nil || refused.Code != code.Stuck, "%+v", refused)
+	must.Not(t, refused == nil || refused.Code != catalog.Stuck, "%+v", refused)
 	must.Do(t, must.Err(r.Store.AskDriver(0)))
 }
 
@@ -454,7 +452,7 @@ func TestWithin(t *testing.T) {
 		"more than asked":  {second, 3 * second, 5 * second, second, 3 * second},
 		"no watch":         {0, 7 * second, 5 * second, 0, 5 * second},
 	} {
-		r := within(wire.Request{DeadlineMillis: tt.deadline.Milliseconds(), Watch: gpu.WatchRule{Max: tt.watch}}, tt.left)
+		r := within(protocol.Request{DeadlineMillis: tt.deadline.Milliseconds(), Watch: gpu.WatchRule{Max: tt.watch}}, tt.left)
 		if r.Watch.Max != tt.want || r.DeadlineMillis != tt.wantDeadline.Milliseconds() {
 			t.Errorf("%s: watch %v, deadline %d ms", name, r.Watch.Max, r.DeadlineMillis)
 		}

@@ -8,35 +8,35 @@ import (
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
+	"bookend/internal/condition"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/judge"
 	"bookend/internal/procscan"
+	"bookend/internal/protocol"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
-	"bookend/internal/wire"
 )
 
 // Look samples GPUs until they settle, with the help of what is known so far.
-func (d *Driver) Look(cards []finding.Card) (finding.Side, []finding.Card) {
+func (d *Driver) Look(cards []record.Assigned) (record.Side, []record.Assigned) {
 	return d.lookBeside(cards, gpu.Snapshot{})
 }
 
-func (d *Driver) lookBeside(cards []finding.Card, others gpu.Snapshot) (finding.Side, []finding.Card) {
+func (d *Driver) lookBeside(cards []record.Assigned, others gpu.Snapshot) (record.Side, []record.Assigned) {
 	order := d.Order(cards, d.Settle)
 	order.Neighbours = others
 	return judge.Look(d, order)
 }
 
 // LookCloser watches some of the GPUs of a glance until they settle: a health check's second target.
-func (d *Driver) LookCloser(cards []finding.Card) judge.Residue {
+func (d *Driver) LookCloser(cards []record.Assigned) judge.Residue {
 	others := d.Seen.Side.Snapshot
 	others.Readings = slices.DeleteFunc(slices.Clone(others.Readings), func(r gpu.Reading) bool {
-		return slices.ContainsFunc(cards, func(card finding.Card) bool { return card.Device.ID == r.Device.ID })
+		return slices.ContainsFunc(cards, func(card record.Assigned) bool { return card.Device.ID == r.Device.ID })
 	})
 	side, cards := d.lookBeside(cards, others)
 	return judge.Residue{Cards: cards, Side: side}
@@ -55,14 +55,14 @@ func (d *Driver) Glance() {
 	}
 }
 
-func (d *Driver) snapshot(timeout time.Duration, health bool) wire.Request {
-	return wire.Request{
-		Op: wire.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(), Health: health,
+func (d *Driver) snapshot(timeout time.Duration, health bool) protocol.Request {
+	return protocol.Request{
+		Op: protocol.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(), Health: health,
 	}
 }
 
 // Watch asks the backend to sample GPUs as long as the rule says, or the hook's time allows.
-func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
+func (d *Driver) Watch(cards []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot {
 	answer, asked := d.ahead.of(cards, rule)
 	if d.ahead = nil; !asked {
 		asks := answer.Abandoned == nil && !answer.Unasked
@@ -81,9 +81,9 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 }
 
 // watching returns the request. The first one of an end also asks for the GPUs' condition.
-func (d *Driver) watching(cards []finding.Card, rule gpu.WatchRule) wire.Request {
+func (d *Driver) watching(cards []record.Assigned, rule gpu.WatchRule) protocol.Request {
 	timeout := d.Left(time.Duration(d.Times.Driver), d.Reserve())
-	r := within(wire.Request{Op: wire.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule}, timeout)
+	r := within(protocol.Request{Op: protocol.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule}, timeout)
 	for _, c := range cards {
 		r.Devices = append(r.Devices, c.Device)
 	}
@@ -109,7 +109,7 @@ func (d *Driver) brief() bool {
 const backendReserve = 500 * time.Millisecond
 
 // fitting leaves out what a full pipe has no room for: the backend then watches longer; the result is judged here.
-func fitting(r wire.Request) wire.Request {
+func fitting(r protocol.Request) protocol.Request {
 	if _, err := r.Line(); err != nil {
 		r.Watch.Expect = nil
 	}
@@ -117,10 +117,10 @@ func fitting(r wire.Request) wire.Request {
 }
 
 // Processes returns what /proc shows of the PIDs; without PIDs it reads nothing.
-func (d *Driver) Processes(pids []int) map[int]finding.Process {
-	out := map[int]finding.Process{}
+func (d *Driver) Processes(pids []int) map[int]record.Process {
+	out := map[int]record.Process{}
 	for _, pid := range pids {
-		out[pid] = finding.Process{PID: pid, Why: "not looked up"}
+		out[pid] = record.Process{PID: pid, Why: "not looked up"}
 	}
 	if len(pids) == 0 {
 		return out
@@ -138,7 +138,7 @@ func (d *Driver) Processes(pids []int) map[int]finding.Process {
 }
 
 // Holders searches /proc in a child. It first waits until this hook's own backend, which has the GPUs open, has ended.
-func (d *Driver) Holders(then time.Duration) *finding.Scan {
+func (d *Driver) Holders(then time.Duration) *record.Scan {
 	d.ended()
 	var found procscan.Result
 	timeout := d.Left(time.Duration(d.Times.Scan), d.Reserve()+then+backendReserve)
@@ -147,21 +147,21 @@ func (d *Driver) Holders(then time.Duration) *finding.Scan {
 		found, err = reader.Holders()
 	}
 	if err := d.readerEnded(procscan.HoldersOp, err, found.Hung); err != nil {
-		return &finding.Scan{Partial: err.Error()}
+		return &record.Scan{Partial: err.Error()}
 	}
 	found.Scan.Holdings = slices.DeleteFunc(found.Scan.Holdings, d.isBackend)
 	return &found.Scan
 }
 
 // isBackend reports root's own backend, which holds no memory. Threat: a user's program of that name has another UID.
-func (d *Driver) isBackend(h finding.Holding) bool {
+func (d *Driver) isBackend(h record.Holding) bool {
 	exe := strings.TrimSuffix(h.Exe, " (deleted)")
 	real, _ := filepath.EvalSymlinks(d.Config.Backend) // the path that the kernel shows
 	return h.UID == 0 && !h.Cgroup.Found() && exe != "" && (exe == d.Config.Backend || exe == real)
 }
 
 // Quiet keeps probes off the GPUs while they are judged: the memory of a probe must never look like a leak.
-func (d *Driver) Quiet(cards []finding.Card) (busy map[gpu.ID]string, release func()) {
+func (d *Driver) Quiet(cards []record.Assigned) (busy map[gpu.ID]string, release func()) {
 	var ids []gpu.ID
 	for _, c := range cards {
 		ids = append(ids, c.Device.ID)
@@ -173,7 +173,7 @@ func (d *Driver) Quiet(cards []finding.Card) (busy map[gpu.ID]string, release fu
 // Glance is the result of one sample of every GPU of the node.
 type Glance struct {
 	Snapshot gpu.Snapshot
-	Who      map[int]finding.Process
+	Who      map[int]record.Process
 	Version  string // the backend's
 	Took     time.Duration
 	Problem  string // why the sample is incomplete, with the backend's code or the driver's; what was read before counts
@@ -227,7 +227,7 @@ type tester struct {
 
 // Test tests GPUs as far as time allows, and returns the result or the reason for each. sole means that no other hook
 // works on the same start or end of the job; known are the processes that belong to the node.
-func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []health.Outcome, skipped []gpu.Probe) {
+func (d *Driver) Test(cards []record.Assigned, known []int, sole bool) (tested []condition.Outcome, skipped []gpu.Probe) {
 	t, n, why := tester{Driver: d}, 0, ""
 	switch {
 	case !sole:
@@ -244,7 +244,7 @@ func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []he
 		tested = t.run(cards[:n])
 	}
 	for _, c := range cards[n:] {
-		skipped = append(skipped, health.SkippedTest(c.Device.ID, why))
+		skipped = append(skipped, condition.SkippedTest(c.Device.ID, why))
 	}
 	return tested, skipped
 }
@@ -261,14 +261,14 @@ func (t *tester) budget() time.Duration {
 func (t *tester) room(cards int) int { return max(0, min(cards, int((t.budget()-testBase)/testCard))) }
 
 // run tests the GPUs in one process, and those that failed again one by one: two processes prove a GPU broken.
-func (t *tester) run(cards []finding.Card) (outcomes []health.Outcome) {
+func (t *tester) run(cards []record.Assigned) (outcomes []condition.Outcome) {
 	t.until = t.Clock.Boot() + t.budget()
 	all := make([]gpu.Device, len(cards))
 	for i, c := range cards {
 		all[i] = c.Device
 	}
 	for i, p := range t.allocate(all) {
-		o := health.Outcome{Probe: p, Seen: 1}
+		o := condition.Outcome{Probe: p, Seen: 1}
 		if o.Retry(len(cards) > 1) && t.until-t.Clock.Boot() >= testBase+testCard {
 			o = o.Again(t.allocate(all[i : i+1])[0])
 		}
@@ -284,11 +284,11 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 	if left >= testBase && !t.stuck && len(devices) > 0 { // an earlier process may have used it up
 		// A killed test may take a while to die, and an abandoned one makes every hook blind until it has ended.
 		grace := min(testGrace, t.Left(left+testGrace, t.Reserve())-left)
-		request := wire.Request{
-			Op: wire.Probe, Devices: devices, DeadlineMillis: left.Milliseconds(), Probe: t.rule,
+		request := protocol.Request{
+			Op: protocol.Probe, Devices: devices, DeadlineMillis: left.Milliseconds(), Probe: t.rule,
 		}
 		var program string
-		program, request.Options = t.Config.BackendOf(gpu.VendorOf(devices[0]).Name, wire.Probe)
+		program, request.Options = t.Config.BackendOf(gpu.VendorOf(devices[0]).Name, protocol.Probe)
 		request.Probe.Locks = map[gpu.ID]string{}
 		for _, d := range devices {
 			request.Probe.Locks[d.ID] = t.Store.ProbeLock(d.ID)
@@ -303,7 +303,7 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 		case i >= 0:
 			all = append(all, answer.Probes[i])
 		case left < testBase:
-			all = append(all, health.SkippedTest(d.ID, "no time left"))
+			all = append(all, condition.SkippedTest(d.ID, "no time left"))
 		default:
 			all = append(all, t.unanswered(d.ID, answer))
 		}
@@ -313,7 +313,7 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 
 // unanswered returns the result for a GPU without an answer. A crash is as bad as an error; a hang is its own finding.
 func (t *tester) unanswered(id gpu.ID, a backend.Answer) gpu.Probe {
-	p := health.SkippedTest(id, "the backend did not test it")
+	p := condition.SkippedTest(id, "the backend did not test it")
 	p.At = t.Clock.Boot()
 	switch {
 	case t.stuck && len(a.Troubles) == 0:
@@ -321,9 +321,9 @@ func (t *tester) unanswered(id gpu.ID, a backend.Answer) gpu.Probe {
 	case len(a.Faults) > 0:
 		p.Why = a.Faults[0].Detail
 	case len(a.Troubles) == 0:
-	case a.Troubles[0].Code == code.Hang:
+	case a.Troubles[0].Code == catalog.Hang:
 		p.Why = "the test did not end in time: " + a.Troubles[0].Detail
-	case a.Troubles[0].Code == code.BackendCrash:
+	case a.Troubles[0].Code == catalog.BackendCrash:
 		p.Result, p.Why = gpu.ProbeBroken, "the backend crashed in the middle of the test: "+a.Troubles[0].Detail
 	default:
 		p.Why = string(a.Troubles[0].Code) + ": " + a.Troubles[0].Detail

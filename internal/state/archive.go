@@ -16,8 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -97,7 +96,7 @@ func Shed(run, node string) (lost int, err error) {
 	over := ended(runs)
 	over = over[min(len(over), keepRecent):]
 	slices.Reverse(over)
-	needed := slices.DeleteFunc(slices.Clone(over), func(r ledger.Run) bool { return !mayBeNeeded(r) })
+	needed := slices.DeleteFunc(slices.Clone(over), func(r record.Run) bool { return !mayBeNeeded(r) })
 	over = append(slices.DeleteFunc(over, mayBeNeeded), needed...)
 	for _, r := range over[:min(len(over), excess)] {
 		gone, wrong := s.exchange(r, nil)
@@ -109,17 +108,17 @@ func Shed(run, node string) (lost int, err error) {
 	return lost, err
 }
 
-func ended(runs []ledger.Run) []ledger.Run {
-	return ledger.Newest(slices.DeleteFunc(slices.Clone(runs), func(r ledger.Run) bool { return r.Running(runs) }))
+func ended(runs []record.Run) []record.Run {
+	return record.Newest(slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return r.Running(runs) }))
 }
 
 // mayBeNeeded reports whether a run may be needed for attribution: it left something on a GPU, or its end is not known.
-func mayBeNeeded(r ledger.Run) bool {
-	return !r.Closed() || slices.ContainsFunc(r.Last().Findings, func(f finding.Finding) bool { return f.GPU != "" })
+func mayBeNeeded(r record.Run) bool {
+	return !r.Closed() || slices.ContainsFunc(r.Last().Findings, func(f record.Finding) bool { return f.GPU != "" })
 }
 
 // retire archives a run and then marks or removes its record, unless it has changed. No lock is held during the write.
-func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
+func (s *Store) retire(history string, seen record.Run, stays bool) error {
 	if seen.Archived && stays {
 		return nil
 	}
@@ -144,8 +143,8 @@ func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 
 // exchange replaces the record of an ended run or, if next is nil, removes all that is kept of the run. If a hook has
 // changed the record or holds its lock, exchange leaves it for the next time.
-func (s *Store) exchange(seen ledger.Run, next *ledger.Run) (done bool, err error) {
-	err = s.record(seen.Job.ID, seen.Key).Update(s, func(now *ledger.Run) error {
+func (s *Store) exchange(seen record.Run, next *record.Run) (done bool, err error) {
+	err = s.record(seen.Job.ID, seen.Key).Update(s, func(now *record.Run) error {
 		done = reflect.DeepEqual(*now, seen)
 		switch {
 		case !done:
@@ -163,7 +162,7 @@ func (s *Store) exchange(seen ledger.Run, next *ledger.Run) (done bool, err erro
 }
 
 // forget removes a run's report and drop file. The record goes last, so that an interrupted removal is resumed.
-func (s *Store) forget(r ledger.Run) error {
+func (s *Store) forget(r record.Run) error {
 	gone := slurm.Owner{SLUID: r.Job.SLUID}
 	records, _ := byAge(filepath.Join(s.dir, folderName(r.Job.ID)))
 	records = slices.DeleteFunc(records, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), suffix) })
@@ -250,8 +249,8 @@ func sweepFolder(folder string, now time.Time) error {
 
 // Copied returns the runs, each once and by node, of a copy of paths.var or paths.run, or of a directory in them. It
 // writes nothing, and accepts files of any owner: the content is their owner's claim.
-func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
-	runs := map[string]ledger.Run{}
+func Copied(dir string) (map[string][]record.Run, []Damage, error) {
+	runs := map[string]record.Run{}
 	var damage []Damage
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -280,12 +279,12 @@ func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read records: %w", err)
 	}
-	byNode := map[string][]ledger.Run{}
-	var all []ledger.Run
+	byNode := map[string][]record.Run{}
+	var all []record.Run
 	for _, name := range slices.Sorted(maps.Keys(runs)) {
 		all = append(all, runs[name])
 	}
-	for _, r := range ledger.Newest(all) {
+	for _, r := range record.Newest(all) {
 		byNode[r.Job.Node] = append(byNode[r.Job.Node], r)
 	}
 	return byNode, damage, nil
@@ -299,15 +298,15 @@ func recordName(path string) (id slurm.JobID, key string, ok bool) {
 		number, key = filepath.Base(filepath.Dir(path)), base
 	}
 	id, isJob := slurm.ParseJobID(number)
-	return id, key, ok && isJob && ledger.ValidKey(key)
+	return id, key, ok && isJob && record.ValidKey(key)
 }
 
-func copied(path string, id slurm.JobID, key string) (ledger.Run, error) {
+func copied(path string, id slurm.JobID, key string) (record.Run, error) {
 	data, err := safefile.ReadGiven(path, maxRecord)
 	if err != nil {
-		return ledger.Run{}, err
+		return record.Run{}, err
 	}
-	return decode(data, func(r ledger.Run) string {
+	return decode(data, func(r record.Run) string {
 		if !slurm.ValidNode(r.Job.Node) {
 			return fmt.Sprintf("of node %q", r.Job.Node)
 		}
@@ -316,7 +315,7 @@ func copied(path string, id slurm.JobID, key string) (ledger.Run, error) {
 }
 
 // History returns a node's archived runs, the latest first, and the files of its history that cannot be used.
-func History(varDir, node string) ([]ledger.Run, []Damage) {
+func History(varDir, node string) ([]record.Run, []Damage) {
 	if !slurm.ValidNode(node) {
 		return nil, []Damage{{Path: varDir, Why: fmt.Sprintf("node %q: %v", node, ErrName)}}
 	}

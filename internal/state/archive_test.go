@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/test/must"
@@ -46,12 +46,12 @@ func lived(t *testing.T, s *Store, j slurm.Job, n int, card bool) {
 	must.Do(t, err)
 	end := at(n + 1)
 	if card {
-		end.Findings = []finding.Finding{{Code: code.Orphan, GPU: "GPU-1"}}
+		end.Findings = []record.Finding{{Code: catalog.Orphan, GPU: "GPU-1"}}
 	}
 	must.Do(t, s.Close(r, *end))
 }
 
-func ids(runs []ledger.Run) (list []slurm.JobID) {
+func ids(runs []record.Run) (list []slurm.JobID) {
 	for _, r := range runs {
 		list = append(list, r.Job.ID)
 	}
@@ -91,7 +91,7 @@ func TestArchive(t *testing.T) {
 	before := tree(t, run)
 	archive(t, run, varDir, 1, 1)
 	must.Be(t, "archived again", tree(t, run), before)
-	must.Be(t, "archived", must.Have(finds(s, job(5), ledger.ClosedRun))(t).Archived, true)
+	must.Be(t, "archived", must.Have(finds(s, job(5), attribution.ClosedRun))(t).Archived, true)
 }
 
 func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
@@ -99,7 +99,7 @@ func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
 	s := open(t, run)
 	lived(t, s, job(1), 10, false)
 	archive(t, run, varDir, 9, 9)
-	must.Do(t, s.Close(must.Have(finds(s, job(1), ledger.ClosedRun))(t), *at(20)))
+	must.Do(t, s.Close(must.Have(finds(s, job(1), attribution.ClosedRun))(t), *at(20)))
 	archive(t, run, varDir, 0, 0)
 	runs, damage := History(varDir, node)
 	must.Not(t, len(runs) != 1 || len(damage) != 0 || len(runs[0].Ends) != 2, "%+v, %v", runs, damage)
@@ -276,10 +276,10 @@ func TestSweep(t *testing.T) {
 func TestCopied(t *testing.T) {
 	wall := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	run := func(node string, id slurm.JobID, ends int) string {
-		r := ledger.Run{Job: slurm.Job{ID: id, Node: node}, Key: "w5",
-			Start: &ledger.End{Wall: wall.Add(time.Duration(id) * time.Hour)}}
+		r := record.Run{Job: slurm.Job{ID: id, Node: node}, Key: "w5",
+			Start: &record.End{Wall: wall.Add(time.Duration(id) * time.Hour)}}
 		for range ends {
-			r.Ends = append(r.Ends, ledger.End{Wall: wall.Add(time.Duration(id+1) * time.Hour)})
+			r.Ends = append(r.Ends, record.End{Wall: wall.Add(time.Duration(id+1) * time.Hour)})
 		}
 		data := must.Have(encode(r))(t)
 		return string(data)
@@ -359,7 +359,7 @@ func TestShed(t *testing.T) {
 // A record that is gone meanwhile was another's to move.
 func TestArchiveLeavesAGoneRecord(t *testing.T) {
 	s := open(t, folder(t))
-	done, err := s.exchange(ledger.Run{Job: slurm.Job{ID: 7, Node: "n1"}, Key: "w1", Ends: []ledger.End{{}}}, nil)
+	done, err := s.exchange(record.Run{Job: slurm.Job{ID: 7, Node: "n1"}, Key: "w1", Ends: []record.End{{}}}, nil)
 	must.Not(t, done || err != nil, "%v, %v", done, err)
 }
 
@@ -382,7 +382,7 @@ func TestDiskTroubles(t *testing.T) {
 	must.Be(t, "clean", HasDiskTrouble(run, node), false)
 	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: nil, DiskHistory: nil}, now))
 	must.Be(t, "clean", HasDiskTrouble(run, node), false)
-	full := DiskTrouble{Task: DiskHistory, Code: code.StateWrite, Detail: strings.Repeat("x", 2*maxDiskDetail), Dropped: 2}
+	full := DiskTrouble{Task: DiskHistory, Code: catalog.StateWrite, Detail: strings.Repeat("x", 2*maxDiskDetail), Dropped: 2}
 	for i := range 3 {
 		must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: nil, DiskHistory: &full}, now.Add(time.Duration(i))))
 	}
@@ -390,7 +390,7 @@ func TestDiskTroubles(t *testing.T) {
 	all := must.Have(s.DiskTroubles())(t)
 	must.Not(t, len(all) != 1 || all[0].Count != 3 || all[0].Dropped != 6 || !all[0].Since.Equal(now) ||
 		!all[0].Last.After(now) || len(all[0].Detail) != maxDiskDetail, "%+v", all)
-	hangs := DiskTrouble{Task: DiskLog, Code: code.LogFailed, Detail: "it hangs"}
+	hangs := DiskTrouble{Task: DiskLog, Code: catalog.LogFailed, Detail: "it hangs"}
 	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: &hangs, DiskHistory: &full}, now))
 	all = must.Have(s.DiskTroubles())(t)
 	must.Not(t, len(all) != 2 || all[0].Task != DiskHistory || all[1].Task != DiskLog, "%+v", all)

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -62,13 +62,13 @@ func jobOf(name, end string) (id slurm.JobID, is bool) {
 }
 
 // Damaged returns the records that were set aside and whose jobs may still run.
-func (s *Store) Damaged() ([]ledger.Damaged, error) {
-	var list []ledger.Damaged
+func (s *Store) Damaged() ([]record.Damaged, error) {
+	var list []record.Damaged
 	names, err := s.aside()
 	clear, _ := clearFile.read(s)
 	for _, name := range names {
 		if id, is := jobOf(name, unsettled); is {
-			list = append(list, ledger.Damaged{File: name, Job: id, Clear: clear[name]})
+			list = append(list, record.Damaged{File: name, Job: id, Clear: clear[name]})
 		}
 	}
 	return list, err
@@ -100,7 +100,7 @@ func (s *Store) aside() (names []string, err error) {
 
 // SeenClear records that a sample showed neither memory nor a process on the GPUs in clear. It counts for the records
 // that were set aside before the sample. A record is settled when all GPUs have been seen clear.
-func (s *Store) SeenClear(before []ledger.Damaged, clear, all []gpu.ID) error {
+func (s *Store) SeenClear(before []record.Damaged, clear, all []gpu.ID) error {
 	if len(before) == 0 || len(clear) == 0 {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/faultinject"
 	"bookend/test/must"
@@ -109,7 +109,7 @@ func TestUnreadRecords(t *testing.T) {
 	for name, c := range map[string]faultinject.Filter{"a record": reading(unix.EIO), "a directory": listing(unix.EIO)} {
 		s := open(t, folder(t))
 		begin(t, s, job(1), 10)
-		var runs []ledger.Run
+		var runs []record.Run
 		var damage []Damage
 		_ = refused(t, c, func() error { runs, damage = s.Runs(); return nil })
 		must.Not(t, len(runs) != 0 || len(damage) != 1 || !damage[0].Unread, "%s: %+v, %+v", name, runs, damage)

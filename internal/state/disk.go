@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 )
 
 // DiskTask is something that hooks keep on disk.
@@ -22,12 +22,12 @@ const (
 
 // DiskTrouble is why a task failed lately. It is kept in memory: the failing disk cannot keep it.
 type DiskTrouble struct {
-	Task   DiskTask  `json:"task"`
-	Code   code.Code `json:"code"`
-	Detail string    `json:"detail"`
-	Since  time.Time `json:"since"` // wall time, for display
-	Last   time.Time `json:"last"`
-	Count  int       `json:"count"` // failed attempts
+	Task   DiskTask     `json:"task"`
+	Code   catalog.Code `json:"code"`
+	Detail string       `json:"detail"`
+	Since  time.Time    `json:"since"` // wall time, for display
+	Last   time.Time    `json:"last"`
+	Count  int          `json:"count"` // failed attempts
 	// Dropped counts the ended runs that were removed from memory without being archived.
 	Dropped int `json:"dropped,omitempty"`
 }

@@ -5,17 +5,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-	"reflect"
-	"testing"
 
 	"bookend/internal/drain"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
 	"bookend/test/must"
@@ -45,7 +44,7 @@ func kinds() []kind {
 		{name: "drain.json", put: func(s *Store) error { return s.SwapDrain(drain.Memory{}, aDrain()) },
 			get: func(s *Store) (any, error) { return got(s.Drain()) }, wrong: wrongDrains()},
 		{name: "check.json", blind: true,
-			put: func(s *Store) error { return s.PutLastCheck(shipped[ledger.Check]("check.json")) },
+			put: func(s *Store) error { return s.PutLastCheck(shipped[record.Check]("check.json")) },
 			get: func(s *Store) (any, error) { return got(s.LastCheck()) }},
 		{name: "numbering.json", blind: true,
 			put: func(s *Store) error { return s.PutNumbering(shipped[slurmconf.Kept]("numbering.json")) },
@@ -87,7 +86,7 @@ func (k kind) missing(t *testing.T) any {
 // too, and what is written today is what they have.
 func TestFiles(t *testing.T) {
 	want := map[string]any{
-		"baseline.json": map[gpu.ID]finding.Baseline{"GPU-0": carries("GPU-0", 5)}, "drain.json": aDrain(),
+		"baseline.json": map[gpu.ID]record.Baseline{"GPU-0": carries("GPU-0", 5)}, "drain.json": aDrain(),
 		"stuck-readers.json": 1,
 	}
 	for _, k := range kinds() {
@@ -239,7 +238,7 @@ func trusted(t *testing.T, s *Store) {
 	t.Helper()
 	m, err := s.Drain()
 	if m.Written != nil {
-		must.Be(t, m.Written.Reason+" is ours", drain.Recorded(m.Written.Reason), true)
+		must.Be(t, m.Written.Reason+" is ours", drain.IsOurReason(m.Written.Reason), true)
 	}
 	if err := errors.Join(err, s.SwapDrain(m, m)); err != nil {
 		t.Fatalf("what was read cannot be written: %v", err)

@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
 
 // A record is whole, of this node, job and run, and says the same when written anew; a part of one is none.
 func FuzzRecord(f *testing.F) {
-	decode := func(data []byte, node string, id slurm.JobID, key string) (ledger.Run, error) {
-		return decode(data, func(r ledger.Run) string { return wrongRun(r, node, id, key) })
+	decode := func(data []byte, node string, id slurm.JobID, key string) (record.Run, error) {
+		return decode(data, func(r record.Run) string { return wrongRun(r, node, id, key) })
 	}
 	r := full(7)
 	r.Key = string(sluidA)
@@ -108,6 +108,6 @@ func FuzzNames(f *testing.F) {
 		name := lockName(gpu.ID(card))
 		must.Not(t, strings.Trim(name, "0123456789abcdef") != "" || len(name) != 32, "lock of %q: %q", card, name)
 		key := sluid
-		must.Not(t, ledger.ValidKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20), "key %q", key)
+		must.Not(t, record.ValidKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20), "key %q", key)
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/faultinject"
 	"bookend/test/must"
@@ -54,7 +54,7 @@ func TestManyRecords(t *testing.T) {
 	s := open(t, run)
 	const last = slurm.JobID(maxRuns + 4)
 	for id := slurm.JobID(1); id <= last; id++ {
-		must.Do(t, s.Close(ledger.Run{Job: job(id), Key: "w1"}, *at(int(id))))
+		must.Do(t, s.Close(record.Run{Job: job(id), Key: "w1"}, *at(int(id))))
 		must.Do(t, os.Chtimes(filepath.Join(s.dir, folderName(id)), time.Time{}, time.Unix(int64(id), 0)))
 	}
 	runs, damage := s.Runs()
@@ -95,7 +95,7 @@ func TestCloseDamaged(t *testing.T) {
 	j.Start = now
 	begin(t, s, j, 10)
 	damageFile(t, s, 1, fmt.Sprintf("t%d", now.Unix()), []byte("{"))
-	must.Do(t, s.Close(ledger.Run{Job: j}, *at(11)))
+	must.Do(t, s.Close(record.Run{Job: j}, *at(11)))
 	aside, err := os.ReadDir(filepath.Join(s.dir, damagedName))
 	must.Not(t, err != nil || len(aside) != 1, "set aside: %v, %v", aside, err)
 	r, _, err := s.Find(j)

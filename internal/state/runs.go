@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/attribution"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -28,19 +28,19 @@ const (
 )
 
 // record returns the file of one run, whose content must be of this node, job id and key.
-func (s *Store) record(id slurm.JobID, key string) file[ledger.Run] {
-	return file[ledger.Run]{
-		name: filepath.Join(folderName(id), key+suffix), most: maxRecord, lock: lockOf(id), bare: ledger.Run.Bare,
-		wrong: func(r ledger.Run) string { return wrongRun(r, s.node, id, key) },
+func (s *Store) record(id slurm.JobID, key string) file[record.Run] {
+	return file[record.Run]{
+		name: filepath.Join(folderName(id), key+suffix), most: maxRecord, lock: lockOf(id), bare: record.Run.Bare,
+		wrong: func(r record.Run) string { return wrongRun(r, s.node, id, key) },
 	}
 }
 
 // wrongRun returns why this program cannot have written a record as that of this run; empty if it can.
-func wrongRun(r ledger.Run, node string, id slurm.JobID, key string) string {
+func wrongRun(r record.Run, node string, id slurm.JobID, key string) string {
 	switch {
 	case r.Version != Version:
 		return fmt.Sprintf("version %d, not %d", r.Version, Version)
-	case r.Job.SLUID != "" && !slurm.ValidSLUID(string(r.Job.SLUID)) || !ledger.ValidKey(r.Key):
+	case r.Job.SLUID != "" && !slurm.ValidSLUID(string(r.Job.SLUID)) || !record.ValidKey(r.Key):
 		return fmt.Sprintf("SLUID %q, key %q", r.Job.SLUID, r.Key)
 	case r.Job.Node != node || r.Job.ID != id || r.Key != key:
 		return fmt.Sprintf("of job %d, run %q on node %q", r.Job.ID, r.Key, r.Job.Node)
@@ -49,17 +49,17 @@ func wrongRun(r ledger.Run, node string, id slurm.JobID, key string) string {
 }
 
 // kept returns an end as records have it, the same for equal ends.
-func kept(e ledger.End) ledger.End {
+func kept(e record.End) record.End {
 	e.Wall = e.Wall.UTC().Round(0)
 	e.Processes = slices.Clone(e.Processes)
-	slices.SortFunc(e.Processes, func(a, b finding.Process) int { return cmp.Compare(a.PID, b.PID) })
+	slices.SortFunc(e.Processes, func(a, b record.Process) int { return cmp.Compare(a.PID, b.PID) })
 	return e.Bounded()
 }
 
 // Begin records the start of a run, or returns ErrExists: only the first sample is from before the job's processes.
-func (s *Store) Begin(run ledger.Run) error {
+func (s *Store) Begin(run record.Run) error {
 	run.Version, run.Key = Version, cmp.Or(run.Key, run.NewKey())
-	return s.change("begin run", run, func(now *ledger.Run) error {
+	return s.change("begin run", run, func(now *record.Run) error {
 		if now.Key != "" {
 			return ErrExists
 		}
@@ -73,11 +73,11 @@ func (s *Store) Begin(run ledger.Run) error {
 }
 
 // Close adds an epilog's end to a run that Find returned, or to a new one. Start and earlier ends are the record's.
-func (s *Store) Close(run ledger.Run, end ledger.End) error {
+func (s *Store) Close(run record.Run, end record.End) error {
 	if run.Key == "" {
-		run.Key = ledger.Run{Job: run.Job, Start: cmp.Or(run.Start, &end)}.NewKey()
+		run.Key = record.Run{Job: run.Job, Start: cmp.Or(run.Start, &end)}.NewKey()
 	}
-	return s.change("close run", run, func(now *ledger.Run) error {
+	return s.change("close run", run, func(now *record.Run) error {
 		if now.Key != "" {
 			run.Start, run.Ends = now.Start, now.Ends
 		}
@@ -89,9 +89,9 @@ func (s *Store) Close(run ledger.Run, end ledger.End) error {
 }
 
 // change edits the record of a run, unless that must not become part of a path.
-func (s *Store) change(doing string, run ledger.Run, edit func(now *ledger.Run) error) error {
+func (s *Store) change(doing string, run record.Run, edit func(now *record.Run) error) error {
 	err := s.check(run.Job)
-	if err == nil && !ledger.ValidKey(run.Key) {
+	if err == nil && !record.ValidKey(run.Key) {
 		err = fmt.Errorf("key %q: %w", run.Key, ErrName)
 	}
 	if err == nil {
@@ -103,25 +103,25 @@ func (s *Store) change(doing string, run ledger.Run, edit func(now *ledger.Run) 
 // stir notifies Openings, which watches only the node's directory, that a run has begun or ended.
 func (s *Store) stir() error { return unix.Utimes(s.dir, nil) }
 
-// Find returns the run that an epilog is for, by ledger.Match. If the error is a Damage, the rest is valid.
-func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
+// Find returns the run that an epilog is for, by attribution.Match. If the error is a Damage, the rest is valid.
+func (s *Store) Find(job slurm.Job) (record.Run, attribution.Which, error) {
 	if err := s.check(job); err != nil {
-		return ledger.Run{}, ledger.NoRun, fmt.Errorf("find run: %w", err)
+		return record.Run{}, attribution.NoRun, fmt.Errorf("find run: %w", err)
 	}
 	runs, damage := s.ofJob(job.ID)
 	var err error
 	if len(damage) > 0 {
 		err = damage[0]
 	}
-	run, which := ledger.Match(runs, job)
+	run, which := attribution.Match(runs, job)
 	return run, which, err
 }
 
 // Runs returns every usable record of the node, and the damage: if there are too many, the newest, and an Unread one.
-func (s *Store) Runs() ([]ledger.Run, []Damage) { return s.readRuns(true) }
+func (s *Store) Runs() ([]record.Run, []Damage) { return s.readRuns(true) }
 
 // readRuns returns as many records as can be read: the newest, or the oldest.
-func (s *Store) readRuns(newest bool) (runs []ledger.Run, damage []Damage) {
+func (s *Store) readRuns(newest bool) (runs []record.Run, damage []Damage) {
 	jobs, err := s.jobs()
 	if err != nil {
 		return nil, []Damage{{Path: s.dir, Why: err.Error(), Unread: true}}
@@ -151,7 +151,7 @@ func (s *Store) jobs() (ids []slurm.JobID, err error) {
 	return ids, err
 }
 
-func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
+func (s *Store) ofJob(id slurm.JobID) (runs []record.Run, damage []Damage) {
 	folder := filepath.Join(s.dir, folderName(id))
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

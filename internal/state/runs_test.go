@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/test/must"
@@ -27,24 +27,24 @@ func TestRoundTrip(t *testing.T) {
 	s := open(t, folder(t))
 	want := full(7)
 	must.Do(t, s.Begin(want))
-	got := must.Have(finds(s, want.Job, ledger.OpenRun))(t)
+	got := must.Have(finds(s, want.Job, attribution.OpenRun))(t)
 	want.Version, want.Key, want.Start = Version, string(sluidA), recorded(want.Start)
 	must.Be(t, "the record", got, want)
 	end := *full(7).Start
 	must.Do(t, s.Close(got, end))
 	runs, damage := s.Runs()
-	want.Ends = []ledger.End{*recorded(&end)}
-	must.Not(t, len(damage) != 0 || !reflect.DeepEqual(runs, []ledger.Run{want}),
+	want.Ends = []record.End{*recorded(&end)}
+	must.Not(t, len(damage) != 0 || !reflect.DeepEqual(runs, []record.Run{want}),
 		"got  %+v, %v\nwant %+v", runs, damage, want)
 }
 
-func recorded(e *ledger.End) *ledger.End {
+func recorded(e *record.End) *record.End {
 	as := kept(*e)
 	return &as
 }
 
 // encode is a run as a record of it.
-func encode(r ledger.Run) ([]byte, error) {
+func encode(r record.Run) ([]byte, error) {
 	r.Version, r.Ends = Version, slices.Clone(r.Ends)
 	if r.Start != nil {
 		r.Start = recorded(r.Start)
@@ -52,7 +52,7 @@ func encode(r ledger.Run) ([]byte, error) {
 	for i := range r.Ends {
 		r.Ends[i] = kept(r.Ends[i])
 	}
-	return file[ledger.Run]{}.encode(r)
+	return file[record.Run]{}.encode(r)
 }
 
 func TestEncodingIsOne(t *testing.T) {
@@ -69,21 +69,21 @@ func TestEncodingIsOne(t *testing.T) {
 // file's name is another's record.
 func TestFind(t *testing.T) {
 	s := open(t, folder(t))
-	must.Be(t, "none", must.Err(finds(s, job(1), ledger.NoRun)), nil)
+	must.Be(t, "none", must.Err(finds(s, job(1), attribution.NoRun)), nil)
 	begin(t, s, job(1), 1)
 	second := job(1)
 	second.SLUID = sluidA
 	begin(t, s, second, 3)
-	must.Be(t, "the latest", must.Have(finds(s, job(1), ledger.OpenRun))(t).First().At, at(3).At)
-	must.Be(t, "another job", must.Err(finds(s, job(2), ledger.NoRun)), nil)
+	must.Be(t, "the latest", must.Have(finds(s, job(1), attribution.OpenRun))(t).First().At, at(3).At)
+	must.Be(t, "another job", must.Err(finds(s, job(2), attribution.NoRun)), nil)
 	for _, name := range []string{"x", "..", "t", "T5"} {
-		damageFile(t, s, 7, name, must.Have(encode(ledger.Run{Key: name, Job: job(7)}))(t))
+		damageFile(t, s, 7, name, must.Have(encode(record.Run{Key: name, Job: job(7)}))(t))
 	}
 	must.Be(t, "runs and damage", sizes(s.Runs()), [2]int{2, 4})
 }
 
 // finds is the run of a job that an epilog takes, which must be so.
-func finds(s *Store, j slurm.Job, want ledger.Which) (ledger.Run, error) {
+func finds(s *Store, j slurm.Job, want attribution.Which) (record.Run, error) {
 	r, which, err := s.Find(j)
 	if err == nil && which != want {
 		err = fmt.Errorf("%s, not %s: %+v", which, want, r)
@@ -96,18 +96,18 @@ func TestBeginKeepsTheFirst(t *testing.T) {
 	j := job(1)
 	j.SLUID = sluidA
 	begin(t, s, j, 10)
-	must.Fail(t, "a second prolog", s.Begin(ledger.Run{Job: j, Start: at(20)}), ErrExists)
-	must.Be(t, "its start", must.Have(finds(s, j, ledger.OpenRun))(t).Start.At, at(10).At)
+	must.Fail(t, "a second prolog", s.Begin(record.Run{Job: j, Start: at(20)}), ErrExists)
+	must.Be(t, "its start", must.Have(finds(s, j, attribution.OpenRun))(t).Start.At, at(10).At)
 	damageFile(t, s, j.ID, string(sluidA), []byte("garbage"))
 	begin(t, s, j, 30)
-	must.Be(t, "in the place of a damaged one", must.Have(finds(s, j, ledger.OpenRun))(t).Start.At, at(30).At)
+	must.Be(t, "in the place of a damaged one", must.Have(finds(s, j, attribution.OpenRun))(t).Start.At, at(30).At)
 }
 
 // What was seen of a run is its record's, not the caller's; of too many epilogs the first and the last count.
 func TestManyEpilogs(t *testing.T) {
 	s := open(t, folder(t))
-	must.Do(t, s.Close(ledger.Run{Job: job(2)}, *at(10)))
-	r := must.Have(finds(s, job(2), ledger.ClosedRun))(t)
+	must.Do(t, s.Close(record.Run{Job: job(2)}, *at(10)))
+	r := must.Have(finds(s, job(2), attribution.ClosedRun))(t)
 	must.Be(t, "one without a start", r.Start == nil && len(r.Ends) == 1, true)
 	begin(t, s, job(1), 10)
 	for i := range maxEnds + 2 {
@@ -116,7 +116,7 @@ func TestManyEpilogs(t *testing.T) {
 		r.Start, r.Ends = nil, nil
 		must.Do(t, s.Close(r, *at(20 + i)))
 	}
-	r = must.Have(finds(s, job(1), ledger.ClosedRun))(t)
+	r = must.Have(finds(s, job(1), attribution.ClosedRun))(t)
 	first, last := r.Ends[0].At, r.Ends[len(r.Ends)-1].At
 	must.Not(t, r.Start == nil || len(r.Ends) != maxEnds || first != at(20).At || last != at(20+maxEnds+1).At, "%+v", r)
 }
@@ -125,12 +125,12 @@ func TestLargeRunIsShortened(t *testing.T) {
 	s := open(t, folder(t))
 	r := full(7)
 	for pid := range 20_000 {
-		r.Start.Processes = append(r.Start.Processes, finding.Process{PID: pid + 10, Name: "a process of some name"})
+		r.Start.Processes = append(r.Start.Processes, record.Process{PID: pid + 10, Name: "a process of some name"})
 		r.Start.Snapshot.Readings[0].Processes = append(r.Start.Snapshot.Readings[0].Processes,
 			gpu.Process{PID: pid + 10})
 	}
 	must.Do(t, s.Begin(r))
-	got := must.Have(finds(s, r.Job, ledger.OpenRun))(t).Start
+	got := must.Have(finds(s, r.Job, attribution.OpenRun))(t).Start
 	n, unknown := len(got.Processes), got.Snapshot.Readings[0].ProcessesUnknown
 	must.Not(t, n == 0 || got.Rest["processes"] != 20_002-n || unknown == "", "%d processes, %v, %q", n, got.Rest, unknown)
 	must.Not(t, len(r.Start.Snapshot.Readings[0].Processes) < 20_000, "the caller's run was changed")
@@ -142,39 +142,39 @@ func TestLargeRunIsShortened(t *testing.T) {
 func TestHugeRunKeepsItsVerdicts(t *testing.T) {
 	s := open(t, folder(t))
 	text := string(bytes.Repeat([]byte{1}, 1<<10)) // which JSON makes six times as long
-	huge := func(n int) ledger.End {
+	huge := func(n int) record.End {
 		e := *at(n)
-		e.Verdict = finding.Verdict{Action: "drain", Code: code.Orphan, Exit: 10}
+		e.Verdict = record.Verdict{Action: "drain", Code: catalog.Orphan, Exit: 10}
 		for range 100 {
-			e.Findings = append(e.Findings, finding.Finding{Code: code.Orphan, GPU: "GPU-1", Observed: text, Candidates: make([]finding.Holder, 100)})
-			e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: "drain", Why: text})
+			e.Findings = append(e.Findings, record.Finding{Code: catalog.Orphan, GPU: "GPU-1", Observed: text, Candidates: make([]record.Holder, 100)})
+			e.Verdict.Judged = append(e.Verdict.Judged, record.Judged{Action: "drain", Why: text})
 		}
 		return e
 	}
 	start := huge(1)
-	must.Do(t, s.Begin(ledger.Run{Job: job(1), Start: &start}))
+	must.Do(t, s.Begin(record.Run{Job: job(1), Start: &start}))
 	for i := range maxEnds + 1 {
-		r := must.Have(finds(s, job(1), map[bool]ledger.Which{true: ledger.OpenRun, false: ledger.ClosedRun}[i == 0]))(t)
+		r := must.Have(finds(s, job(1), map[bool]attribution.Which{true: attribution.OpenRun, false: attribution.ClosedRun}[i == 0]))(t)
 		must.Do(t, s.Close(r, huge(2+i)))
 	}
-	r := must.Have(finds(s, job(1), ledger.ClosedRun))(t)
+	r := must.Have(finds(s, job(1), attribution.ClosedRun))(t)
 	must.Be(t, "ends", len(r.Ends), maxEnds)
 	for _, e := range append(r.Ends, *r.Start) {
-		must.Not(t, e.Verdict.Exit != 10 || !e.Verdict.Drains(0) || e.Findings[0].Code != code.Orphan || e.Rest["evidence"] != 1, "%+v", e)
+		must.Not(t, e.Verdict.Exit != 10 || !e.Verdict.Drains(0) || e.Findings[0].Code != catalog.Orphan || e.Rest["evidence"] != 1, "%+v", e)
 	}
 }
 
 // A record of an earlier version, whose lists may be longer, is read and closed as it is.
 func TestLongerListsOfEarlierVersions(t *testing.T) {
 	s := open(t, folder(t))
-	r := ledger.Run{Version: Version, Key: "t5", Job: job(7), Start: at(1)}
+	r := record.Run{Version: Version, Key: "t5", Job: job(7), Start: at(1)}
 	r.Start.Snapshot.Readings = []gpu.Reading{{Processes: make([]gpu.Process, 1024)}}
 	r.Start.Rest = map[string]int{"kills": 3}
 	damageFile(t, s, 7, r.Key, must.Have(json.Marshal(r))(t))
-	found := must.Have(finds(s, r.Job, ledger.OpenRun))(t)
+	found := must.Have(finds(s, r.Job, attribution.OpenRun))(t)
 	must.Be(t, "as it was found", found, r)
 	must.Do(t, s.Close(found, *at(2)))
-	must.Be(t, "its start", must.Have(finds(s, r.Job, ledger.ClosedRun))(t).Start, r.Start)
+	must.Be(t, "its start", must.Have(finds(s, r.Job, attribution.ClosedRun))(t).Start, r.Start)
 }
 
 // damageFile overwrites a record behind the store's back.
@@ -197,7 +197,7 @@ func TestCutAnywhere(t *testing.T) {
 	for n := range data {
 		damageFile(t, s, 7, r.Key, data[:n])
 		_, which, err := s.Find(r.Job)
-		must.Not(t, which != ledger.NoRun || !errors.As(err, new(Damage)), "cut at %d: %s, %v", n, which, err)
+		must.Not(t, which != attribution.NoRun || !errors.As(err, new(Damage)), "cut at %d: %s, %v", n, which, err)
 	}
 	aside := len(must.Have(os.ReadDir(filepath.Join(s.dir, damagedName)))(t))
 	must.Be(t, "files set aside", aside, maxDamaged+1)
@@ -207,15 +207,15 @@ func TestCutAnywhere(t *testing.T) {
 
 func TestGarbage(t *testing.T) {
 	const key = "t5"
-	valid := func(change func(*ledger.Run)) []byte {
-		r := ledger.Run{Key: key, Job: job(7)}
+	valid := func(change func(*record.Run)) []byte {
+		r := record.Run{Key: key, Job: job(7)}
 		change(&r)
 		return must.Have(encode(r))(t)
 	}
 	write := func(data []byte) func(string) error {
 		return func(path string) error { return os.WriteFile(path, data, 0o600) }
 	}
-	good := valid(func(*ledger.Run) {})
+	good := valid(func(*record.Run) {})
 	for name, plant := range map[string]func(string) error{
 		"zeros":         write(make([]byte, 4096)),
 		"noise":         write(bytes.Repeat([]byte{0xff, '{', '"'}, 100)),
@@ -224,10 +224,10 @@ func TestGarbage(t *testing.T) {
 		"two records":   write(append(append([]byte{}, good...), good...)),
 		"other version": write(bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1)),
 		"no version":    write(bytes.Replace(good, []byte(`"version":1,`), nil, 1)),
-		"other job":     write(valid(func(r *ledger.Run) { r.Job.ID = 8 })),
-		"other node":    write(valid(func(r *ledger.Run) { r.Job.Node = "n2" })),
-		"other key":     write(valid(func(r *ledger.Run) { r.Key = "t6" })),
-		"bad sluid":     write(valid(func(r *ledger.Run) { r.Job.SLUID = "../x" })),
+		"other job":     write(valid(func(r *record.Run) { r.Job.ID = 8 })),
+		"other node":    write(valid(func(r *record.Run) { r.Job.Node = "n2" })),
+		"other key":     write(valid(func(r *record.Run) { r.Key = "t6" })),
+		"bad sluid":     write(valid(func(r *record.Run) { r.Job.SLUID = "../x" })),
 		"too large":     write(append(bytes.Clone(good), bytes.Repeat([]byte(" "), maxRecord)...)),
 		"named pipe":    func(p string) error { return unix.Mkfifo(p, 0o600) },
 		"link": func(p string) error {
@@ -270,14 +270,14 @@ func TestLockedIsUnknown(t *testing.T) {
 	begin(t, s, job(1), 10)
 	damageFile(t, s, 1, "t5", []byte("garbage"))
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true))(t)
-	for name, err := range map[string]error{"Begin": s.Begin(ledger.Run{Job: job(1), Start: at(20)}),
-		"Close": s.Close(ledger.Run{Job: job(1)}, *at(1))} {
+	for name, err := range map[string]error{"Begin": s.Begin(record.Run{Job: job(1), Start: at(20)}),
+		"Close": s.Close(record.Run{Job: job(1)}, *at(1))} {
 		must.Fail(t, name, err, ErrLocked)
 	}
 	r, which, err := s.Find(job(1))
-	must.Not(t, which != ledger.OpenRun || r.Start.At != at(10).At || err == nil,
+	must.Not(t, which != attribution.OpenRun || r.Start.At != at(10).At || err == nil,
 		"reading needs no lock: %s, %v", which, err)
-	must.Be(t, "another job's", s.Begin(ledger.Run{Job: job(2), Start: at(20)}), nil)
+	must.Be(t, "another job's", s.Begin(record.Run{Job: job(2), Start: at(20)}), nil)
 	release()
-	must.Do(t, s.Begin(ledger.Run{Job: job(1), Start: at(20)}))
+	must.Do(t, s.Begin(record.Run{Job: job(1), Start: at(20)}))
 }

@@ -12,12 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
-	"bookend/internal/settle"
 	"bookend/internal/slurm"
 	"bookend/test/faultinject"
 	"bookend/test/must"
@@ -47,17 +46,17 @@ func open(t *testing.T, run string) *Store {
 func job(id slurm.JobID) slurm.Job { return slurm.Job{ID: id, Node: node, UID: nobody, GID: nobody} }
 
 // at is one end of a run, seen n seconds after boot.
-func at(n int) *ledger.End {
-	return &ledger.End{At: time.Duration(n) * time.Second, Wall: time.Unix(1_800_000_000+int64(n), 5).UTC()}
+func at(n int) *record.End {
+	return &record.End{At: time.Duration(n) * time.Second, Wall: time.Unix(1_800_000_000+int64(n), 5).UTC()}
 }
 
 func begin(t *testing.T, s *Store, j slurm.Job, n int) {
 	t.Helper()
-	must.Do(t, s.Begin(ledger.Run{Job: j, Start: at(n)}))
+	must.Do(t, s.Begin(record.Run{Job: j, Start: at(n)}))
 }
 
 // full is a run with something in every field that a hook fills.
-func full(id slurm.JobID) ledger.Run {
+func full(id slurm.JobID) record.Run {
 	minor := 2
 	device := gpu.Device{ID: "GPU-1", BusID: "0000:1b:00.0", Minor: &minor, Name: "NVIDIA H200", Vendor: "nvidia"}
 	end := at(100)
@@ -67,18 +66,18 @@ func full(id slurm.JobID) ledger.Run {
 			Reserved: gpu.Bytes(0)},
 		Processes: []gpu.Process{{PID: 7, Memory: gpu.Bytes(5), Kinds: []gpu.Kind{gpu.Compute}}},
 	}}}
-	end.Curves = map[gpu.ID]settle.Curve{"GPU-1": {State: settle.Flat, Looks: 3}, "GPU-0": {State: settle.Clean}}
-	end.Processes = []finding.Process{{PID: 9, Name: "b"}, {PID: 7, Name: "a) R (\n", Start: time.Second, UID: 1,
+	end.Curves = map[gpu.ID]record.Curve{"GPU-1": {State: record.Flat, Looks: 3}, "GPU-0": {State: record.Clean}}
+	end.Processes = []record.Process{{PID: 9, Name: "b"}, {PID: 7, Name: "a) R (\n", Start: time.Second, UID: 1,
 		Cgroup: slurm.Owner{ID: 3}}}
-	end.Findings = []finding.Finding{{Code: code.Orphan, GPU: "GPU-1", Bytes: gpu.Bytes(5), Doubts: []string{"d"}}}
+	end.Findings = []record.Finding{{Code: catalog.Orphan, GPU: "GPU-1", Bytes: gpu.Bytes(5), Doubts: []string{"d"}}}
 	end.Report = "line\n"
-	end.Verdict = finding.Verdict{Action: "warn", Code: code.Orphan}
+	end.Verdict = record.Verdict{Action: "warn", Code: catalog.Orphan}
 	j := job(id)
 	j.SLUID, j.Start = sluidA, time.Unix(1_800_000_000, 0).UTC()
-	return ledger.Run{
-		Job: j, Epoch: gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}, Devices: []ledger.Assigned{{Index: 3,
+	return record.Run{
+		Job: j, Epoch: gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}, Devices: []record.Assigned{{Index: 3,
 			Device: device}},
-		Display: ledger.Display{Array: slurm.ArrayTask{Master: 5, Task: 6}, HetID: 4}, Start: end,
+		Display: record.Display{Array: slurm.ArrayTask{Master: 5, Task: 6}, HetID: 4}, Start: end,
 	}
 }
 
@@ -132,14 +131,14 @@ func TestNamesAreChecked(t *testing.T) {
 		_, which, find := s.Find(bad)
 		_, read := s.ReadDrop(bad)
 		for name, err := range map[string]error{
-			"Begin": s.Begin(ledger.Run{Job: bad}), "Close": s.Close(ledger.Run{Job: bad}, ledger.End{}), "Find": find,
+			"Begin": s.Begin(record.Run{Job: bad}), "Close": s.Close(record.Run{Job: bad}, record.End{}), "Find": find,
 			"PutReport": s.PutReport(bad, Report{}), "MakeDrop": s.MakeDrop(bad), "ReadDrop": read,
 		} {
 			must.Fail(t, fmt.Sprintf("%s(%+v)", name, bad), err, ErrName)
 		}
-		must.Not(t, which != ledger.NoRun, "%+v: found %s", bad, which)
+		must.Not(t, which != attribution.NoRun, "%+v: found %s", bad, which)
 	}
-	must.Fail(t, "key", s.Begin(ledger.Run{Key: "../x", Job: job(1)}), ErrName)
+	must.Fail(t, "key", s.Begin(record.Run{Key: "../x", Job: job(1)}), ErrName)
 	for _, owner := range []slurm.Owner{{}, {SLUID: "../x"}, {ID: 1, SLUID: "../x"}} {
 		dir, name := DropFile(run, node, 1, owner)
 		must.Be(t, fmt.Sprintf("drop of %+v", owner), dir+name, "")
@@ -149,7 +148,7 @@ func TestNamesAreChecked(t *testing.T) {
 }
 
 // sizes are how many records there are, and how many damaged ones.
-func sizes(runs []ledger.Run, damage []Damage) [2]int { return [2]int{len(runs), len(damage)} }
+func sizes(runs []record.Run, damage []Damage) [2]int { return [2]int{len(runs), len(damage)} }
 
 // there reports whether there is something at a path.
 func there(path string) bool {
@@ -191,8 +190,8 @@ func TestUnwritable(t *testing.T) {
 	writers := func(want error) {
 		t.Helper()
 		for name, err := range map[string]error{
-			"Begin":     s.Begin(ledger.Run{Job: job(2), Start: at(20)}),
-			"Close":     s.Close(ledger.Run{Job: job(1)}, *at(20)),
+			"Begin":     s.Begin(record.Run{Job: job(2), Start: at(20)}),
+			"Close":     s.Close(record.Run{Job: job(1)}, *at(20)),
 			"PutReport": s.PutReport(job(1), Report{Text: "x"}),
 			"SetStuck":  s.SetStuck(Stuck{PID: 1}, anyone),
 		} {
@@ -201,12 +200,12 @@ func TestUnwritable(t *testing.T) {
 		say, _ := s.Repeat("X", 0)
 		must.Not(t, !say, "a fault went silent")
 		_, which, err := open(t, run).Find(job(1))
-		must.Not(t, which != ledger.OpenRun || err != nil, "the record from before: %s, %v", which, err)
+		must.Not(t, which != attribution.OpenRun || err != nil, "the record from before: %s, %v", which, err)
 	}
 	writers(unix.ENOSPC)
 	must.Do(t, os.Remove(filler))
 	noRoom := faultinject.Filter{Number: unix.SYS_MKDIRAT, Errno: unix.ENOSPC, When: faultinject.Below(0)}
-	err := refused(t, noRoom, func() error { return s.Begin(ledger.Run{Job: job(3), Start: at(10)}) })
+	err := refused(t, noRoom, func() error { return s.Begin(record.Run{Job: job(3), Start: at(10)}) })
 	must.Fail(t, "without room for a directory", err, unix.ENOSPC)
 	must.Be(t, "runs and damage", sizes(s.Runs()), [2]int{1, 0})
 	for _, path := range tree(t, run) {

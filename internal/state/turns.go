@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -147,12 +147,12 @@ var (
 // Stuck is a child that could not be killed. While it lives, no other is started for the same user, or for the driver.
 // One that reads other processes' /proc is a reader, and keeps later ones only from what it was reading.
 type Stuck struct {
-	PID        int                `json:"pid"`
-	StartTicks uint64             `json:"start_ticks"`   // its start time as in /proc
-	Since      time.Duration      `json:"since_ns"`      // CLOCK_BOOTTIME when it was abandoned
-	Op         string             `json:"op"`            // its operation
-	User       *uint32            `json:"uid,omitempty"` // the user whose files it hangs on; nil: it hangs in the driver
-	At         []finding.Instance `json:"at,omitempty"`  // what a reader was reading; empty if not reported or too much
+	PID        int               `json:"pid"`
+	StartTicks uint64            `json:"start_ticks"`   // its start time as in /proc
+	Since      time.Duration     `json:"since_ns"`      // CLOCK_BOOTTIME when it was abandoned
+	Op         string            `json:"op"`            // its operation
+	User       *uint32           `json:"uid,omitempty"` // the user whose files it hangs on; nil: it hangs in the driver
+	At         []record.Instance `json:"at,omitempty"`  // what a reader was reading; empty if not reported or too much
 }
 
 // AliveIn returns a function that reports, from proc ("/proc"), whether a stuck child still lives.

@@ -10,11 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"bookend/internal/condition"
 	"bookend/internal/drain"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
 )
@@ -23,13 +22,13 @@ const checkLock = "lock-check"
 
 // Files of one value. 256 GPUs and 64 Slurm configuration files take about 40 KiB.
 var (
-	checkFile     = file[*ledger.Check]{name: "check.json", most: 1 << 20, isValue: true, bare: bareCheck}
+	checkFile     = file[*record.Check]{name: "check.json", most: 1 << 20, isValue: true, bare: bareCheck}
 	numberingFile = file[*slurmconf.Kept]{name: "numbering.json", most: 128 << 10, isValue: true}
 	inventoryFile = file[Inventory]{name: "inventory.json", most: 128 << 10, isValue: true}
 	examinedFile  = file[time.Duration]{name: "examined.json", most: 1 << 10, isValue: true}
 )
 
-func bareCheck(c *ledger.Check) *ledger.Check {
+func bareCheck(c *record.Check) *record.Check {
 	bare := c.Bare()
 	return &bare
 }
@@ -44,10 +43,10 @@ func (s *Store) BeOnlyCheck() (release func(), err error) {
 }
 
 // LastCheck returns what the node's last health check saw, nil if none. An unusable file is a Damage, set aside.
-func (s *Store) LastCheck() (*ledger.Check, error) { return checkFile.Load(s) }
+func (s *Store) LastCheck() (*record.Check, error) { return checkFile.Load(s) }
 
 // PutLastCheck stores what a health check saw; the caller is the only check. If it is too large, the verdict is kept.
-func (s *Store) PutLastCheck(c ledger.Check) error {
+func (s *Store) PutLastCheck(c record.Check) error {
 	c = c.Bounded()
 	c.Wall = c.Wall.UTC().Round(0)
 	return checkFile.Save(s, &c)
@@ -124,7 +123,7 @@ func equalDrain(a, b drain.Memory) bool {
 
 // wrongDrain returns why this program cannot have written it, if so: a reason must never count as ours in doubt.
 func wrongDrain(c drainContent) string {
-	if w := c.Written; w != nil && (!drain.Recorded(w.Reason) || len(w.Causes) == 0 || w.Wall.IsZero()) {
+	if w := c.Written; w != nil && (!drain.IsOurReason(w.Reason) || len(w.Causes) == 0 || w.Wall.IsZero()) {
 		return fmt.Sprintf("the reason %.200q of %d causes and %v is none of ours", w.Reason, len(w.Causes), w.Wall)
 	}
 	return otherVersion(c.Version)
@@ -135,20 +134,20 @@ const (
 	maxRecorded  = 8 << 20 // bytes; 16 GPUs with a curve each take about 150 KiB
 )
 
-// Recorded is what the node's recorder has seen so far.
-type Recorded struct {
+// RecorderState is what the node's recorder has seen so far.
+type RecorderState struct {
 	PID   int           `json:"pid"`
 	Since time.Duration `json:"since_ns"` // CLOCK_BOOTTIME of its start
 	At    time.Duration `json:"at_ns"`    // of its last update
 	// Problem is why it sees nothing now, empty if it does see.
 	Problem string            `json:"problem,omitempty"`
-	Runs    ledger.Recordings `json:"runs,omitempty"`
+	Runs    record.Recordings `json:"runs,omitempty"`
 }
 
 // recordedFile is in its own directory, so that its changes do not look like changes of the records.
-var recordedFile = file[Recorded]{name: "recorded/runs.json", most: maxRecorded, isValue: true, bare: Recorded.bare}
+var recordedFile = file[RecorderState]{name: "recorded/runs.json", most: maxRecorded, isValue: true, bare: RecorderState.bare}
 
-func (r Recorded) bare() Recorded {
+func (r RecorderState) bare() RecorderState {
 	r.Runs = r.Runs.Bare()
 	return r
 }
@@ -168,11 +167,11 @@ func (s *Store) HasRecorder() bool {
 	return errors.Is(err, ErrLocked)
 }
 
-// PutRecorded replaces what was recorded. The caller is the only recorder.
-func (s *Store) PutRecorded(r Recorded) error { return recordedFile.write(s, r) }
+// PutRecorderState replaces what was recorded. The caller is the only recorder.
+func (s *Store) PutRecorderState(r RecorderState) error { return recordedFile.write(s, r) }
 
-// Recorded returns what was recorded of the runs that have not ended; empty if there is none.
-func (s *Store) Recorded() Recorded {
+// RecorderState returns what was recorded of the runs that have not ended; empty if there is none.
+func (s *Store) RecorderState() RecorderState {
 	recorded, _ := recordedFile.read(s)
 	return recorded
 }
@@ -181,12 +180,12 @@ func (s *Store) Recorded() Recorded {
 type Openings struct {
 	store *Store
 	seen  time.Time // when the node's directory had changed at the last read
-	runs  []ledger.Run
+	runs  []record.Run
 }
 
 func (s *Store) Openings() *Openings { return &Openings{store: s} }
 
-func (o *Openings) Runs(now time.Time) []ledger.Run {
+func (o *Openings) Runs(now time.Time) []record.Run {
 	const lately = time.Second // file times this close may not distinguish two changes
 	info, err := os.Lstat(o.store.dir)
 	if err == nil && info.ModTime().Equal(o.seen) && now.Sub(o.seen).Abs() >= lately {
@@ -198,8 +197,8 @@ func (o *Openings) Runs(now time.Time) []ledger.Run {
 	if err == nil && !unread {
 		o.seen = info.ModTime()
 	}
-	known := slices.DeleteFunc(o.runs, func(old ledger.Run) bool {
-		return !unread || slices.ContainsFunc(all, func(r ledger.Run) bool { return r.Name() == old.Name() })
+	known := slices.DeleteFunc(o.runs, func(old record.Run) bool {
+		return !unread || slices.ContainsFunc(all, func(r record.Run) bool { return r.Name() == old.Name() })
 	})
 	o.runs = slices.Clone(known) // runs that could not be read now are kept
 	for _, r := range all {
@@ -245,38 +244,38 @@ func replace[T any](s *Store, f file[cards[T]], void func(T) bool, entries ...T)
 }
 
 // baselineFile holds 128 GPUs with a few services each: about 0.3 KiB a GPU and 0.1 KiB a service.
-var baselineFile = cardFile[finding.Baseline]("baseline.json", 256<<10)
+var baselineFile = cardFile[record.Baseline]("baseline.json", 256<<10)
 
 // Baselines returns the memory that is in use on each GPU of the node without any job. A baseline holds only for the
 // epoch that it names. An unusable file is a Damage, set aside; then no baseline is known.
-func (s *Store) Baselines() (map[gpu.ID]finding.Baseline, error) {
-	return byGPU(s, baselineFile, func(b finding.Baseline) gpu.ID { return b.GPU })
+func (s *Store) Baselines() (map[gpu.ID]record.Baseline, error) {
+	return byGPU(s, baselineFile, func(b record.Baseline) gpu.ID { return b.GPU })
 }
 
 // PutBaseline replaces one GPU's baseline and removes those of other epochs. Without a known epoch it returns ErrEpoch.
-func (s *Store) PutBaseline(b finding.Baseline) error {
+func (s *Store) PutBaseline(b record.Baseline) error {
 	if !b.Epoch.Same(b.Epoch) {
 		return fmt.Errorf("put baseline of %q: %w", b.GPU, ErrEpoch)
 	}
-	void := func(o finding.Baseline) bool { return o.GPU == b.GPU || !o.Epoch.Same(b.Epoch) }
+	void := func(o record.Baseline) bool { return o.GPU == b.GPU || !o.Epoch.Same(b.Epoch) }
 	return replace(s, baselineFile, void, b)
 }
 
 // DropBaselines removes the baselines of these GPUs, accepted or learned. A GPU without one is no error.
 func (s *Store) DropBaselines(ids ...gpu.ID) error {
-	return replace(s, baselineFile, func(o finding.Baseline) bool { return slices.Contains(ids, o.GPU) })
+	return replace(s, baselineFile, func(o record.Baseline) bool { return slices.Contains(ids, o.GPU) })
 }
 
 // probesFile holds 128 GPUs, all of them broken, with texts as long as serve.Bounded allows: 2 KiB a GPU.
-var probesFile = cardFile[health.TestRecord]("probes.json", 512<<10)
+var probesFile = cardFile[condition.TestRecord]("probes.json", 512<<10)
 
 // Probes returns each GPU's last test (see health.TestRecord.Holds). An unusable file is a Damage; then there is none.
-func (s *Store) Probes() (map[gpu.ID]health.TestRecord, error) {
-	return byGPU(s, probesFile, func(r health.TestRecord) gpu.ID { return r.Probe.Device })
+func (s *Store) Probes() (map[gpu.ID]condition.TestRecord, error) {
+	return byGPU(s, probesFile, func(r condition.TestRecord) gpu.ID { return r.Probe.Device })
 }
 
 // PutProbes replaces GPUs' tests and removes those of other epochs. Without GPU or known epoch it returns ErrEpoch.
-func (s *Store) PutProbes(records ...health.TestRecord) error {
+func (s *Store) PutProbes(records ...condition.TestRecord) error {
 	records = slices.Clone(records)
 	for i := range records {
 		r := &records[i]
@@ -288,8 +287,8 @@ func (s *Store) PutProbes(records ...health.TestRecord) error {
 	if len(records) == 0 {
 		return nil
 	}
-	return replace(s, probesFile, func(o health.TestRecord) bool {
-		same := func(r health.TestRecord) bool { return r.Probe.Device == o.Probe.Device }
+	return replace(s, probesFile, func(o condition.TestRecord) bool {
+		same := func(r condition.TestRecord) bool { return r.Probe.Device == o.Probe.Device }
 		return !o.Epoch.Same(records[0].Epoch) || slices.ContainsFunc(records, same)
 	}, records...)
 }

@@ -12,12 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
+	"bookend/internal/condition"
 	"bookend/internal/drain"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/test/faultinject"
@@ -65,9 +64,9 @@ func TestReadersAreBounded(t *testing.T) {
 	dead := map[int]bool{}
 	alive := func(s Stuck) bool { return !dead[s.PID] }
 	add := func(pid, places int) error {
-		var at []finding.Instance
+		var at []record.Instance
 		for i := range places {
-			at = append(at, finding.Instance{PID: 4_000_000 + i, Start: 1e17 + time.Duration(i)})
+			at = append(at, record.Instance{PID: 4_000_000 + i, Start: 1e17 + time.Duration(i)})
 		}
 		return s.AddReader(Stuck{PID: pid, StartTicks: 1e17, Since: 1e17, Op: "processes", At: at}, alive)
 	}
@@ -130,7 +129,7 @@ func aDrain() drain.Memory {
 		Written: &drain.Written{
 			Reason: ourReason, Wall: at, Conf: "/etc/slurm/slurm.conf",
 			Epoch: gpu.Epoch{Boot: "b"}, Clean: 2,
-			Causes: []drain.Cause{{Code: code.Orphan, GPU: "GPU-a"}},
+			Causes: []drain.Cause{{Code: catalog.Orphan, GPU: "GPU-a"}},
 		},
 		Settled: []drain.Ref{{Job: 42, At: time.Hour}}, Last: &drain.Said{Wall: at, Act: drain.Write, Why: "for it"},
 	}
@@ -165,7 +164,7 @@ func TestDrain(t *testing.T) {
 // there is no room for all: the newest stay.
 func TestChecksAreBounded(t *testing.T) {
 	s := open(t, folder(t))
-	c := ledger.Check{}
+	c := record.Check{}
 	for range 16 {
 		r := gpu.Reading{}
 		for pid := range 2000 {
@@ -182,15 +181,15 @@ func TestChecksAreBounded(t *testing.T) {
 
 var epoch = gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}
 
-func carries(id gpu.ID, bytes uint64) finding.Baseline {
-	return finding.Baseline{
+func carries(id gpu.ID, bytes uint64) record.Baseline {
+	return record.Baseline{
 		GPU: id, Epoch: epoch, Bytes: bytes, Holder: "dcgm.service", At: time.Minute,
-		Residents: []finding.Resident{{PID: 7, Start: time.Second, Bytes: 5 << 20, Service: "dcgm.service"}},
+		Residents: []record.Resident{{PID: 7, Start: time.Second, Bytes: 5 << 20, Service: "dcgm.service"}},
 	}
 }
 
-func tested(id gpu.ID, at time.Duration) health.TestRecord {
-	return health.TestRecord{
+func tested(id gpu.ID, at time.Duration) condition.TestRecord {
+	return condition.TestRecord{
 		Probe: gpu.Probe{
 			Device: id, Result: gpu.ProbeOK, Free: gpu.Bytes(2 << 30), Largest: gpu.Bytes(2<<30 - 2<<20), Attempts: 2,
 			At: at,
@@ -205,11 +204,11 @@ func TestPerCard(t *testing.T) {
 	must.Do(t, errors.Join(s.DropBaselines("GPU-1"), s.PutProbes()))
 	accepted := carries("GPU-2", 60<<20)
 	accepted.Accepted = true
-	for _, b := range []finding.Baseline{carries("GPU-1", 1<<20), accepted, carries("GPU-0", 0),
+	for _, b := range []record.Baseline{carries("GPU-1", 1<<20), accepted, carries("GPU-0", 0),
 		carries("GPU-1", 3<<20)} {
 		must.Do(t, s.PutBaseline(b))
 	}
-	want := map[gpu.ID]finding.Baseline{"GPU-0": carries("GPU-0", 0), "GPU-1": carries("GPU-1", 3<<20),
+	want := map[gpu.ID]record.Baseline{"GPU-0": carries("GPU-0", 0), "GPU-1": carries("GPU-1", 3<<20),
 		"GPU-2": accepted}
 	must.Be(t, "baselines", must.Have(s.Baselines())(t), want)
 	must.Do(t, s.DropBaselines("GPU-0", "GPU-2", "GPU-9"))
@@ -219,7 +218,7 @@ func TestPerCard(t *testing.T) {
 	bad := tested("GPU-1", 2)
 	bad.Probe.Result, bad.Probe.Error = gpu.ProbeBroken, &gpu.CallError{Call: "cuInit", Code: 999}
 	must.Do(t, errors.Join(s.PutProbes(tested("GPU-1", 1), tested("GPU-0", 1)), s.PutProbes(bad)))
-	tests := map[gpu.ID]health.TestRecord{"GPU-0": tested("GPU-0", 1), "GPU-1": bad}
+	tests := map[gpu.ID]condition.TestRecord{"GPU-0": tested("GPU-0", 1), "GPU-1": bad}
 	must.Be(t, "tests", must.Have(s.Probes())(t), tests)
 }
 
@@ -230,8 +229,8 @@ func TestOtherEpochsGo(t *testing.T) {
 	old.Accepted, fresh.Epoch.Module, test.Epoch.Module = true, "m@2", "m@2"
 	must.Do(t, errors.Join(s.PutBaseline(old), s.PutBaseline(fresh)))
 	must.Do(t, errors.Join(s.PutProbes(tested("GPU-0", 1)), s.PutProbes(test)))
-	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]finding.Baseline{"GPU-1": fresh})
-	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]health.TestRecord{"GPU-1": test})
+	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]record.Baseline{"GPU-1": fresh})
+	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]condition.TestRecord{"GPU-1": test})
 }
 
 func TestPerCardRefuses(t *testing.T) {
@@ -246,8 +245,8 @@ func TestPerCardRefuses(t *testing.T) {
 	} {
 		must.Fail(t, name, tt.err, tt.want)
 	}
-	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]finding.Baseline{})
-	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]health.TestRecord{})
+	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]record.Baseline{})
+	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]condition.TestRecord{})
 }
 
 // MIG instances get new ids each time they are made, and a backend may say much of each: the oldest go, the file stays
@@ -287,10 +286,10 @@ func TestOpenings(t *testing.T) {
 		t.Helper()
 		must.Be(t, what, len(o.Runs(late)), want)
 	}
-	begin := func(restarts int) ledger.Run {
+	begin := func(restarts int) record.Run {
 		j := job(7)
 		j.Start, j.Restarts = time.Unix(int64(1000+restarts), 0), restarts
-		run := ledger.Run{Job: j, Start: &ledger.End{At: time.Duration(1 + restarts), Wall: j.Start}}
+		run := record.Run{Job: j, Start: &record.End{At: time.Duration(1 + restarts), Wall: j.Start}}
 		must.Do(t, s.Begin(run))
 		time.Sleep(20 * time.Millisecond) // the tick of the clock of files
 		return run
@@ -300,7 +299,7 @@ func TestOpenings(t *testing.T) {
 	expect("the first", 1)
 	found, _, err := s.Find(run.Job)
 	must.Do(t, err)
-	must.Do(t, s.Close(found, ledger.End{At: time.Second}))
+	must.Do(t, s.Close(found, record.End{At: time.Second}))
 	time.Sleep(20 * time.Millisecond)
 	expect("its end", 0)
 	begin(1)
@@ -314,7 +313,7 @@ func TestOpenings(t *testing.T) {
 	must.Do(t, os.WriteFile(filepath.Join(s.dir, damagedName), nil, 0o600))
 	begin(2) // supersedes the one before
 	expect("the third", 1)
-	must.Do(t, s.Begin(ledger.Run{Job: job(8), Start: &ledger.End{At: time.Minute}}))
+	must.Do(t, s.Begin(record.Run{Job: job(8), Start: &record.End{At: time.Minute}}))
 	time.Sleep(20 * time.Millisecond)
 	expect("another job's", 2)
 	other, _, err := s.Find(job(8))

@@ -5,36 +5,35 @@ import (
 	"io"
 	"strings"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 )
 
 // Finding is one finding of an end, with what policy decided.
 type Finding struct {
-	Code       code.Code       `json:"code"`
-	At         string          `json:"at"` // start, end
-	Action     config.Action   `json:"action"`
-	Why        string          `json:"why,omitempty"`     // why the action is weaker than configured
-	GPU        gpu.ID          `json:"gpu,omitempty"`     // empty: the driver, or Bookend itself
-	Index      *int            `json:"index,omitempty"`   // Slurm's index of that GPU
-	Unknown    string          `json:"unknown,omitempty"` // why the answer is neither yes nor no
-	Bytes      gpu.Figure      `json:"bytes,omitzero"`    // memory that it is about
-	Holder     *Process        `json:"holder,omitempty"`  // the process that it is about
-	Owner      *finding.Owner  `json:"owner,omitempty"`   // the job it is blamed on, with the level of evidence
-	Candidates []Process       `json:"candidates,omitempty"`
-	Searched   bool            `json:"searched,omitempty"` // every process of the node was examined for candidates
-	Xid        int             `json:"xid,omitempty"`
-	Ended      finding.Outcome `json:"ended,omitempty"`    // what clean-up did to the holder
-	Repeated   bool            `json:"repeated,omitempty"` // the job before ended with the same finding
-	Observed   string          `json:"observed,omitempty"`
-	Expected   string          `json:"expected,omitempty"`
-	Doubts     []string        `json:"doubts,omitempty"` // why it does not prove that the GPU is unusable
+	Code       catalog.Code   `json:"code"`
+	At         string         `json:"at"` // start, end
+	Action     config.Action  `json:"action"`
+	Why        string         `json:"why,omitempty"`     // why the action is weaker than configured
+	GPU        gpu.ID         `json:"gpu,omitempty"`     // empty: the driver, or Bookend itself
+	Index      *int           `json:"index,omitempty"`   // Slurm's index of that GPU
+	Unknown    string         `json:"unknown,omitempty"` // why the answer is neither yes nor no
+	Bytes      gpu.Figure     `json:"bytes,omitzero"`    // memory that it is about
+	Holder     *Process       `json:"holder,omitempty"`  // the process that it is about
+	Owner      *record.Owner  `json:"owner,omitempty"`   // the job it is blamed on, with the level of evidence
+	Candidates []Process      `json:"candidates,omitempty"`
+	Searched   bool           `json:"searched,omitempty"` // every process of the node was examined for candidates
+	Xid        int            `json:"xid,omitempty"`
+	Ended      record.Outcome `json:"ended,omitempty"`    // what clean-up did to the holder
+	Repeated   bool           `json:"repeated,omitempty"` // the job before ended with the same finding
+	Observed   string         `json:"observed,omitempty"`
+	Expected   string         `json:"expected,omitempty"`
+	Doubts     []string       `json:"doubts,omitempty"` // why it does not prove that the GPU is unusable
 }
 
-func newFindings(at string, e ledger.End) []Finding {
+func newFindings(at string, e record.End) []Finding {
 	all := []Finding{}
 	for i, f := range e.Findings {
 		judged := e.Verdict.Of(i)
@@ -53,7 +52,7 @@ func newFindings(at string, e ledger.End) []Finding {
 	return all
 }
 
-func newHolder(h finding.Holder, e ledger.End) Process {
+func newHolder(h record.Holder, e record.End) Process {
 	p := newProcess(h.Process, h.Memory, e.Clock)
 	p.Classes, p.Owner, p.Open = h.Classes, h.Owner, h.Open
 	return p
@@ -68,7 +67,7 @@ func (f Finding) text(w io.Writer) {
 	case f.GPU != "":
 		place = " " + string(f.GPU)
 	}
-	entry, _ := code.Lookup(f.Code)
+	entry, _ := catalog.Lookup(f.Code)
 	fmt.Fprintf(w, "  %s%s: %s [%s]\n", f.Code, place, entry.Title, f.Action)
 	line := func(label, text string) {
 		if text != "" {
@@ -102,12 +101,12 @@ func (f Finding) text(w io.Writer) {
 }
 
 // evidence describes each level of attribution; docs/holders.md explains them.
-var evidence = map[finding.Level]string{
-	finding.ByCgroup:      " (it is in the job's cgroup)",
-	finding.BySighting:    " (an earlier hook saw it in the job's cgroup)",
-	finding.Recorded:      " (the recorder saw it while the job ran)",
-	finding.ByExclusive:   " (it came while the job had the GPU alone)",
-	finding.ByEnvironment: " (its environment names the job: a hint)",
+var evidence = map[record.Level]string{
+	record.ByCgroup:      " (it is in the job's cgroup)",
+	record.BySighting:    " (an earlier hook saw it in the job's cgroup)",
+	record.ByRecorder:    " (the recorder saw it while the job ran)",
+	record.ByExclusive:   " (it came while the job had the GPU alone)",
+	record.ByEnvironment: " (its environment names the job: a hint)",
 }
 
 func processText(p Process) string {
@@ -126,7 +125,7 @@ func processText(p Process) string {
 func holderText(p Process) string {
 	text := processText(p)
 	if len(p.Classes) > 0 {
-		text += ", " + strings.Join(each(p.Classes, func(c finding.Class) string { return string(c) }), " ")
+		text += ", " + strings.Join(each(p.Classes, func(c record.Class) string { return string(c) }), " ")
 	}
 	for _, place := range []string{p.Service, p.Container} {
 		if place != "" {

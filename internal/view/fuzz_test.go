@@ -8,22 +8,21 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/state"
 )
 
 // show writes everything that is shown of a run.
-func show(w io.Writer, run ledger.Run, path, name string) {
-	runs := []ledger.Run{run, run}
-	NewShow(name, name, runs, runs, state.Recorded{}).Text(w)
+func show(w io.Writer, run record.Run, path, name string) {
+	runs := []record.Run{run, run}
+	NewShow(name, name, runs, runs, state.RecorderState{}).Text(w)
 	NewHistory(name, runs, runs, 1).Text(w)
 	NewOffenders(name, runs).Text(w)
 	NewOwnReport(name, path, false, "its report\n"+path, path).Text(w)
 	for _, e := range run.Ends {
-		who := map[int]finding.Process{}
+		who := map[int]record.Process{}
 		for _, p := range e.Processes {
 			who[p.PID] = p
 		}
@@ -34,7 +33,7 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 			Driver: &Driver{Release: name, Problem: path}, Slurm: &SlurmNode{State: name, Reason: name, By: path},
 			Recorder: &Recorder{Problem: path}}
 		s.See("", path)
-		s.See(code.Stuck, name)
+		s.See(catalog.Stuck, name)
 		NewStatus(s, runs).Text(w)
 	}
 }
@@ -49,7 +48,7 @@ func FuzzOutside(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var run ledger.Run
+		var run record.Run
 		if err := json.Unmarshal([]byte(strings.ReplaceAll(outside, "OUTSIDE", strings.Trim(string(quoted), `"`))),
 			&run); err != nil {
 			return // a text of quotes alone

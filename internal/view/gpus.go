@@ -8,23 +8,21 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
 // Input is what the documents about the node's GPUs as they are now are made from.
 type Input struct {
 	Now       gpu.Snapshot // without readings if the driver did not answer
-	Who       map[int]finding.Process
+	Who       map[int]record.Process
 	At        func(time.Duration) time.Time // converts time since boot to wall time
-	Runs      []ledger.Run
-	Epoch     gpu.Epoch                   // the current one
-	Baselines map[gpu.ID]finding.Baseline // those that are valid now
-	Limits    finding.Limits
+	Runs      []record.Run
+	Epoch     gpu.Epoch                  // the current one
+	Baselines map[gpu.ID]record.Baseline // those that are valid now
+	Limits    record.Limits
 }
 
 // GPU is the identity of a GPU.
@@ -46,27 +44,27 @@ type GPUStatus struct {
 
 // Process is a process that the driver lists on a GPU, or that holds or may hold its memory.
 type Process struct {
-	PID       int             `json:"pid"`
-	Gone      bool            `json:"gone,omitempty"`   // it is dead, though the driver lists it
-	Reused    bool            `json:"reused,omitempty"` // another process has its PID by now
-	Why       string          `json:"why,omitempty"`    // why the rest is unknown
-	UID       uint32          `json:"uid"`
-	User      string          `json:"user,omitempty"` // if a record has it
-	Name      string          `json:"name,omitempty"`
-	State     string          `json:"state,omitempty"` // as in /proc: R, S, D, T
-	BeganAt   time.Time       `json:"began_at,omitzero"`
-	Job       string          `json:"job,omitempty"` // in whose cgroup it is
-	JobEnded  time.Time       `json:"job_ended_at,omitzero"`
-	EnvJob    slurm.JobID     `json:"env_job,omitempty"` // SLURM_JOB_ID in its environment: a hint
-	Service   string          `json:"service,omitempty"` // the system's unit in which it is
-	Container string          `json:"container,omitempty"`
-	Memory    gpu.Figure      `json:"memory"`
-	Classes   []finding.Class `json:"classes,omitempty"`
-	Owner     *finding.Owner  `json:"owner,omitempty"` // of a candidate; a holder's owner is that of its finding
-	Open      []string        `json:"open,omitempty"`  // device nodes that it has open, if that was read
+	PID       int            `json:"pid"`
+	Gone      bool           `json:"gone,omitempty"`   // it is dead, though the driver lists it
+	Reused    bool           `json:"reused,omitempty"` // another process has its PID by now
+	Why       string         `json:"why,omitempty"`    // why the rest is unknown
+	UID       uint32         `json:"uid"`
+	User      string         `json:"user,omitempty"` // if a record has it
+	Name      string         `json:"name,omitempty"`
+	State     string         `json:"state,omitempty"` // as in /proc: R, S, D, T
+	BeganAt   time.Time      `json:"began_at,omitzero"`
+	Job       string         `json:"job,omitempty"` // in whose cgroup it is
+	JobEnded  time.Time      `json:"job_ended_at,omitzero"`
+	EnvJob    slurm.JobID    `json:"env_job,omitempty"` // SLURM_JOB_ID in its environment: a hint
+	Service   string         `json:"service,omitempty"` // the system's unit in which it is
+	Container string         `json:"container,omitempty"`
+	Memory    gpu.Figure     `json:"memory"`
+	Classes   []record.Class `json:"classes,omitempty"`
+	Owner     *record.Owner  `json:"owner,omitempty"` // of a candidate; a holder's owner is that of its finding
+	Open      []string       `json:"open,omitempty"`  // device nodes that it has open, if that was read
 }
 
-func newProcess(p finding.Process, memory gpu.Figure, clock func(time.Duration) time.Time) Process {
+func newProcess(p record.Process, memory gpu.Figure, clock func(time.Duration) time.Time) Process {
 	out := Process{PID: p.PID, Gone: p.Gone, Reused: p.Reused, Why: p.Why, UID: p.UID, Name: p.Name, State: p.State,
 		Job: p.Cgroup.Name(), EnvJob: p.EnvJobID, Service: p.Service, Container: p.Container, Memory: memory}
 	if p.Start > 0 {
@@ -77,9 +75,9 @@ func newProcess(p finding.Process, memory gpu.Figure, clock func(time.Duration) 
 
 // LastSample is what the latest start or end of a job with this GPU found.
 type LastSample struct {
-	Job   string      `json:"job"`
-	At    time.Time   `json:"at"`
-	Codes []code.Code `json:"codes"` // empty if nothing was found that was not there before
+	Job   string         `json:"job"`
+	At    time.Time      `json:"at"`
+	Codes []catalog.Code `json:"codes"` // empty if nothing was found that was not there before
 }
 
 // NewGPUs returns each GPU that the driver reports now, sorted by Slurm's index, then by bus ID.
@@ -88,7 +86,7 @@ func NewGPUs(in Input) []GPUStatus {
 	for _, r := range in.Now.Readings {
 		c := GPUStatus{GPU: GPU{in.index(r.Device.ID), r.Device}, Memory: r.Memory, Processes: in.processes(r),
 			Unlisted: r.ProcessesUnknown, Jobs: in.jobs(r.Device), Last: in.lastSample(r.Device.ID)}
-		bytes, unknown := finding.Unexplained(r, in.Limits, in.Baselines[r.Device.ID])
+		bytes, unknown := record.Unexplained(r, in.Limits, in.Baselines[r.Device.ID])
 		c.Unexplained = gpu.Figure{Bytes: bytes, Unknown: cmp.Or(r.ProcessesUnknown, unknown)}
 		gpus = append(gpus, c)
 	}
@@ -125,8 +123,8 @@ func (in Input) addRecord(p *Process, cgroup slurm.Owner) {
 	if p.read() && p.UID == 0 {
 		p.User = "root"
 	}
-	boots := ledger.BootsOf(in.Runs)
-	var own *ledger.Run
+	boots := record.BootsOf(in.Runs)
+	var own *record.Run
 	for i, r := range in.Runs {
 		if p.read() && r.Job.UID == p.UID && r.Job.User != "" {
 			p.User = r.Job.User
@@ -163,17 +161,17 @@ func (in Input) jobs(d gpu.Device) []string {
 // hide; if the GPU was not clean, all of them.
 func (in Input) lastSample(id gpu.ID) (newest *LastSample) {
 	var last time.Time
-	boots := ledger.BootsOf(in.Runs)
+	boots := record.BootsOf(in.Runs)
 	for _, r := range in.Runs {
-		for _, e := range r.Both() {
+		for _, e := range r.AllEnds() {
 			at := boots.Time(r, *e)
 			if _, ok := e.Snapshot.Reading(id); !ok || newest != nil && !at.After(last) {
 				continue
 			}
 			last = at
-			newest = &LastSample{Job: r.JobName(), At: e.Wall, Codes: []code.Code{}}
+			newest = &LastSample{Job: r.JobName(), At: e.Wall, Codes: []catalog.Code{}}
 			for i, f := range e.Findings {
-				if f.GPU == id && (e.Verdict.Tells(i) || e.Curves[id].State != settle.Clean) {
+				if f.GPU == id && (e.Verdict.Tells(i) || e.Curves[id].State != record.Clean) {
 					newest.Codes = append(newest.Codes, f.Code)
 				}
 			}
@@ -185,7 +183,7 @@ func (in Input) lastSample(id gpu.ID) (newest *LastSample) {
 }
 
 func (in Input) index(id gpu.ID) *int {
-	for _, r := range ledger.Newest(in.Runs) {
+	for _, r := range record.Newest(in.Runs) {
 		for _, a := range r.Devices {
 			if a.Device.ID == id && id != "" {
 				return &a.Index
@@ -252,10 +250,10 @@ func (c GPUStatus) problem() bool {
 func (c GPUStatus) state() string {
 	left := func(p Process) bool { return !p.JobEnded.IsZero() || p.Gone && len(c.Jobs) == 0 }
 	stray := func(p Process) bool { return p.Job != "" || p.Service == "" && p.read() && p.UID != 0 }
-	stay := func(c code.Code) bool { return c.Traits().Memory.Stays() }
+	stay := func(c catalog.Code) bool { return c.Traits().Memory.Stays() }
 	stays := c.Last != nil && slices.ContainsFunc(c.Last.Codes, stay)
 	strays := len(c.Jobs) == 0 && slices.ContainsFunc(c.Processes, stray)
-	unexplained := c.Unexplained.Known() && c.Unexplained.Bytes >= finding.WorthTelling
+	unexplained := c.Unexplained.Known() && c.Unexplained.Bytes >= record.WorthTelling
 	switch {
 	case !c.Memory.Used.Known():
 		return stateUnknown

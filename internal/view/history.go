@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -25,7 +24,7 @@ type History struct {
 }
 
 // NewHistory returns the document for the selected runs, newest first; more is the number of omitted ones.
-func NewHistory(node string, runs, all []ledger.Run, more int) History {
+func NewHistory(node string, runs, all []record.Run, more int) History {
 	return cleaned(History{Head: head(KindHistory), Node: node, Runs: newRuns(runs, all), More: more})
 }
 
@@ -51,14 +50,14 @@ func (h History) Text(w io.Writer) {
 type Filter struct {
 	GPU          string // Slurm's index, a UUID, a bus ID, or nvidiaN
 	Job          *slurm.Ref
-	User         string    // user name or UID
-	Code         code.Code // the run has a finding with this code
-	Since, Until time.Time // the run overlaps this period; zero means unbounded
-	Found        bool      // the run has a finding that policy does not hide
+	User         string       // user name or UID
+	Code         catalog.Code // the run has a finding with this code
+	Since, Until time.Time    // the run overlaps this period; zero means unbounded
+	Found        bool         // the run has a finding that policy does not hide
 }
 
 // Pick returns the runs that match the filter, in their order.
-func (f Filter) Pick(runs []ledger.Run) (out []ledger.Run) {
+func (f Filter) Pick(runs []record.Run) (out []record.Run) {
 	for _, r := range runs {
 		if f.matches(r) {
 			out = append(out, r)
@@ -67,12 +66,12 @@ func (f Filter) Pick(runs []ledger.Run) (out []ledger.Run) {
 	return out
 }
 
-func (f Filter) matches(r ledger.Run) bool {
+func (f Filter) matches(r record.Run) bool {
 	switch {
 	case f.Job != nil && !refersTo(*f.Job, r):
 	case f.User != "" && f.User != r.Job.User && f.User != fmt.Sprint(r.Job.UID):
 	case f.GPU != "" && !slices.ContainsFunc(r.Devices, f.isGPU):
-	case (f.Code != "" || f.Found) && !slices.ContainsFunc(r.Both(), f.hasFinding):
+	case (f.Code != "" || f.Found) && !slices.ContainsFunc(r.AllEnds(), f.hasFinding):
 	case !f.Since.IsZero() && r.Closed() && r.Last().Wall.Before(f.Since): // a running job is present now
 	case !f.Until.IsZero() && r.First().Wall.After(f.Until):
 	default:
@@ -81,7 +80,7 @@ func (f Filter) matches(r ledger.Run) bool {
 	return false
 }
 
-func (f Filter) hasFinding(e *ledger.End) bool {
+func (f Filter) hasFinding(e *record.End) bool {
 	for i, found := range e.Findings {
 		if (f.Code == "" || found.Code == f.Code) && (!f.Found || e.Verdict.Tells(i)) {
 			return true
@@ -90,7 +89,7 @@ func (f Filter) hasFinding(e *ledger.End) bool {
 	return false
 }
 
-func refersTo(ref slurm.Ref, r ledger.Run) bool {
+func refersTo(ref slurm.Ref, r record.Run) bool {
 	switch {
 	case ref.SLUID != "":
 		return r.Job.SLUID == ref.SLUID
@@ -104,7 +103,7 @@ func refersTo(ref slurm.Ref, r ledger.Run) bool {
 }
 
 // isGPU reports whether the filter's GPU is this one: by Slurm's index, UUID, bus ID or nvidiaN.
-func (f Filter) isGPU(a ledger.Assigned) bool {
+func (f Filter) isGPU(a record.Assigned) bool {
 	if n, err := strconv.Atoi(f.GPU); err == nil {
 		return n == a.Index
 	}
@@ -128,14 +127,14 @@ type Offender struct {
 
 // Repeat is one finding that recurs on a GPU.
 type Repeat struct {
-	Code    code.Code `json:"code"`
-	Title   string    `json:"title"`
-	Runs    int       `json:"runs"`  // runs in which it was found
-	Jobs    int       `json:"jobs"`  // distinct jobs blamed for it, or that met it if no job is blamed
-	Users   int       `json:"users"` // distinct users of these jobs
-	FirstAt time.Time `json:"first_at"`
-	LastAt  time.Time `json:"last_at"`
-	Suspect Suspect   `json:"suspect"`
+	Code    catalog.Code `json:"code"`
+	Title   string       `json:"title"`
+	Runs    int          `json:"runs"`  // runs in which it was found
+	Jobs    int          `json:"jobs"`  // distinct jobs blamed for it, or that met it if no job is blamed
+	Users   int          `json:"users"` // distinct users of these jobs
+	FirstAt time.Time    `json:"first_at"`
+	LastAt  time.Time    `json:"last_at"`
+	Suspect Suspect      `json:"suspect"`
 
 	runs  map[string]bool
 	jobs  map[slurm.JobID]bool
@@ -160,7 +159,7 @@ var suspects = map[Suspect]string{
 
 // NewOffenders counts the findings on each GPU in the given runs, oldest or newest first. Each code counts once per
 // run. BKD-DIRTY is not counted: it is about memory that an earlier job left.
-func NewOffenders(node string, runs []ledger.Run) Offenders {
+func NewOffenders(node string, runs []record.Run) Offenders {
 	gpus := map[gpu.ID]*Offender{"": {}} // without an ID nothing can be counted
 	for _, r := range runs {
 		for _, d := range r.Devices {
@@ -169,9 +168,9 @@ func NewOffenders(node string, runs []ledger.Run) Offenders {
 			}
 			gpus[d.Device.ID].Runs++
 		}
-		for _, e := range r.Both() {
+		for _, e := range r.AllEnds() {
 			for i, f := range e.Findings {
-				if c := gpus[f.GPU]; c != nil && e.Verdict.Tells(i) && f.Code != code.Dirty {
+				if c := gpus[f.GPU]; c != nil && e.Verdict.Tells(i) && f.Code != catalog.Dirty {
 					c.repeat(f.Code).add(r, *e, f)
 				}
 			}
@@ -194,10 +193,10 @@ func NewOffenders(node string, runs []ledger.Run) Offenders {
 	return cleaned(l)
 }
 
-func (o *Offender) repeat(c code.Code) *Repeat {
+func (o *Offender) repeat(c catalog.Code) *Repeat {
 	i := slices.IndexFunc(o.Codes, func(r Repeat) bool { return r.Code == c })
 	if i < 0 {
-		entry, _ := code.Lookup(c)
+		entry, _ := catalog.Lookup(c)
 		i = len(o.Codes)
 		o.Codes = append(o.Codes, Repeat{Code: c, Title: entry.Title, Suspect: SuspectUser, runs: map[string]bool{},
 			jobs: map[slurm.JobID]bool{}, users: map[uint32]bool{}})
@@ -205,7 +204,7 @@ func (o *Offender) repeat(c code.Code) *Repeat {
 	return &o.Codes[i]
 }
 
-func (c *Repeat) add(r ledger.Run, e ledger.End, f finding.Finding) {
+func (c *Repeat) add(r record.Run, e record.End, f record.Finding) {
 	job, user := r.Job.ID, r.Job.UID
 	if o := f.Owner; o != nil && o.Named() {
 		job, user = o.Job, o.UID
@@ -218,7 +217,7 @@ func (c *Repeat) add(r ledger.Run, e ledger.End, f finding.Finding) {
 	if e.Wall.After(c.LastAt) {
 		c.LastAt = e.Wall
 	}
-	if c.Code == code.Stray {
+	if c.Code == catalog.Stray {
 		c.Suspect = SuspectNode
 	} else if c.Users > 1 {
 		c.Suspect = SuspectGPU

@@ -5,35 +5,31 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/diagnosis"
+	"bookend/internal/condition"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
-	"bookend/internal/ledger"
-	"bookend/internal/oom"
-	"bookend/internal/settle"
-	"bookend/internal/slurmconf"
+	"bookend/internal/record"
 )
 
 // Record is what the hooks recorded at the start and the end of a run.
 type Record struct {
-	Numbering slurmconf.Origin `json:"numbering"` // how the GPUs behind Slurm's numbers were found
-	Start     *End             `json:"start"`     // null if no prolog ran, or its record was lost
-	Ends      []End            `json:"ends"`      // one for each epilog; empty while the job runs
+	Numbering record.Origin `json:"numbering"` // how the GPUs behind Slurm's numbers were found
+	Start     *End          `json:"start"`     // null if no prolog ran, or its record was lost
+	Ends      []End         `json:"ends"`      // one for each epilog; empty while the job runs
 }
 
 // End is what one hook found.
 type End struct {
-	At         time.Time            `json:"at"`
-	Unseen     string               `json:"unseen,omitempty"` // why it is known to have ended although no epilog ran
-	Verdict    Verdict              `json:"verdict"`
-	StillBytes uint64               `json:"still_bytes"` // in use at the start and still, if nothing else was found
-	GPUs       []GPUEnd             `json:"gpus"`        // those that were read
-	Findings   []Finding            `json:"findings"`
-	KernelLog  []string             `json:"kernel_log"` // what it had about GPUs and host memory since the start
-	Outputs    []ledger.Output      `json:"outputs"`    // of the job, in which messages about memory were searched
-	Messages   []Message            `json:"messages"`
-	Diagnosis  *diagnosis.Diagnosis `json:"diagnosis"`          // null if no diagnosis was made
-	LeftOut    map[string]int       `json:"left_out,omitempty"` // entries left out of the record, by list: docs/limits.md
+	At         time.Time         `json:"at"`
+	Unseen     string            `json:"unseen,omitempty"` // why it is known to have ended although no epilog ran
+	Verdict    Verdict           `json:"verdict"`
+	StillBytes uint64            `json:"still_bytes"` // in use at the start and still, if nothing else was found
+	GPUs       []GPUEnd          `json:"gpus"`        // those that were read
+	Findings   []Finding         `json:"findings"`
+	KernelLog  []string          `json:"kernel_log"` // what it had about GPUs and host memory since the start
+	Outputs    []record.Output   `json:"outputs"`    // of the job, in which messages about memory were searched
+	Messages   []Message         `json:"messages"`
+	Diagnosis  *record.Diagnosis `json:"diagnosis"`          // null if no diagnosis was made
+	LeftOut    map[string]int    `json:"left_out,omitempty"` // entries left out of the record, by list: docs/limits.md
 }
 
 // GPUEnd is one GPU at one end.
@@ -42,7 +38,7 @@ type GPUEnd struct {
 	ID        gpu.ID       `json:"id"`
 	Memory    gpu.Memory   `json:"memory"`
 	Processes *int         `json:"processes"`      // how many the driver lists; null if unknown
-	State     settle.State `json:"state"`          // clean, flat, moving, unknown; empty if it was not watched
+	State     record.State `json:"state"`          // clean, flat, moving, unknown; empty if it was not watched
 	Looks     int          `json:"looks"`          // samples taken until it settled
 	Settled   float64      `json:"settle_seconds"` // to the first of the final equal samples
 	Watched   float64      `json:"watch_seconds"`  // from the first sample to the last
@@ -64,15 +60,15 @@ type Test struct {
 
 // Message stands for all messages of one kind in a job's outputs.
 type Message struct {
-	Kind      oom.Kind      `json:"kind"`
-	Framework oom.Framework `json:"framework,omitempty"`
-	Asked     gpu.Figure    `json:"asked"` // the allocation that failed
-	Line      string        `json:"line"`
-	Count     int           `json:"count"`
-	Output    int           `json:"output"` // which of the outputs has it
+	Kind      record.MessageKind `json:"kind"`
+	Framework record.Framework   `json:"framework,omitempty"`
+	Asked     gpu.Figure         `json:"asked"` // the allocation that failed
+	Line      string             `json:"line"`
+	Count     int                `json:"count"`
+	Output    int                `json:"output"` // which of the outputs has it
 }
 
-func newRecord(r ledger.Run) Record {
+func newRecord(r record.Run) Record {
 	out := Record{Numbering: r.Numbering, Ends: []End{}}
 	if r.Start != nil {
 		start := newEnd("start", r, *r.Start)
@@ -86,11 +82,11 @@ func newRecord(r ledger.Run) Record {
 	return out
 }
 
-func newEnd(at string, r ledger.Run, e ledger.End) End {
+func newEnd(at string, r record.Run, e record.End) End {
 	out := End{At: e.Wall, Unseen: e.Unseen, Verdict: newVerdict(e.Verdict), GPUs: []GPUEnd{},
 		Findings: newFindings(at, e), KernelLog: kernelLog(e.Kernel), LeftOut: e.Rest,
 		Outputs: e.Outputs, Diagnosis: e.Diagnosis,
-		Messages: each(e.Messages, func(m oom.Message) Message {
+		Messages: each(e.Messages, func(m record.Message) Message {
 			return Message{m.Kind, m.Framework, m.Asked, m.Line, m.Count, m.File}
 		})}
 	for _, d := range r.Devices {
@@ -101,7 +97,7 @@ func newEnd(at string, r ledger.Run, e ledger.End) End {
 	return out
 }
 
-func newGPUEnd(index int, r gpu.Reading, e ledger.End) GPUEnd {
+func newGPUEnd(index int, r gpu.Reading, e record.End) GPUEnd {
 	id := r.Device.ID
 	curve := e.Curves[id]
 	out := GPUEnd{Index: index, ID: id, Memory: r.Memory, State: curve.State, Looks: curve.Looks,
@@ -139,7 +135,7 @@ func kernelLog(k *gpu.KernelLog) []string {
 	}
 	for _, x := range k.Xids {
 		text := ""
-		if row, known := health.XidRow(x.Code); known {
+		if row, known := condition.XidRow(x.Code); known {
 			text += ": " + row.Meaning
 		}
 		if x.PID != 0 {
@@ -208,7 +204,7 @@ type RecordedProcess struct {
 }
 
 // newRecording returns what was recorded of a run; nil if nothing was.
-func newRecording(r ledger.Run, soFar *ledger.Recording) *Recording {
+func newRecording(r record.Run, soFar *record.Recording) *Recording {
 	recording, start := soFar, r.First()
 	if e := r.Epilog(); e != nil {
 		recording = e.Recording
@@ -221,11 +217,11 @@ func newRecording(r ledger.Run, soFar *ledger.Recording) *Recording {
 		until = e.Over()
 	}
 	out := &Recording{Every: recording.Every.Seconds(), Samples: recording.Samples, GPUs: []RecordedGPU{},
-		Gaps: each(recording.Gaps(start.At, until), func(s ledger.Span) Period {
+		Gaps: each(recording.Gaps(start.At, until), func(s record.Span) Period {
 			return Period{start.Clock(s.From), start.Clock(s.To)}
 		})}
 	for _, d := range r.Devices {
-		i := slices.IndexFunc(recording.GPUs, func(g ledger.Recorded) bool { return g.ID == d.Device.ID })
+		i := slices.IndexFunc(recording.GPUs, func(g record.GPURecording) bool { return g.ID == d.Device.ID })
 		if i >= 0 {
 			out.GPUs = append(out.GPUs, newRecordedGPU(r, d.Index, recording.GPUs[i]))
 		}
@@ -233,9 +229,9 @@ func newRecording(r ledger.Run, soFar *ledger.Recording) *Recording {
 	return out
 }
 
-func newRecordedGPU(r ledger.Run, index int, g ledger.Recorded) RecordedGPU {
+func newRecordedGPU(r record.Run, index int, g record.GPURecording) RecordedGPU {
 	clock := r.First().Clock
-	most := func(m ledger.Most) Most {
+	most := func(m record.Most) Most {
 		if m.At == 0 {
 			return Most{Bytes: m.Bytes}
 		}
@@ -243,7 +239,7 @@ func newRecordedGPU(r ledger.Run, index int, g ledger.Recorded) RecordedGPU {
 	}
 	out := RecordedGPU{Index: index, ID: g.ID, Peak: most(g.Peak), Own: most(g.Own), Unlisted: most(g.Unlisted),
 		Together: g.Together, Idle: g.Busy.Idle.Seconds(), Unread: g.Unread, Unused: g.Unused(), More: g.More,
-		Processes: each(g.Processes, func(p ledger.RecordedProcess) RecordedProcess {
+		Processes: each(g.Processes, func(p record.RecordedProcess) RecordedProcess {
 			return RecordedProcess{p.PID, p.Name, p.UID, p.Owner.Name(), r.Owns(p.Owner), p.Most, clock(p.First),
 				clock(p.Last)}
 		})}

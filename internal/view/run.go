@@ -6,12 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 )
 
 // Run summarizes one run of a job.
@@ -46,11 +45,11 @@ type Run struct {
 type Verdict struct {
 	Action config.Action `json:"action"`         // ignore or empty: clean
 	Exit   int           `json:"exit"`           // of the hook; above 0 it drained the node
-	Code   code.Code     `json:"code,omitempty"` // the finding that decided
+	Code   catalog.Code  `json:"code,omitempty"` // the finding that decided
 	Held   string        `json:"held,omitempty"` // why a drain was not carried out
 }
 
-func newVerdict(v finding.Verdict) Verdict { return Verdict{v.Action, v.Exit, v.Code, v.Held} }
+func newVerdict(v record.Verdict) Verdict { return Verdict{v.Action, v.Exit, v.Code, v.Held} }
 
 // State is the state of a run.
 type State string
@@ -62,7 +61,7 @@ const (
 	Lost    State = "lost"
 )
 
-func newRuns(runs, all []ledger.Run) []Run {
+func newRuns(runs, all []record.Run) []Run {
 	out := []Run{}
 	for _, r := range runs {
 		out = append(out, newRun(r, all))
@@ -70,7 +69,7 @@ func newRuns(runs, all []ledger.Run) []Run {
 	return out
 }
 
-func newRun(r ledger.Run, all []ledger.Run) Run {
+func newRun(r record.Run, all []record.Run) Run {
 	s := Run{Job: r.JobName(), JobID: uint32(r.Job.ID), SLUID: string(r.Job.SLUID), User: r.Job.User, UID: r.Job.UID,
 		Partition: r.Job.Partition, State: Lost, GPUs: []GPU{}, Findings: []Finding{}, IdleGPUs: []int{}}
 	for _, d := range r.Devices {
@@ -96,7 +95,7 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 	return s
 }
 
-func (s *Run) addEnds(r ledger.Run, first ledger.End) {
+func (s *Run) addEnds(r record.Run, first record.End) {
 	verdict := newVerdict(r.Last().Verdict)
 	s.State, s.EndedAt, s.End, s.StillBytes = Ended, first.Wall, &verdict, stillThere(r, r.Last())
 	if r.Start != nil {
@@ -109,7 +108,7 @@ func (s *Run) addEnds(r ledger.Run, first ledger.End) {
 }
 
 // stillThere returns memory that was in use at the start and still is, if the end's verdict names no finding.
-func stillThere(r ledger.Run, e ledger.End) (bytes uint64) {
+func stillThere(r record.Run, e record.End) (bytes uint64) {
 	if r.Start == nil || e.Verdict.Code != "" || e.Unseen != "" {
 		return 0
 	}
@@ -121,13 +120,13 @@ func stillThere(r ledger.Run, e ledger.End) (bytes uint64) {
 			bytes += min(was.Memory.Used.Bytes, now.Memory.Used.Bytes)
 		}
 	}
-	if bytes < finding.WorthTelling {
+	if bytes < record.WorthTelling {
 		return 0
 	}
 	return bytes
 }
 
-func (s *Run) addRecording(r ledger.Run) {
+func (s *Run) addRecording(r record.Run) {
 	end := r.Epilog()
 	if end == nil || end.Recording == nil {
 		s.Peak = gpu.Unknown("nothing is on record of the time between its start and its end")
@@ -137,12 +136,12 @@ func (s *Run) addRecording(r ledger.Run) {
 		s.Peak = gpu.Unknown("it was not recorded all of the time")
 		return
 	}
-	var busy ledger.Busy
+	var busy record.Busy
 	unattributed := false
 	for _, g := range end.Recording.GPUs {
 		s.Peak.Bytes = max(s.Peak.Bytes, g.Own.Bytes)
 		busy.Samples, busy.Sum = busy.Samples+g.Busy.Samples, busy.Sum+g.Busy.Sum
-		i := slices.IndexFunc(r.Devices, func(d ledger.Assigned) bool { return d.Device.ID == g.ID })
+		i := slices.IndexFunc(r.Devices, func(d record.Assigned) bool { return d.Device.ID == g.ID })
 		unattributed = unattributed || g.Together == 0 && !g.Unused()
 		if g.Unused() && i >= 0 {
 			s.IdleGPUs = append(s.IdleGPUs, r.Devices[i].Index)
@@ -240,7 +239,7 @@ func (s Run) outcomes() string {
 // codesAt lists the codes found at one end, without duplicates and those that policy ignores or only notes.
 func (s Run) codesAt(end string) string {
 	var words []string
-	var listed []code.Code
+	var listed []catalog.Code
 	for _, f := range s.Findings {
 		if f.At != end || f.Action == config.Ignore || f.Action == config.Note || slices.Contains(listed, f.Code) {
 			continue

@@ -11,8 +11,7 @@ import (
 
 	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/state"
 )
 
@@ -32,7 +31,7 @@ type Shown struct {
 }
 
 // NewShow returns the document of a job's runs.
-func NewShow(node, job string, runs, all []ledger.Run, recorded state.Recorded) Show {
+func NewShow(node, job string, runs, all []record.Run, recorded state.RecorderState) Show {
 	s := Show{Head: head(KindShow), Node: node, Job: job, Runs: []Shown{}}
 	for _, r := range runs {
 		s.Runs = append(s.Runs, Shown{newRun(r, all), newRecord(r), newRecording(r, recorded.Runs.About(r))})
@@ -136,9 +135,9 @@ func watched(g GPUEnd, dirty bool) string {
 	switch {
 	case g.State == "":
 		return "not judged"
-	case g.State == settle.Clean && dirty:
+	case g.State == record.Clean && dirty:
 		state, took = "no more than at the start after", g.Settled
-	case g.State == settle.Clean:
+	case g.State == record.Clean:
 		state, took = "clean after", g.Settled
 	}
 	return fmt.Sprintf("%s %.1f s (%s)", state, took, count(g.Looks, "look", "s"))
@@ -217,7 +216,7 @@ func (e End) messagesText(w io.Writer) {
 	}
 }
 
-func searched(o ledger.Output) string {
+func searched(o record.Output) string {
 	switch {
 	case o.Why != "" && o.Read == 0:
 		return "not searched: " + o.Why
@@ -230,7 +229,7 @@ func searched(o ledger.Output) string {
 // diagnosisText writes every cause of running out of memory with its full evidence, whether or not the user got a report: it
 // contains PIDs and jobs of other users. Causes are left out if the job is known to have succeeded and nothing
 // indicates a problem.
-func diagnosisText(w io.Writer, d diagnosis.Diagnosis, exitUnknown bool) {
+func diagnosisText(w io.Writer, d record.Diagnosis, exitUnknown bool) {
 	if d.Reason != "" || exitUnknown {
 		fmt.Fprintf(w, "  %s\n", cmp.Or(d.Headline, "Out of memory? How the job ended is not known"))
 		table(w, each(d.Causes, causeRow)...)
@@ -240,15 +239,15 @@ func diagnosisText(w io.Writer, d diagnosis.Diagnosis, exitUnknown bool) {
 	}
 }
 
-func causeRow(c diagnosis.Cause) string {
+func causeRow(c record.Cause) string {
 	answer, text := string(c.Answer), c.Evidence
-	if c.Answer == diagnosis.Yes {
+	if c.Answer == record.Yes {
 		answer = "YES"
 	}
 	if c.Index != nil {
 		text = fmt.Sprintf("GPU %d: %s", *c.Index, text)
 	}
-	return row("    "+answer, c.Name.Title(), text)
+	return row("    "+answer, diagnosis.Title(c.Name), text)
 }
 
 func (r Recording) text(w io.Writer) {

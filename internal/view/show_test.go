@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/golden"
@@ -29,23 +27,23 @@ func TestMain(m *testing.M) {
 const gpu0 = gpu.ID("GPU-0")
 
 // heir is a job that got a GPU with 20 GiB of somebody else's on it and gave it back so.
-func heir() ledger.Run {
+func heir() record.Run {
 	device := gpu.Device{ID: gpu0}
-	seen := func(s settle.State, v finding.Verdict) ledger.End {
-		return ledger.End{
+	seen := func(s record.State, v record.Verdict) record.End {
+		return record.End{
 			At: 100 * time.Second, Wall: time.Date(2026, 11, 21, 7, 35, 20, 0, time.Local),
 			Snapshot: gpu.Snapshot{Readings: []gpu.Reading{{
 				Device: device, Memory: gpu.Memory{Used: gpu.Bytes(20 << 30), Total: gpu.Bytes(80 << 30)},
 				Processes: []gpu.Process{{PID: 70}},
 			}}},
-			Curves:  map[gpu.ID]settle.Curve{gpu0: {State: s, Looks: 1, Settled: 200 * time.Millisecond}},
+			Curves:  map[gpu.ID]record.Curve{gpu0: {State: s, Looks: 1, Settled: 200 * time.Millisecond}},
 			Verdict: v,
 		}
 	}
-	start := seen(settle.Flat, finding.Verdict{Action: config.Warn, Code: "BKD-DIRTY"})
-	return ledger.Run{
-		Job: slurm.Job{ID: 3, Node: "n1"}, Devices: []ledger.Assigned{{Index: 0, Device: device}},
-		Start: &start, Ends: []ledger.End{seen(settle.Clean, finding.Verdict{})},
+	start := seen(record.Flat, record.Verdict{Action: config.Warn, Code: "BKD-DIRTY"})
+	return record.Run{
+		Job: slurm.Job{ID: 3, Node: "n1"}, Devices: []record.Assigned{{Index: 0, Device: device}},
+		Start: &start, Ends: []record.End{seen(record.Clean, record.Verdict{})},
 	}
 }
 
@@ -57,14 +55,14 @@ func TestShow(t *testing.T) {
 		r := heir()
 		change := struct {
 			Job        *slurm.Job  `json:"job"`
-			Start, End *ledger.End // merged into what is there
+			Start, End *record.End // merged into what is there
 		}{&r.Job, r.Start, &r.Ends[0]}
 		must.Do(t, json.Unmarshal([]byte(given), &change))
 		if r.Start = change.Start; change.End == nil {
 			r.Ends = nil
 		}
 		var b strings.Builder
-		NewShow("n1", "3", []ledger.Run{r}, []ledger.Run{r}, state.Recorded{}).Text(&b)
+		NewShow("n1", "3", []record.Run{r}, []record.Run{r}, state.RecorderState{}).Text(&b)
 		first = cmp.Or(first, b.String())
 		if b.String() == first {
 			return first

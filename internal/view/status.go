@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/ledger"
 	"bookend/internal/metrics"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -34,7 +34,7 @@ type Status struct {
 	OnRecord int                        `json:"ended_on_record"`
 	Damaged  []string                   `json:"damaged"` // records that cannot be used
 
-	refuted map[code.Code]bool // codes that were checked now and found not to apply
+	refuted map[catalog.Code]bool // codes that were checked now and found not to apply
 }
 
 // Driver reports whether the GPUs' driver answers.
@@ -57,10 +57,10 @@ type SlurmNode struct {
 
 // LastCheck is the result of the last health check.
 type LastCheck struct {
-	At          time.Time   `json:"at"`
-	TookSeconds float64     `json:"took_seconds"`
-	Stopped     bool        `json:"stopped"` // stopped before it finished: it has no findings, which proves nothing
-	Codes       []code.Code `json:"codes"`   // without findings that policy ignores or only notes
+	At          time.Time      `json:"at"`
+	TookSeconds float64        `json:"took_seconds"`
+	Stopped     bool           `json:"stopped"` // stopped before it finished: it has no findings, which proves nothing
+	Codes       []catalog.Code `json:"codes"`   // without findings that policy ignores or only notes
 }
 
 // Recorder is the recorder that is running on the node.
@@ -72,11 +72,11 @@ type Recorder struct {
 
 // Trouble is a problem of Bookend, the driver or the node's file systems.
 type Trouble struct {
-	Code   code.Code `json:"code"` // empty if it has no finding code
-	Title  string    `json:"title"`
-	Said   []string  `json:"said"` // what was found
-	Remedy string    `json:"remedy"`
-	Met    *Met      `json:"met,omitempty"` // by hooks
+	Code   catalog.Code `json:"code"` // empty if it has no finding code
+	Title  string       `json:"title"`
+	Said   []string     `json:"said"` // what was found
+	Remedy string       `json:"remedy"`
+	Met    *Met         `json:"met,omitempty"` // by hooks
 }
 
 // Met is how often hooks met a trouble.
@@ -89,10 +89,10 @@ type Met struct {
 }
 
 // See adds a problem that exists now. An empty text means that the code was checked and does not apply.
-func (s *Status) See(c code.Code, said string) {
+func (s *Status) See(c catalog.Code, said string) {
 	if said == "" {
 		if s.refuted == nil {
-			s.refuted = map[code.Code]bool{}
+			s.refuted = map[catalog.Code]bool{}
 		}
 		s.refuted[c] = true
 		return
@@ -100,7 +100,7 @@ func (s *Status) See(c code.Code, said string) {
 	i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return c != "" && t.Code == c })
 	if i < 0 {
 		i = len(s.Troubles)
-		entry, _ := code.Lookup(c)
+		entry, _ := catalog.Lookup(c)
 		s.Troubles = append(s.Troubles, Trouble{Code: c, Title: entry.Title, Remedy: entry.Remedy})
 	}
 	s.Troubles[i].Said = append(s.Troubles[i].Said, said)
@@ -120,9 +120,9 @@ func (s *Status) Meet(counted []metrics.Trouble) {
 }
 
 // Checked adds the result of the last health check.
-func (s *Status) Checked(c ledger.Check) {
+func (s *Status) Checked(c record.Check) {
 	s.Check = &LastCheck{At: c.Wall, TookSeconds: c.Took.Round(time.Millisecond).Seconds(), Stopped: c.Stopped,
-		Codes: []code.Code{}}
+		Codes: []catalog.Code{}}
 	for i, f := range c.Findings {
 		if c.Verdict.Tells(i) && !slices.Contains(s.Check.Codes, f.Code) {
 			s.Check.Codes = append(s.Check.Codes, f.Code)
@@ -133,8 +133,8 @@ func (s *Status) Checked(c ledger.Check) {
 const recent = 5
 
 // NewStatus is the document of a node with these runs, when all else is in it.
-func NewStatus(s Status, runs []ledger.Run) Status {
-	var live, ended []ledger.Run
+func NewStatus(s Status, runs []record.Run) Status {
+	var live, ended []record.Run
 	for _, r := range runs {
 		if r.Closed() {
 			ended = append(ended, r)
@@ -142,7 +142,7 @@ func NewStatus(s Status, runs []ledger.Run) Status {
 			live = append(live, r)
 		}
 	}
-	ended = ledger.Newest(ended)
+	ended = record.Newest(ended)
 	s.Head, s.Running, s.OnRecord = head(KindStatus), newRuns(live, runs), len(ended)
 	s.Ended = newRuns(ended[:min(len(ended), recent)], runs)
 	s.GPUs, s.Troubles = append([]GPUStatus{}, s.GPUs...), append([]Trouble{}, s.Troubles...)
@@ -319,7 +319,7 @@ func (s Status) hooksText(w io.Writer) {
 	if c := s.Check; c != nil && c.Stopped {
 		ran = append(ran, "health check stopped before it was done")
 	} else if c != nil && len(c.Codes) > 0 {
-		codes := each(c.Codes, func(c code.Code) string { return string(c) })
+		codes := each(c.Codes, func(c catalog.Code) string { return string(c) })
 		ran = append(ran, "health check found "+strings.Join(codes, ", "))
 	}
 	if r := s.Recorder; r != nil && r.Problem != "" {

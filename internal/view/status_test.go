@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
 	"bookend/internal/metrics"
+	"bookend/internal/record"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -28,20 +27,20 @@ func TestStatus(t *testing.T) {
 			Status    Status
 			See       [][2]string // a code, and what was seen, or that there is none
 			Met       []metrics.Trouble
-			Runs      []ledger.Run
+			Runs      []record.Run
 			Now       gpu.Snapshot
-			Who       map[int]finding.Process
-			Baselines map[gpu.ID]finding.Baseline
+			Who       map[int]record.Process
+			Baselines map[gpu.ID]record.Baseline
 		}
 		must.Do(t, json.Unmarshal([]byte(given), &node))
 		s := node.Status
 		s.At = clock(10, 0)
 		for _, seen := range node.See {
-			s.See(code.Code(seen[0]), seen[1])
+			s.See(catalog.Code(seen[0]), seen[1])
 		}
 		s.Meet(node.Met)
 		scene := Input{Now: node.Now, Who: node.Who, At: clock(8, 0).Add, Runs: node.Runs, Epoch: now,
-			Baselines: node.Baselines, Limits: finding.Limits{PerClient: 9 << 20}}
+			Baselines: node.Baselines, Limits: record.Limits{PerClient: 9 << 20}}
 		if s.Driver != nil || node.Now.At > 0 {
 			s.GPUs = NewGPUs(scene)
 		}
@@ -67,7 +66,7 @@ func TestStateOfAGPU(t *testing.T) {
 	used := func(odd gpu.Figure, p ...Process) GPUStatus {
 		return GPUStatus{Memory: gpu.Memory{Used: full}, Unexplained: odd, Processes: p}
 	}
-	with := func(c GPUStatus, job string, last ...code.Code) GPUStatus {
+	with := func(c GPUStatus, job string, last ...catalog.Code) GPUStatus {
 		if job != "" {
 			c.Jobs = []string{job}
 		}
@@ -90,10 +89,10 @@ func TestStateOfAGPU(t *testing.T) {
 		"an ended job's, and no job":          {used(gpu.Unknown(""), over), stateLeftover},
 		"a dead process":                      {used(none, gone), stateLeftover},
 		"a dead process while a job is there": {with(used(none, gone), "5"), stateInUse},
-		"what the last end found":             {with(used(none, login), "", code.Orphan), stateLeftover},
-		"what it found is gone":               {with(used(none, service), "", code.Orphan), stateInUse},
+		"what the last end found":             {with(used(none, login), "", catalog.Orphan), stateLeftover},
+		"what it found is gone":               {with(used(none, service), "", catalog.Orphan), stateInUse},
 		"memory without a process":            {with(used(full), ""), stateUnexplained},
-		"the same, found by the last end":     {with(used(full), "", code.Residue), stateLeftover},
+		"the same, found by the last end":     {with(used(full), "", catalog.Residue), stateLeftover},
 		"a login's process":                   {used(none, login), stateStray},
 		"a job's on a GPU it was not given":   {used(none, own), stateStray},
 	} {

@@ -11,7 +11,7 @@ import (
 
 	"bookend/internal/backend"
 	"bookend/internal/gpu"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 	"bookend/test/build"
 	"bookend/test/fakeamd"
 	"bookend/test/must"
@@ -46,16 +46,16 @@ var (
 )
 
 // request asks for test allocations on a node whose HIP library does so.
-func request(t *testing.T, w *fakeamd.World, devices []gpu.Device, lines ...string) wire.Request {
+func request(t *testing.T, w *fakeamd.World, devices []gpu.Device, lines ...string) protocol.Request {
 	t.Helper()
 	locks := map[gpu.ID]string{}
 	for i, d := range devices {
 		locks[d.ID] = filepath.Join(t.TempDir(), fmt.Sprint(i))
 	}
-	return wire.Request{
-		Op: wire.Probe, Devices: devices, DeadlineMillis: 120_000,
+	return protocol.Request{
+		Op: protocol.Probe, Devices: devices, DeadlineMillis: 120_000,
 		Probe:   gpu.ProbeRule{Gap: 64 << 20, Locks: locks, LockWait: 100 * time.Millisecond},
-		Options: wire.Options{"proc": w.Proc, "sys": w.Sys, "hip_library": must.Have(w.HIP(lines...))(t)},
+		Options: protocol.Options{"proc": w.Proc, "sys": w.Sys, "hip_library": must.Have(w.HIP(lines...))(t)},
 	}
 }
 
@@ -131,7 +131,7 @@ func TestHIPAlone(t *testing.T) {
 	if a := backend.Ask(backend.Params{Path: program}, r); a.Complete || len(a.Troubles) == 0 || a.Abandoned != nil {
 		t.Errorf("%+v", a)
 	}
-	r.Op, r.All = wire.Snapshot, true
+	r.Op, r.All = protocol.Snapshot, true
 	if a := backend.Ask(backend.Params{Path: program}, r); len(a.Troubles) == 0 {
 		t.Error("it served a snapshot")
 	}

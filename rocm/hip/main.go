@@ -15,17 +15,17 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
 	"bookend/internal/nodefiles"
-	"bookend/internal/serve"
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 )
 
 var version = "devel" // set by the linker
 
 func main() {
-	p := serve.Program{
+	p := backendkit.Program{
 		Name: "bookend-hip", Vendor: gpu.AMD.Name, Version: version,
 		Boot: child.SystemClock().Boot, Exit: os.Exit, Answer: answer,
 	}
@@ -33,14 +33,14 @@ func main() {
 }
 
 type prober struct {
-	*serve.Tests
+	*backendkit.Tests
 	nodefiles.AMDDriver
 }
 
-func answer(s serve.Session) error {
+func answer(s backendkit.Session) error {
 	o := s.Req.Options
 	p := &prober{s.Tests(), nodefiles.AMDDriver{Proc: o["proc"], Sys: o["sys"]}}
-	if s.Req.Op != wire.Probe || p.Proc == "" || p.Sys == "" || o["hip_library"] == "" {
+	if s.Req.Op != protocol.Probe || p.Proc == "" || p.Sys == "" || o["hip_library"] == "" {
 		return fmt.Errorf("serve %q: only test allocations, with proc, sys and hip_library", s.Req.Op)
 	}
 	asked, err := p.Admit(untestable)
@@ -58,7 +58,7 @@ func answer(s serve.Session) error {
 		return err
 	}
 	begin := s.Boot()
-	failed, ok, err := serve.Await(p.Tests, func() (*serve.Outcome, error) { return start(o["hip_library"]), nil })
+	failed, ok, err := backendkit.Await(p.Tests, func() (*backendkit.Outcome, error) { return start(o["hip_library"]), nil })
 	took := s.Boot() - begin
 	switch {
 	case err != nil:
@@ -67,9 +67,9 @@ func answer(s serve.Session) error {
 		return p.Skip(asked, fmt.Sprintf("HIP did not start within %v", took.Round(100*time.Millisecond)))
 	}
 	for _, d := range asked {
-		result := serve.Skipped(d.ID, "")
+		result := backendkit.Skipped(d.ID, "")
 		if result.Times.Init = took; failed != nil {
-			serve.Fail(&result, *failed)
+			backendkit.Fail(&result, *failed)
 		} else {
 			p.test(d, &result)
 		}
@@ -91,7 +91,7 @@ func untestable(id gpu.ID) string {
 
 func (p *prober) test(d gpu.Device, result *gpu.Probe) {
 	if !p.More() {
-		serve.Skip(result, serve.OutOfTime)
+		backendkit.Skip(result, backendkit.OutOfTime)
 		return
 	}
 	number, failed := byBus(string(d.BusID))
@@ -100,21 +100,21 @@ func (p *prober) test(d gpu.Device, result *gpu.Probe) {
 		step, failed = number.granularity()
 	}
 	if failed != nil {
-		serve.Fail(result, *failed)
+		backendkit.Fail(result, *failed)
 		return
 	}
 	release, why := p.Lock(d.ID)
 	if why != "" {
-		serve.Skip(result, why)
+		backendkit.Skip(result, why)
 		return
 	}
 	defer release()
 	step = max(step, 1)
-	step = (serve.SearchStep + step - 1) / step * step // rounded up to the driver's granularity
+	step = (backendkit.SearchStep + step - 1) / step * step // rounded up to the driver's granularity
 	result.Method = gpu.Contextless
-	serve.Search(&vacancy{p, d, number, &result.Times}, step, p.Req.Probe.Gap, result)
+	backendkit.Search(&vacancy{p, d, number, &result.Times}, step, p.Req.Probe.Gap, result)
 	if result.Error != nil && result.Error.Code == notSupported {
-		*result = serve.Skipped(d.ID, "its memory cannot be had by hipMemCreate")
+		*result = backendkit.Skipped(d.ID, "its memory cannot be had by hipMemCreate")
 	}
 }
 
@@ -152,7 +152,7 @@ func (v *vacancy) Free() (uint64, string) {
 }
 
 // Take implements serve.Room.
-func (v *vacancy) Take(bytes uint64) *serve.Outcome {
+func (v *vacancy) Take(bytes uint64) *backendkit.Outcome {
 	begin := v.Boot()
 	failed := v.number.take(bytes)
 	v.times.Search += v.Boot() - begin

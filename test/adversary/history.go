@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/rig"
@@ -149,10 +149,10 @@ func fill(n *node) {
 		if found.Key != "" {
 			continue
 		}
-		rig.Try(store.Begin(ledger.Run{Job: job, Start: &ledger.End{At: at, Wall: now}}))
+		rig.Try(store.Begin(record.Run{Job: job, Start: &record.End{At: at, Wall: now}}))
 		found, _, err := store.Find(job)
 		rig.Try(err)
-		rig.Try(store.Close(found, ledger.End{At: at + 1, Wall: now}))
+		rig.Try(store.Close(found, record.End{At: at + 1, Wall: now}))
 	}
 	rig.Try(state.Archive(n.in("run"), n.in("var"), nodeName, time.Now()))
 }

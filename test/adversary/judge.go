@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/code"
-	"bookend/internal/ledger"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -75,7 +75,7 @@ func judge(r reference, t trial, a attempt) (v verdict) {
 // record.
 func (r reference) said(a attempt) bool {
 	without, now := r.is.files[logFile], a.is.files[logFile]
-	return strings.Contains(a.output, "bookend") || slices.ContainsFunc(ownFaults, func(c code.Code) bool {
+	return strings.Contains(a.output, "bookend") || slices.ContainsFunc(ownFaults, func(c catalog.Code) bool {
 		return strings.Count(now, string(c)) > strings.Count(without, string(c))
 	})
 }
@@ -126,7 +126,7 @@ func (v *verdict) hook(r, step reference, was look, a attempt, said bool, may ..
 
 // made judges a record that is neither the old one nor what it would be without the fault: it must say why, and what was
 // seen must be what there was to see.
-func (v *verdict) made(r reference, own record, said bool) {
+func (v *verdict) made(r reference, own runRecord, said bool) {
 	old, fresh := r.was.runs[r.key()], r.is.runs[r.key()]
 	if own.whole == "" {
 		v.fault(lost, "the record of %s is gone", r.key())
@@ -146,7 +146,7 @@ func (v *verdict) made(r reference, own record, said bool) {
 // next judges what the hook r after the faulty one made of what that left.
 func (v *verdict) next(before, r reference, faulty, a attempt) {
 	own, fresh := a.is.runs[r.key()], r.is.runs[r.key()]
-	added, may, as := own.last(r.hook), []int{r.exit}, []record{fresh}
+	added, may, as := own.last(r.hook), []int{r.exit}, []runRecord{fresh}
 	if r.hook == before.hook && r.key() == before.key() { // if the faulty one put nothing on record, this is the first
 		may, as = append(may, before.exit), append(as, before.is.runs[r.key()])
 	}
@@ -154,7 +154,7 @@ func (v *verdict) next(before, r reference, faulty, a attempt) {
 	// a test that was lost is none, and a GPU whose baseline was lost is watched for longer
 	known := faulty.killed || before.said(faulty) || untested(faulty.is.runs[before.key()].last(before.hook))
 	admitted := admits(own.run.Start) ||
-		slices.ContainsFunc(own.run.Ends, func(e ledger.End) bool { return admits(&e) })
+		slices.ContainsFunc(own.run.Ends, func(e record.End) bool { return admits(&e) })
 	if !admitted && !slices.ContainsFunc(as, own.equal) && !(known && slices.ContainsFunc(as, own.alike)) {
 		v.fault(unsaid, "%s: the record of %s differs, and does not say why: %s", r.name, r.key(), own.difference(fresh))
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/finding"
+	"bookend/internal/record"
 	"bookend/test/faultinject"
 	"bookend/test/rig"
 )
@@ -106,7 +106,7 @@ func (n *node) processes(all ...holder) {
 		entry := "proc/" + strconv.Itoa(h.pid)
 		for name, text := range map[string]string{
 			"/stat": fmt.Sprintf("%d (python) S 1 1 1 0 -1 0%s %d 0 0\n", h.pid, strings.Repeat(" 0", 12),
-				h.start/finding.Tick),
+				h.start/record.Tick),
 			"/status": fmt.Sprintf("Name:\tpython\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", h.uid),
 			"/cgroup": h.cgroup, "/environ": "", "/maps": "",
 		} {

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/rig"
@@ -60,8 +60,8 @@ func contents(dir string) map[string]string {
 // look is all that the hooks keep, as files and as the next hook would read them.
 type look struct {
 	files   map[string]string
-	runs    map[string]record // by job id and key
-	history map[string]record
+	runs    map[string]runRecord // by job id and key
+	history map[string]runRecord
 	damage  []string      // what cannot be used
 	doubted []slurm.JobID // whose records were set aside and still matter
 }
@@ -123,33 +123,33 @@ func (l look) doubts(r reference) bool {
 	return l.files[r.file()] == r.was.files[r.file()] || slices.Contains(l.doubted, r.run.id)
 }
 
-// record is a run's record. Two are equal if they differ only in times.
-type record struct {
-	run   ledger.Run
+// runRecord is a run's record. Two are equal if they differ only in times.
+type runRecord struct {
+	run   record.Run
 	whole string // all of it with times; empty: there is none
 }
 
-func recordsOf(runs []ledger.Run) map[string]record {
-	all := map[string]record{}
+func recordsOf(runs []record.Run) map[string]runRecord {
+	all := map[string]runRecord{}
 	for _, r := range runs {
 		r.Archived = false
-		all[fmt.Sprintf("%d/%s", r.Job.ID, r.Key)] = record{r, exact(r)}
+		all[fmt.Sprintf("%d/%s", r.Job.ID, r.Key)] = runRecord{r, exact(r)}
 	}
 	return all
 }
 
-func (r record) equal(o record) bool { return plain(r.run) == plain(o.run) }
+func (r runRecord) equal(o runRecord) bool { return plain(r.run) == plain(o.run) }
 
 // who is what must be right in any record.
-func (r record) who() string { return plain(r.run.Job) + plain(r.run.Epoch) + plain(r.run.Devices) }
+func (r runRecord) who() string { return plain(r.run.Job) + plain(r.run.Epoch) + plain(r.run.Devices) }
 
 // alike reports that two records differ only in what was not tried.
-func (r record) alike(o record) bool {
-	same := func(a, b ledger.End) bool { return bare(&a) == bare(&b) }
+func (r runRecord) alike(o runRecord) bool {
+	same := func(a, b record.End) bool { return bare(&a) == bare(&b) }
 	return r.who() == o.who() && bare(r.run.Start) == bare(o.run.Start) && slices.EqualFunc(r.run.Ends, o.run.Ends, same)
 }
 
-func (r record) difference(o record) string {
+func (r runRecord) difference(o runRecord) string {
 	a, b := plain(r.run), plain(o.run)
 	for len(a) > 60 && len(b) > 60 && a[:60] == b[:60] {
 		a, b = a[30:], b[30:]
@@ -158,7 +158,7 @@ func (r record) difference(o record) string {
 }
 
 // last returns the end that an epilog has put on record last, or the start for a prolog; nil if there is none.
-func (r record) last(hook slurm.Context) *ledger.End {
+func (r runRecord) last(hook slurm.Context) *record.End {
 	if n := len(r.run.Ends); n > 0 && hook == slurm.Epilog {
 		return &r.run.Ends[n-1]
 	}
@@ -166,7 +166,7 @@ func (r record) last(hook slurm.Context) *ledger.End {
 }
 
 // bare is an end without what only says what was not tried: tests, words, the number of samples.
-func bare(e *ledger.End) string {
+func bare(e *record.End) string {
 	if e == nil {
 		return ""
 	}
@@ -176,7 +176,7 @@ func bare(e *ledger.End) string {
 }
 
 // seen is the memory and processes of the GPUs at an end.
-func seen(e *ledger.End) string {
+func seen(e *record.End) string {
 	if e == nil {
 		return ""
 	}
@@ -184,11 +184,11 @@ func seen(e *ledger.End) string {
 }
 
 // untested reports that a GPU was not tested, with a reason.
-func untested(e *ledger.End) bool {
+func untested(e *record.End) bool {
 	return e != nil && slices.ContainsFunc(e.Probes, func(p gpu.Probe) bool { return p.Result == gpu.ProbeSkipped })
 }
 
-func findings(e *ledger.End) (codes string) {
+func findings(e *record.End) (codes string) {
 	if e == nil {
 		return ""
 	}
@@ -213,13 +213,13 @@ func plain(v any) string {
 
 // ownFaults are what a hook reports of a fault that was made for it. A lock that was held is reported as another hook's
 // work, and of the drop nothing is, which is the user's.
-var ownFaults = []code.Code{
-	code.StateDamage, code.StateWrite, code.StateLock, code.NoRecord, code.Again, code.BackendCrash, code.Output,
+var ownFaults = []catalog.Code{
+	catalog.StateDamage, catalog.StateWrite, catalog.StateLock, catalog.NoRecord, catalog.Again, catalog.BackendCrash, catalog.Output,
 }
 
 // admits reports whether an end says that something went wrong in Bookend.
-func admits(e *ledger.End) bool {
-	return slices.ContainsFunc(ownFaults, func(c code.Code) bool {
+func admits(e *record.End) bool {
+	return slices.ContainsFunc(ownFaults, func(c catalog.Code) bool {
 		return slices.Contains(strings.Fields(findings(e)), string(c))
 	})
 }

@@ -14,9 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/faultinject"
@@ -67,8 +66,8 @@ func (s *swapping) prepare() {
 	}
 	store := rig.Have(state.Open(filepath.Join(s.w.root, "run"), nodeName))
 	job := slurm.Job{Context: slurm.Prolog, ID: swapJob, Node: nodeName, UID: user, GID: user}
-	clean := ledger.End{Wall: time.Unix(1e9, 0), Report: "bookend: clean\n", Findings: []finding.Finding{}}
-	rig.Try(store.Begin(ledger.Run{Job: job, Start: &clean}))
+	clean := record.End{Wall: time.Unix(1e9, 0), Report: "bookend: clean\n", Findings: []record.Finding{}}
+	rig.Try(store.Begin(record.Run{Job: job, Start: &clean}))
 	s.w.file(filepath.Join(s.w.jobs, jobDrop), 0, 0o660, dropRecord(s.w.target(s.p.known)))
 }
 
@@ -196,12 +195,12 @@ func (s *swapping) judge(ended *os.ProcessState, out string, late bool) {
 	if usage, ok := ended.SysUsage().(*syscall.Rusage); ok && usage.Maxrss > maxResident {
 		s.fail(fmt.Sprintf("memory: the hook took %d MiB", usage.Maxrss>>10))
 	}
-	stopped := strings.Contains(out, string(code.Deadline))
+	stopped := strings.Contains(out, string(catalog.Deadline))
 	deadly := s.signalled && (s.p.signal == syscall.SIGKILL || s.p.signal == syscall.SIGTERM)
 	switch ws := ended.Sys().(syscall.WaitStatus); {
 	case late || stopped && s.hung:
 		s.fail(fmt.Sprintf("late: %.300s", out))
-	case strings.Contains(out, "panic") || strings.Contains(out, string(code.Panicked)):
+	case strings.Contains(out, "panic") || strings.Contains(out, string(catalog.Panicked)):
 		s.fail(fmt.Sprintf("crash: %.2000s", out))
 	case !s.p.whole && deadly && ws.Signaled():
 		s.sum.count("children ended by the user's signal", 1)

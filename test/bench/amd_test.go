@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/wire"
+	"bookend/internal/protocol"
 	"bookend/test/cluster"
 	"bookend/test/fakeamd"
 	"bookend/test/must"
@@ -32,8 +32,8 @@ func BenchmarkAMD(b *testing.B) {
 	program := filepath.Join(built(b, "bookend-amd"), "bookend-amd")
 	for _, state := range []string{"idle", "busy"} {
 		w := eight(b, filepath.Join(dir, state), state == "busy")
-		request := wire.Request{Bookend: wire.Version, Op: wire.Snapshot, All: true, DeadlineMillis: 5000,
-			Options: wire.Options{"proc": w.Proc, "sys": w.Sys}}
+		request := protocol.Request{Bookend: protocol.Version, Op: protocol.Snapshot, All: true, DeadlineMillis: 5000,
+			Options: protocol.Options{"proc": w.Proc, "sys": w.Sys}}
 		line := append(must.Have(json.Marshal(request))(b), '\n')
 		b.Run(state, func(b *testing.B) {
 			var ratios, times []float64

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/test/must"
 )
 
@@ -76,9 +76,9 @@ func TestHooksPassVerdictsOnly(t *testing.T) {
 	t.Parallel()
 	// Go is to start for four cores.
 	const starts = "#!/bin/sh\necho \"$# $SLURMD_NODENAME $GOMAXPROCS\"; echo e >&2; "
-	ends := map[string]int{starts + "exit 0\n": 0, starts + "exit 40\n": code.ExitOther,
+	ends := map[string]int{starts + "exit 0\n": 0, starts + "exit 40\n": catalog.ExitOther,
 		"\x7fELF\x02\x01\x01\x00((( ;": 0, "": 0, "#!/nowhere/sh\n": 0}
-	for _, e := range code.Exits() {
+	for _, e := range catalog.Exits() {
 		ends[fmt.Sprintf(starts+"exit %d\n", e.Exit)] = e.Exit
 	}
 	for _, other := range []int{1, 2, 3, 9, 100, 125, 126, 127, 128, 137, 255} {

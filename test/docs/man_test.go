@@ -10,7 +10,7 @@ import (
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 )
 
 var keyRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| (.*?) ?\\| (.*) \\|\n")
@@ -45,9 +45,9 @@ func filled(t *testing.T, name string) string {
 	t.Helper()
 	switch name {
 	case "{exits prolog}", "{exits epilog}":
-		return exits(func(code.Code) bool { return true })
+		return exits(func(catalog.Code) bool { return true })
 	case "{exits healthcheck}":
-		return exits(func(c code.Code) bool { return c.Traits().Unchecked })
+		return exits(func(c catalog.Code) bool { return c.Traits().Unchecked })
 	case "{files}", "{environment}": // what the pages of several programs have in common
 		return strings.TrimSpace(read(t, "testdata/man-"+strings.Trim(name, "{}")+".md"))
 	case "{bookend.yaml}":
@@ -60,9 +60,9 @@ func filled(t *testing.T, name string) string {
 	return ""
 }
 
-func exits(wanted func(code.Code) bool) string {
+func exits(wanted func(catalog.Code) bool) string {
 	var b strings.Builder
-	for _, e := range code.Exits() {
+	for _, e := range catalog.Exits() {
 		if wanted(e.Code) {
 			fmt.Fprintf(&b, "**%d**\n: %s: %s\n\n", e.Exit, e.Code, e.Title)
 		}

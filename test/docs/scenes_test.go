@@ -9,12 +9,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
-	"bookend/internal/oom"
+	"bookend/internal/oomlog"
+	"bookend/internal/record"
 	"bookend/internal/report"
 )
 
@@ -38,7 +38,7 @@ func calm(output string, differs []byte) story {
 	return s
 }
 
-func (s *story) listen() { s.Messages = oom.Find([]byte(s.output)) }
+func (s *story) listen() { s.Messages = oomlog.Find([]byte(s.output)) }
 
 // scene is what the report is made from: the messages are looked for in the output, every cause is judged.
 func (s story) scene() report.Scene {
@@ -54,7 +54,7 @@ func (s story) scene() report.Scene {
 		r.Why = &why
 	}
 	for range r.Findings {
-		r.Verdict.Judged = append(r.Verdict.Judged, finding.Judged{Action: config.Warn})
+		r.Verdict.Judged = append(r.Verdict.Judged, record.Judged{Action: config.Warn})
 	}
 	return r
 }
@@ -65,10 +65,10 @@ var (
 	scenes  = readScenes()
 	changes = map[string]func(*story){
 		"pieces": func(s *story) {
-			s.Findings = health.FoundByTests(s.Cards, []health.Outcome{{Probe: s.Probes[0], Seen: 1}})
+			s.Findings = condition.FoundByTests(s.Cards, []condition.Outcome{{Probe: s.Probes[0], Seen: 1}})
 		},
 		"fault": func(s *story) {
-			s.Findings = health.Judge(health.Input{Cards: s.Cards, Now: s.Health, Kernel: s.Kernel})
+			s.Findings = condition.Judge(condition.Input{Cards: s.Cards, Now: s.Health, Kernel: s.Kernel})
 		},
 	}
 	plain = map[string]func() story{

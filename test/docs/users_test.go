@@ -100,9 +100,9 @@ func sample(t *testing.T, name string) string {
 func TestEveryCauseHasASection(t *testing.T) {
 	text := read(t, "../../docs/users.md")
 	for _, c := range diagnosis.Why(diagnosis.Input{}).Causes {
-		if !regexp.MustCompile(`(?m)^\| ([^|]*, )?` + regexp.QuoteMeta(c.Name.Title()) +
+		if !regexp.MustCompile(`(?m)^\| ([^|]*, )?` + regexp.QuoteMeta(diagnosis.Title(c.Name)) +
 			`(, [^|]*)? \|[^|]*\| \[\d+\]\(#`).MatchString(text) {
-			t.Errorf("docs/users.md leads nowhere from the row %q", c.Name.Title())
+			t.Errorf("docs/users.md leads nowhere from the row %q", diagnosis.Title(c.Name))
 		}
 	}
 }

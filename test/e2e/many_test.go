@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/cluster"
@@ -151,7 +151,7 @@ func (s *story) runsApart(id cluster.JobID) {
 }
 
 // runsOf are a node's records of one job id, the oldest first.
-func (s *story) runsOf(node string, id cluster.JobID) (found []ledger.Run) {
+func (s *story) runsOf(node string, id cluster.JobID) (found []record.Run) {
 	want, _ := slurm.ParseJobID(string(id))
 	seen := map[string]bool{}
 	runs, _ := must.Have(state.Open(s.on.Run(), node))(s.t).Runs()

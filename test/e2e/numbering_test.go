@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
-	"bookend/internal/slurmconf"
+	"bookend/internal/record"
 	"bookend/internal/view"
 	"bookend/test/cluster"
 	"bookend/test/must"
@@ -36,7 +36,7 @@ func TestNumbers(t *testing.T) {
 		}
 		slices.Sort(want)
 		slices.Sort(have)
-		if !slices.Equal(have, want) || run.Record.Numbering.Source != slurmconf.BySlurmd {
+		if !slices.Equal(have, want) || run.Record.Numbering.Source != record.BySlurmd {
 			t.Errorf("%s: its record says %q, by %+v, want %q", ask.gres, have, run.Record.Numbering, want)
 		}
 		got := strings.Split("got "+strings.ReplaceAll(ask.files, " ", "\ngot "), "\n")

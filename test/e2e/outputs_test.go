@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/ledger"
-	"bookend/internal/oom"
+	"bookend/internal/record"
 	"bookend/internal/view"
 	"bookend/test/cluster"
 	"bookend/test/site"
@@ -27,24 +26,24 @@ func TestWhereMessagesAre(t *testing.T) {
 		title, script string
 		args          []string
 		job           string // how it is asked for
-		kind          ledger.OutputKind
+		kind          record.OutputKind
 		file          string // {job} is its id
 	}{
 		{title: "srun -o inside a batch script", script: "srun -o " + s.at("step.txt") + " /bin/sh -c '" + saysOOM +
 			"; exit 1'",
-			kind: ledger.StepOutput, file: "step.txt"},
+			kind: record.StepOutput, file: "step.txt"},
 		{title: "srun with its output redirected", script: "srun /bin/sh -c '" + saysOOM + "; exit 1' > " +
 			s.at("r.txt") + " 2>&1",
-			kind: ledger.StepOutput, file: "r.txt"},
-		{title: "one file a task: the first is found", args: []string{"--ntasks=2"}, kind: ledger.StepOutput, file: "e.0",
+			kind: record.StepOutput, file: "r.txt"},
+		{title: "one file a task: the first is found", args: []string{"--ntasks=2"}, kind: record.StepOutput, file: "e.0",
 			script: "srun -n2 -o " + out + " -e " + errs + " /bin/sh -c '[ $SLURM_PROCID = 1 ] && exec sleep 1; " +
 				saysOOM + "; exit 1'"},
 		{title: "errors apart, of a name that only the task hook tells", script: saysOOM + "\nexit 1", job: "{job}_3",
 			args: []string{"--job-name=fine", "--array=3", "--open-mode=append", "--output=" + s.at("%x-%A_%a.out"),
 				"--error=" + s.at("%x-%j_%a.err")},
-			kind: ledger.ScriptErrors, file: "fine-{job}_3.err"},
+			kind: record.ScriptErrors, file: "fine-{job}_3.err"},
 		{title: "a message 2 MiB before the end", script: saysOOM + "\n" + babbles + "\nexit 1",
-			kind: ledger.ScriptOutput, file: "slurm-{job}.out"},
+			kind: record.ScriptOutput, file: "slurm-{job}.out"},
 	} {
 		s.tell(tt.title, func(s *story) {
 			id := string(s.runs(s.user, tt.script, append(tt.args, oneGPU)...))
@@ -65,9 +64,9 @@ func srunsTerminal(s *story) {
 }
 
 // foundIn checks that the one message of a job was found in this output.
-func (s *story) foundIn(job cluster.JobID, kind ledger.OutputKind, path string) {
+func (s *story) foundIn(job cluster.JobID, kind record.OutputKind, path string) {
 	end := s.lastEnd(job)
-	if len(end.Messages) != 1 || end.Messages[0].Kind != oom.Device || end.Messages[0].Output >= len(end.Outputs) {
+	if len(end.Messages) != 1 || end.Messages[0].Kind != record.KindDevice || end.Messages[0].Output >= len(end.Outputs) {
 		s.t.Fatalf("%+v in %+v", end.Messages, end.Outputs)
 	}
 	if o := end.Outputs[end.Messages[0].Output]; o.Kind != kind || filepath.Base(o.Path) != filepath.Base(path) ||

@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/slurmconf"
+	"bookend/internal/record"
 	"bookend/test/fakeamd"
 	"bookend/test/must"
 )
@@ -156,7 +155,7 @@ func TestAMD(t *testing.T) {
 			}
 			run := n.run(100)
 			if len(run.Devices) != 1 || tt.id != "" && string(run.Devices[0].Device.ID) != tt.id ||
-				run.Numbering.Source != slurmconf.BySlurmd {
+				run.Numbering.Source != record.BySlurmd {
 				t.Errorf("%+v by %+v, want %s", run.Devices, run.Numbering, tt.id)
 			}
 		})
@@ -173,12 +172,12 @@ func TestAMDRecorded(t *testing.T) {
 	n.clean(n.own(prolog), bystanding())
 	w.Use(0, 8*gib)
 	w.Compute(n.stays(), 128, 7*gib)
-	n.recorded("what the job has", func(r ledger.Recorded) bool { return r.Own.Bytes == 7*gib && r.Peak.Bytes == 7*gib+512*mib })
+	n.recorded("what the job has", func(r record.GPURecording) bool { return r.Own.Bytes == 7*gib && r.Peak.Bytes == 7*gib+512*mib })
 	await(t, "the other job's samples", func() bool {
-		of := n.store().Recorded().Runs
-		return len(of) == 2 && !slices.ContainsFunc(slices.Collect(maps.Values(of)), func(r ledger.Recording) bool { return r.Samples == 0 })
+		of := n.store().RecorderState().Runs
+		return len(of) == 2 && !slices.ContainsFunc(slices.Collect(maps.Values(of)), func(r record.Recording) bool { return r.Samples == 0 })
 	})
-	if problem := n.store().Recorded().Problem; problem != "" {
+	if problem := n.store().RecorderState().Problem; problem != "" {
 		t.Errorf("its trouble: %q", problem)
 	}
 }

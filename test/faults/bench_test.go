@@ -17,9 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -234,12 +233,12 @@ func (n *node) store() *state.Store {
 	return store
 }
 
-func (n *node) runs(id int) []ledger.Run {
+func (n *node) runs(id int) []record.Run {
 	all, _ := n.store().Runs()
-	return slices.DeleteFunc(all, func(r ledger.Run) bool { return r.Job.ID != slurm.JobID(id) })
+	return slices.DeleteFunc(all, func(r record.Run) bool { return r.Job.ID != slurm.JobID(id) })
 }
 
-func (n *node) run(id int) ledger.Run {
+func (n *node) run(id int) record.Run {
 	runs := n.runs(id)
 	if len(runs) != 1 {
 		n.Fatalf("job %d has %d records, want 1\n%s", id, len(runs), n.log())
@@ -248,7 +247,7 @@ func (n *node) run(id int) ledger.Run {
 }
 
 // ending is what a hook of a job recorded last, startOf its prolog and endOf its epilog.
-func (n *node) ending(h hook, id int) (e ledger.End) {
+func (n *node) ending(h hook, id int) (e record.End) {
 	none := true
 	for _, r := range n.runs(id) {
 		if h.context == slurm.Prolog && r.Start != nil {
@@ -264,19 +263,19 @@ func (n *node) ending(h hook, id int) (e ledger.End) {
 	return e
 }
 
-func (n *node) startOf(id int) ledger.End { return n.ending(prolog, id) }
+func (n *node) startOf(id int) record.End { return n.ending(prolog, id) }
 
-func (n *node) endOf(id int) ledger.End { return n.ending(epilog, id) }
+func (n *node) endOf(id int) record.End { return n.ending(epilog, id) }
 
 // findings are what the record of job 100 has of a hook.
-func (n *node) findings(h hook) []finding.Finding { return n.ending(h, 100).Findings }
+func (n *node) findings(h hook) []record.Finding { return n.ending(h, 100).Findings }
 
-func has(found []finding.Finding, c code.Code) bool {
-	return slices.ContainsFunc(found, func(f finding.Finding) bool { return f.Code == c })
+func has(found []record.Finding, c catalog.Code) bool {
+	return slices.ContainsFunc(found, func(f record.Finding) bool { return f.Code == c })
 }
 
 // codes are those of findings, sorted, with ? behind one that is in doubt and * behind one that is unknown.
-func codes(found []finding.Finding) string {
+func codes(found []record.Finding) string {
 	var all []string
 	for _, f := range found {
 		text := string(f.Code)

@@ -8,15 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/code"
-	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/test/must"
 )
 
 // check runs the health check as slurmd does, which must end well, and returns what it kept.
-func (n *node) check() ledger.Check {
+func (n *node) check() record.Check {
 	n.exits(0, healthcheck, bySlurm)
 	c := must.Have(n.store().LastCheck())(n)
 	if c == nil {
@@ -25,7 +23,7 @@ func (n *node) check() ledger.Check {
 	return *c
 }
 
-func (n *node) checked(want string) ledger.Check {
+func (n *node) checked(want string) record.Check {
 	c := n.check()
 	if codes(c.Findings) != want {
 		n.Errorf("found %q, want %q: %+v", codes(c.Findings), want, c.Findings)
@@ -50,7 +48,7 @@ func TestCheckFinds(t *testing.T) {
 	p := n.leftover()
 	n.inCgroup(p, "100")
 	n.checked("") // the job runs: it is on its own GPU
-	n.recorded("its process", func(r ledger.Recorded) bool { return len(r.Processes) == 1 && r.Processes[0].Owner.ID == 100 })
+	n.recorded("its process", func(r record.GPURecording) bool { return len(r.Processes) == 1 && r.Processes[0].Owner.ID == 100 })
 	n.clean(prolog, bystanding())
 	strays := n.leftover("--gpu", "1")
 	n.inCgroup(strays, "100")
@@ -67,14 +65,14 @@ func TestCheckFinds(t *testing.T) {
 	n.hook(epilog, newJob())
 	c = n.checked("BKD-ORPHAN")
 	f = c.Findings[0]
-	if f.Owner == nil || f.Owner.Job != 100 || f.Owner.Level != finding.BySighting || f.Holder.PID != p.PID ||
+	if f.Owner == nil || f.Owner.Job != 100 || f.Owner.Level != record.BySighting || f.Holder.PID != p.PID ||
 		c.Verdict.Exit != 0 || c.Leaked[c.Cards[0].Device.ID] < 100<<20 {
 		t.Errorf("%+v", c)
 	}
 	n.check()
 	n.saysTimes(1, "bookend-healthcheck", "BKD-ORPHAN", "GPU 0")
 	n.xid(1, 48, "DBE")
-	if c := n.check(); !has(c.Findings, code.XidFatal) {
+	if c := n.check(); !has(c.Findings, catalog.XidFatal) {
 		t.Errorf("%+v", c.Findings)
 	}
 	n.checked("BKD-ORPHAN")
@@ -84,15 +82,15 @@ func TestCheckFinds(t *testing.T) {
 func TestCheckFaults(t *testing.T) {
 	for name, tt := range map[string]struct {
 		harm  func(*node)
-		finds code.Code
+		finds catalog.Code
 		says  string
 	}{
 		"bad configuration": {func(n *node) {
 			n.configure(func(c *conf) { c.extra = "policy: {health_check: {BKD-ORPHAN: drain}}\n" })
-		}, code.BadConfig, "the health check never drains"},
-		"no backend": {noBackend, code.BackendMissing, "nothing"},
-		"a lost GPU": {driver(memoryCall+".gpu1", "rc 15"), code.Lost, ""},
-		"damaged records": {func(n *node) { n.put(n.inState("check.json"), "{", 0o600) }, code.StateDamage,
+		}, catalog.BadConfig, "the health check never drains"},
+		"no backend": {noBackend, catalog.BackendMissing, "nothing"},
+		"a lost GPU": {driver(memoryCall+".gpu1", "rc 15"), catalog.Lost, ""},
+		"damaged records": {func(n *node) { n.put(n.inState("check.json"), "{", 0o600) }, catalog.StateDamage,
 			"not a whole record"},
 		"no log": {(*node).unlogged, "", ""},
 	} {
@@ -179,7 +177,7 @@ func TestBriefEnd(t *testing.T) {
 	}
 	n.hook(epilog, numbered(103))
 	for id, want := range map[int]bool{101: false, 102: true, 103: true} {
-		if found := n.endOf(id).Findings; has(found, code.RemapFailed) != want {
+		if found := n.endOf(id).Findings; has(found, catalog.RemapFailed) != want {
 			t.Errorf("end of job %d: %+v, want the failed row remapping: %v", id, found, want)
 		}
 	}
@@ -197,7 +195,7 @@ func TestBriefEndBlamesNobody(t *testing.T) {
 	n.clean(prolog, numbered(103))
 	n.hook(epilog, failed(numbered(103)))
 	for _, f := range n.endOf(103).Findings {
-		if f.Code == code.ECC && f.Unknown == "" {
+		if f.Code == catalog.ECC && f.Unknown == "" {
 			t.Errorf("job 103: %+v", f)
 		}
 	}
@@ -214,7 +212,7 @@ func TestUnseenEndBlamesNobody(t *testing.T) {
 	n.set("gpu0.ecc_uncorrected", "3")
 	n.clean(prolog, numbered(103))
 	n.hook(epilog, failed(numbered(103)))
-	if f := n.found(n.endOf(103).Findings, code.ECC); f.Unknown == "" {
+	if f := n.found(n.endOf(103).Findings, catalog.ECC); f.Unknown == "" {
 		t.Errorf("job 103: %+v", f)
 	}
 }
@@ -230,7 +228,7 @@ func TestBriefEndDeniesNothing(t *testing.T) {
 	if d == nil {
 		t.Fatal("no diagnosis")
 	}
-	if c := d.Cause(diagnosis.Fault); c.Answer != diagnosis.Unknown {
+	if c := d.Cause(record.CauseFault); c.Answer != record.CannotTell {
 		t.Errorf("%+v", c)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/test/build"
 	"bookend/test/must"
 )
@@ -137,12 +137,12 @@ func panics(t *testing.T, h hook, file, defect, says string) {
 		if o.exit != exit || !strings.Contains(o.output, "panic: "+says) || !strings.Contains(o.output, "goroutine ") {
 			t.Errorf("%s %s: %v", h.program, onUnknown, o)
 		}
-		n.saysTimes(1, "findings: ", string(code.Panicked), h.program)
+		n.saysTimes(1, "findings: ", string(catalog.Panicked), h.program)
 		n.saysTimes(1, "BKD-PANIC: ", says)
 		if n.metric(`bookend_own_errors_total{code="BKD-PANIC"}`) != 1 {
 			t.Errorf("%s counted:\n%s", h.program, n.metrics())
 		}
-		if found := n.findings(h); !has(found, code.Panicked) || len(n.run(100).Ends) > 1 {
+		if found := n.findings(h); !has(found, catalog.Panicked) || len(n.run(100).Ends) > 1 {
 			t.Errorf("%s recorded: %+v", h.program, n.run(100))
 		}
 		n.unharmed()

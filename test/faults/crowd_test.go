@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"testing"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/internal/state"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
@@ -48,9 +47,9 @@ func TestCrowd(t *testing.T) {
 	})
 	// That another hook had a shared file in its hands costs the GPU's next start an old test. So many hooks at once may
 	// have too little time after a search: that is noted, and makes what was found uncertain.
-	own := func(e ledger.End) string {
-		return codes(slices.DeleteFunc(e.Findings, func(f finding.Finding) bool {
-			return f.Code == code.StateLock || f.Code == code.Untraced
+	own := func(e record.End) string {
+		return codes(slices.DeleteFunc(e.Findings, func(f record.Finding) bool {
+			return f.Code == catalog.StateLock || f.Code == catalog.Untraced
 		}))
 	}
 	kept, damaged := n.store().Runs()
@@ -58,7 +57,7 @@ func TestCrowd(t *testing.T) {
 	if len(damaged)+len(lost) > 0 {
 		t.Errorf("damaged: %v %v", damaged, lost)
 	}
-	records := map[int]ledger.Run{}
+	records := map[int]record.Run{}
 	for _, r := range append(archived, kept...) {
 		records[int(r.Job.ID)] = r
 	}

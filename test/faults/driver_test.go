@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/test/must"
 	"bookend/test/rig"
 )
@@ -17,7 +17,7 @@ import (
 type fault struct {
 	harm  func(*node)
 	job   job // what slurmd tells the hook; nil: newJob
-	finds code.Code
+	finds catalog.Code
 	says  string // in the log's line of the finding
 	// exit is the number with mode enforce and on_own_error: drain; otherwise a fault of Bookend's never drains.
 	exit int
@@ -34,7 +34,7 @@ func (f fault) check(n *node, h hook, onUnknown string, exit int) {
 	n.exits(exit, h, j)
 	n.saysTimes(1, "findings: ", string(f.finds), filepath.Base(h.program))
 	n.says(string(f.finds)+": ", f.says)
-	if f.finds != code.BadEnv && !has(n.findings(h), f.finds) { // of that job nothing is known
+	if f.finds != catalog.BadEnv && !has(n.findings(h), f.finds) { // of that job nothing is known
 		n.Errorf("recorded: %v, want %s", n.findings(h), f.finds)
 	}
 	n.unharmed()
@@ -69,44 +69,44 @@ func unharmed(*node) {}
 // faults are the ways in which backend, driver and what slurmd says can fail. What backends can answer package backend
 // tries, what forms variables have package slurm, and what lists of GPUs there are package slurmconf.
 var faults = map[string]fault{
-	"no backend": {finds: code.BackendMissing, exit: 32, says: "no such file", harm: noBackend},
-	"not root's": {finds: code.BackendRefused, exit: 33, says: "owner is 65534, not root",
+	"no backend": {finds: catalog.BackendMissing, exit: 32, says: "no such file", harm: noBackend},
+	"not root's": {finds: catalog.BackendRefused, exit: 33, says: "owner is 65534, not root",
 		harm: func(n *node) { backend("exit 0")(n); n.give(n.conf.backend, user) }},
-	"library not root's": {finds: code.BackendRefused, exit: 33, says: "owner is 65534, not root",
+	"library not root's": {finds: catalog.BackendRefused, exit: 33, says: "owner is 65534, not root",
 		harm: func(n *node) { n.give(n.world.NVML(), user) }},
-	"crashing": {finds: code.BackendCrash, exit: 34, says: "SIGSEGV: segmentation violation",
+	"crashing": {finds: catalog.BackendCrash, exit: 34, says: "SIGSEGV: segmentation violation",
 		harm: driver(memoryCall, "crash")},
-	"failing": {finds: code.BackendCrash, exit: 34, says: "exit code 3: out of luck",
+	"failing": {finds: catalog.BackendCrash, exit: 34, says: "exit code 3: out of luck",
 		harm: backend("echo out of luck >&2; exit 3")},
-	"nonsense": {finds: code.BackendGarbage, exit: 35, says: "line 1: garbage", harm: backend(says("GPU 0: H200"))},
-	"leaves a child that holds its descriptors": {finds: code.BackendGarbage, exit: 35,
+	"nonsense": {finds: catalog.BackendGarbage, exit: 35, says: "line 1: garbage", harm: backend(says("GPU 0: H200"))},
+	"leaves a child that holds its descriptors": {finds: catalog.BackendGarbage, exit: 35,
 		harm: backend(says(hello) + "sleep 1000 &\nexit 0")},
-	"wrong version, and dies": {finds: code.BackendVersion, exit: 36, says: "version 2, not 1",
+	"wrong version, and dies": {finds: catalog.BackendVersion, exit: 36, says: "version 2, not 1",
 		harm: backend(says(`{"bookend":2,"kind":"hello"}`) + "exit 1")},
-	"flooding": {finds: code.BackendFlood, exit: 37, harm: backend("exec cat /dev/zero")},
+	"flooding": {finds: catalog.BackendFlood, exit: 37, harm: backend("exec cat /dev/zero")},
 	// killed at the deadline, a warning about the driver, no fault of Bookend's
-	"hangs, stopped": {finds: code.Hang, says: "driver does not answer", harm: tightly(backend("kill -STOP $$"))},
-	"hangs in the driver": {finds: code.Hang, says: "driver does not answer",
+	"hangs, stopped": {finds: catalog.Hang, says: "driver does not answer", harm: tightly(backend("kill -STOP $$"))},
+	"hangs in the driver": {finds: catalog.Hang, says: "driver does not answer",
 		harm: tightly(driver(memoryCall, "hang-hard"))},
 
 	// on_own_error has no part in what is wrong with the driver
-	"no library": {finds: code.NoDriver, says: "libnvidia-ml.so.1",
+	"no library": {finds: catalog.NoDriver, says: "libnvidia-ml.so.1",
 		harm: func(n *node) { must.Do(n, os.Remove(n.world.NVML())) }},
-	"no driver in proc": {finds: code.NoDriver, says: "not loaded",
+	"no driver in proc": {finds: catalog.NoDriver, says: "not loaded",
 		harm: func(n *node) { nothingKnown(n); must.Do(n, os.RemoveAll(n.world.DriverProc())) }},
-	"library without driver": {finds: code.NoDriver, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 9")},
-	"version mismatch":       {finds: code.Mismatch, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 18")},
-	"an error of its own":    {finds: code.DriverKO, says: "999", harm: driver("nvmlInit_v2", "rc 999")},
-	"strange proc": {finds: code.DriverKO, says: "list GPUs",
+	"library without driver": {finds: catalog.NoDriver, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 9")},
+	"version mismatch":       {finds: catalog.Mismatch, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 18")},
+	"an error of its own":    {finds: catalog.DriverKO, says: "999", harm: driver("nvmlInit_v2", "rc 999")},
+	"strange proc": {finds: catalog.DriverKO, says: "list GPUs",
 		harm: func(n *node) { nothingKnown(n); must.Do(n, os.Mkdir(n.world.DriverProc()+"/gpus/..bus", 0o755)) }},
 
-	"job id as a path": {finds: code.BadEnv, exit: 31, says: "SLURM_JOB_ID=", harm: unharmed,
+	"job id as a path": {finds: catalog.BadEnv, exit: 31, says: "SLURM_JOB_ID=", harm: unharmed,
 		job: newJob().With("SLURM_JOB_ID", "../../../etc", "SLURM_JOBID", "")},
-	"node with a line feed": {finds: code.BadEnv, exit: 31, says: "is not a node name", harm: unharmed,
+	"node with a line feed": {finds: catalog.BadEnv, exit: 31, says: "is not a node name", harm: unharmed,
 		job: newJob().With("SLURMD_NODENAME", "n1\nexport PATH=/x")},
-	"no context": {finds: code.BadEnv, exit: 31, says: "SLURM_SCRIPT_CONTEXT is not set", harm: unharmed,
+	"no context": {finds: catalog.BadEnv, exit: 31, says: "SLURM_SCRIPT_CONTEXT is not set", harm: unharmed,
 		job: newJob().With("SLURM_SCRIPT_CONTEXT", rig.Absent)},
-	"lists of GPUs disagree": {finds: code.Ambiguous, exit: 40, says: "1 GPU indexes but 2 visible devices",
+	"lists of GPUs disagree": {finds: catalog.Ambiguous, exit: 40, says: "1 GPU indexes but 2 visible devices",
 		harm: unharmed, job: newJob().With("CUDA_VISIBLE_DEVICES", "0,1", "GPU_DEVICE_ORDINAL", "")},
 }
 
@@ -125,7 +125,7 @@ func TestFaults(t *testing.T) {
 func TestModes(t *testing.T) {
 	for mode, onUnknown := range map[string]string{"observe": "drain", "enforce": "warn"} {
 		for _, h := range hooks {
-			fault{harm: noBackend, finds: code.BackendMissing}.check(newNode(t, mode), h, onUnknown, 0)
+			fault{harm: noBackend, finds: catalog.BackendMissing}.check(newNode(t, mode), h, onUnknown, 0)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestCoreOnlyBackend(t *testing.T) {
 	defer func() { _ = orphan.Process.Kill(); _ = orphan.Wait() }()
 	n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan.Process.Pid, 700<<20), 0o644)
 	n.exits(10, epilog, newJob())
-	f := n.found(n.findings(epilog), code.Orphan)
+	f := n.found(n.findings(epilog), catalog.Orphan)
 	if f.Holder.PID != orphan.Process.Pid || f.Bytes.Bytes != 700<<20 || f.Owner == nil || f.Owner.Job != 100 {
 		t.Errorf("%+v", f)
 	}
@@ -199,7 +199,7 @@ func TestLostGPU(t *testing.T) {
 			}
 			n.set("on."+tt.call+".gpu0", tt.rule)
 			n.exits(tt.exit, tt.hook, newJob().With("SLURM_JOB_RESTART_COUNT", tt.restarts))
-			if once := strings.Contains(tt.rule, "times"); has(n.findings(tt.hook), code.Lost) == once {
+			if once := strings.Contains(tt.rule, "times"); has(n.findings(tt.hook), catalog.Lost) == once {
 				t.Errorf("%+v", n.findings(tt.hook))
 			}
 			if tt.held != "" {

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/state"
 	"bookend/test/faultinject"
@@ -66,7 +66,7 @@ func TestOneChildPerUser(t *testing.T) {
 	n.configure(func(c *conf) { c.tight = false })
 	n.together(n.own(epilog), []job{ends(202), ends(203), ends(204), ends(205)}, nil)
 	n.unkillable(1, left...)
-	n.saysTimes(6, "bookend-epilog", "job_log=failed", string(code.Output), "exit=0")
+	n.saysTimes(6, "bookend-epilog", "job_log=failed", string(catalog.Output), "exit=0")
 	n.clean(n.own(epilog), others)
 	n.untroubled(others)
 
@@ -84,7 +84,7 @@ func (n *node) untroubled(j job) {
 		n.Errorf("the output has no report: %q\n%s", text, n.log())
 	}
 	shown, _ := n.bookend("status")
-	for _, word := range []string{string(code.Output), string(code.LogFailed), string(code.Stuck), "not answer"} {
+	for _, word := range []string{string(catalog.Output), string(catalog.LogFailed), string(catalog.Stuck), "not answer"} {
 		if strings.Contains(shown, word) {
 			n.Errorf("status says %q:\n%s", word, shown)
 		}
@@ -136,7 +136,7 @@ func TestDiskHangs(t *testing.T) {
 			}
 			n.unkillable(1, left...)
 			for i := range jobs {
-				if r := n.run(200 + i); r.Start == nil || !r.Closed() || has(r.Ends[0].Findings, code.Hang) {
+				if r := n.run(200 + i); r.Start == nil || !r.Closed() || has(r.Ends[0].Findings, catalog.Hang) {
 					t.Errorf("%+v", r)
 				}
 			}
@@ -161,7 +161,7 @@ func TestNextHookTellsOfTheDisk(t *testing.T) {
 		}
 	}
 	for _, task := range []string{"metrics: ", "archive: "} { // once an hour each
-		n.saysTimes(1, string(code.StateWrite)+": ", task, "read-only file system")
+		n.saysTimes(1, string(catalog.StateWrite)+": ", task, "read-only file system")
 	}
 	if shown, _ := n.bookend("status"); len(lines(shown, "PROBLEM")) == 0 ||
 		len(lines(shown, "history: ", "read-only file system (3 times since")) != 1 {
@@ -222,21 +222,21 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 	readers := func() []state.Stuck {
 		return state.PeekReaders(n.conf.run, nodeName, func(s state.Stuck) bool { return child.Alive("/proc", s.PID, s.StartTicks) })
 	}
-	about := func(pid int) (f finding.Finding) {
+	about := func(pid int) (f record.Finding) {
 		for _, f = range n.findings(epilog) {
 			if f.Holder != nil && f.Holder.PID == pid {
 				return f
 			}
 		}
-		return finding.Finding{}
+		return record.Finding{}
 	}
 	for run := range 2 {
 		n.hook(n.own(epilog), newJob())
 		h := about(odd.PID).Holder
-		if o := about(left.PID).Owner; o == nil || o.Level != finding.ByCgroup || h == nil || h.EnvUnknown == "" {
+		if o := about(left.PID).Owner; o == nil || o.Level != record.ByCgroup || h == nil || h.EnvUnknown == "" {
 			t.Errorf("end %d: %+v\n%s", run, n.findings(epilog), n.log())
 		}
-		for _, c := range []code.Code{code.Hang, code.Stuck, code.BackendCrash, code.Untraced} {
+		for _, c := range []catalog.Code{catalog.Hang, catalog.Stuck, catalog.BackendCrash, catalog.Untraced} {
 			if has(n.findings(epilog), c) {
 				t.Errorf("%+v", n.findings(epilog))
 			}
@@ -319,9 +319,9 @@ func TestLockOfAStoppedHook(t *testing.T) {
 	n.exits(0, n.own(prolog), numbered(sharesLock))
 	n.exits(0, n.own(epilog), newJob()) // the same job's, beside the stopped one
 	for _, h := range hooks {
-		n.saysTimes(1, h.program, "findings: ", string(code.StateLock))
+		n.saysTimes(1, h.program, "findings: ", string(catalog.StateLock))
 	}
-	n.saysTimes(1, "findings: ", string(code.Again))
+	n.saysTimes(1, "findings: ", string(catalog.Again))
 	must.Do(t, syscall.Kill(stopped.cmd.Process.Pid, syscall.SIGCONT))
 	if o := stopped.wait(); o.exit != 0 {
 		t.Errorf("the one that was stopped: %v", o)
@@ -341,20 +341,20 @@ var stops = map[string]struct {
 	hooks []hook
 	harm  func(n *node) (undo func())
 	job   func(n *node) job
-	finds code.Code // on record
-	says  []string  // in one line of the log, or of what slurmd logs, where it is not on record
+	finds catalog.Code // on record
+	says  []string     // in one line of the log, or of what slurmd logs, where it is not on record
 	exit  int
 	roomy bool // the deadlines are: an end that has little time does not begin to clean up
 }{
-	"backend":   {hooks: hooks, finds: code.Hang},
-	"inventory": {hooks: hooks, harm: nothingKnown, finds: code.Hang},
+	"backend":   {hooks: hooks, finds: catalog.Hang},
+	"inventory": {hooks: hooks, harm: nothingKnown, finds: catalog.Hang},
 	"kernel":    {hooks: hooks},
-	"processes": {hooks: hooks, harm: aLeftover, finds: code.Untraced},
-	"holders":   {hooks: []hook{prolog}, harm: aResidue, finds: code.Untraced},
-	"sharing":   {hooks: []hook{epilog}, harm: aLeftover, finds: code.Orphan},
-	"cleanup":   {hooks: []hook{epilog}, harm: aLeftover, finds: code.Orphan, exit: 10, roomy: true},
-	"tail":      {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(code.Output)}},
-	"append":    {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(code.Output)}},
+	"processes": {hooks: hooks, harm: aLeftover, finds: catalog.Untraced},
+	"holders":   {hooks: []hook{prolog}, harm: aResidue, finds: catalog.Untraced},
+	"sharing":   {hooks: []hook{epilog}, harm: aLeftover, finds: catalog.Orphan},
+	"cleanup":   {hooks: []hook{epilog}, harm: aLeftover, finds: catalog.Orphan, exit: 10, roomy: true},
+	"tail":      {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(catalog.Output)}},
+	"append":    {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(catalog.Output)}},
 	"disk":      {hooks: hooks, harm: aTrouble, says: []string{`bookend: child "disk": hung`}},
 }
 
@@ -432,10 +432,10 @@ func stopChild(t *testing.T, op string, h hook) {
 		t.Errorf("want %q in the log:\n%s%s", tt.says, n.log(), o.output)
 	}
 	found := n.findings(h)
-	blamed := slices.ContainsFunc(found, func(f finding.Finding) bool { // on a busy machine another may not answer
-		return f.Code == code.Stuck || f.Code == code.Hang && strings.Contains(f.Observed, strconv.Quote(op))
+	blamed := slices.ContainsFunc(found, func(f record.Finding) bool { // on a busy machine another may not answer
+		return f.Code == catalog.Stuck || f.Code == catalog.Hang && strings.Contains(f.Observed, strconv.Quote(op))
 	})
-	if tt.finds != "" && !has(found, tt.finds) || tt.finds != code.Hang && blamed {
+	if tt.finds != "" && !has(found, tt.finds) || tt.finds != catalog.Hang && blamed {
 		t.Errorf("recorded %+v, want %q", found, tt.finds)
 	}
 	if e := n.ending(h, 100); (e.Kernel == nil || e.Kernel.Unknown != "") != (op == "kernel") {

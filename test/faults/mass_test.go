@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/test/must"
 )
 
@@ -17,7 +17,7 @@ import (
 // the log, the metrics and the command line say so until it is mended.
 type cause struct {
 	harm, mend func(*node)
-	finds      code.Code
+	finds      catalog.Code
 	// between: it comes while a job runs; otherwise before the job's start.
 	between bool
 	// note: how things are, by policy, and no trouble: the metrics count a finding and status is silent.
@@ -68,7 +68,7 @@ func (c cause) strikes(n *node, id int) {
 	if now := n.metric(c.series()); now <= counted && !c.noMetric {
 		n.Errorf("%s was %v and is %v:\n%s", c.series(), counted, now, n.metrics())
 	}
-	entry, _ := code.Lookup(c.finds)
+	entry, _ := catalog.Lookup(c.finds)
 	status, exit := n.bookend("status")
 	loud := strings.Contains(status, "trouble: "+string(c.finds)+", "+entry.Title) &&
 		strings.Contains(status, "do: "+entry.Remedy)
@@ -125,27 +125,27 @@ func TestMass(t *testing.T) {
 	}
 	causes := map[string]cause{
 		"run lost while a job runs": {harm: func(n *node) { must.Do(n, os.RemoveAll(n.conf.run)) }, mend: unharmed,
-			finds: code.NoRecord, between: true, note: true},
+			finds: catalog.NoRecord, between: true, note: true},
 		"var without a parent": {harm: elsewhere("no/var", "log"), mend: elsewhere("var", "log"),
-			finds: code.StateWrite, said: "no such file", noMetric: true},
-		"log without a parent": {harm: elsewhere("var", "no/log"), mend: elsewhere("var", "log"), finds: code.LogFailed,
+			finds: catalog.StateWrite, said: "no such file", noMetric: true},
+		"log without a parent": {harm: elsewhere("var", "no/log"), mend: elsewhere("var", "log"), finds: catalog.LogFailed,
 			said: "no such file", noLog: true},
-		"older record": {harm: version("0"), mend: unharmed, finds: code.StateDamage, between: true},
-		"newer record": {harm: version("2"), mend: unharmed, finds: code.StateDamage, between: true},
+		"older record": {harm: version("0"), mend: unharmed, finds: catalog.StateDamage, between: true},
+		"newer record": {harm: version("2"), mend: unharmed, finds: catalog.StateDamage, between: true},
 	}
 	for name, options := range map[string]string{
 		"full": "full,size=64k", "read-only": "ro,size=64k", "without inodes": "size=1m,nr_inodes=1",
 	} {
-		c := cause{finds: code.StateWrite, statusEnds: 1}
+		c := cause{finds: catalog.StateWrite, statusEnds: 1}
 		if name == "full" { // the folders could still be made
 			c.statusEnds = 0
 		}
 		causes["run "+name] = c.under("run", options)
 		c.between = true
 		causes["run "+name+" while a job runs"] = c.under("run", options)
-		causes["var "+name] = cause{finds: code.StateWrite, said: "metrics: ", noMetric: true}.
+		causes["var "+name] = cause{finds: catalog.StateWrite, said: "metrics: ", noMetric: true}.
 			under("var", options)
-		causes["log "+name] = cause{finds: code.LogFailed, said: "append to ", noLog: true}.under("log", options)
+		causes["log "+name] = cause{finds: catalog.LogFailed, said: "append to ", noLog: true}.under("log", options)
 	}
 	mass(t, causes)
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 	"bookend/test/must"
 	"bookend/test/rig"
@@ -34,7 +34,7 @@ func lists(minors ...int) string {
 }
 
 // given requires the GPU of job 100 on record, "" for none, and what told it.
-func (n *node) given(want string, source slurmconf.Source, why string) {
+func (n *node) given(want string, source record.Source, why string) {
 	run, got := n.run(100), ""
 	for _, d := range run.Devices {
 		got += string(d.Device.ID)[:12]
@@ -53,13 +53,13 @@ func TestSlurmdTrouble(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
 		want   string
-		source slurmconf.Source
+		source record.Source
 		why    string
 	}{
-		"lists": {lists(1, 0), second, slurmconf.BySlurmd, ""},
-		"fails": {"echo no munge >&2; exit 1\n", "", slurmconf.Ambiguous, "no munge"},
-		"hangs": {"exec sleep 1000\n", "", slurmconf.Ambiguous, "no answer within"},
-		"stuck": {lists(1, 0), "", slurmconf.Ambiguous, "cannot be killed"},
+		"lists": {lists(1, 0), second, record.BySlurmd, ""},
+		"fails": {"echo no munge >&2; exit 1\n", "", record.Ambiguous, "no munge"},
+		"hangs": {"exec sleep 1000\n", "", record.Ambiguous, "no answer within"},
+		"stuck": {lists(1, 0), "", record.Ambiguous, "cannot be killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +79,7 @@ func TestSlurmdTrouble(t *testing.T) {
 			}
 			n.given(tt.want, tt.source, tt.why)
 			found := n.findings(epilog)
-			if has(found, code.Ambiguous) != (tt.source == slurmconf.Ambiguous) || has(found, code.Stuck) {
+			if has(found, catalog.Ambiguous) != (tt.source == record.Ambiguous) || has(found, catalog.Stuck) {
 				t.Errorf("%+v", found)
 			}
 			if got := strings.Count(n.get(n.in("asked")), "asked\n"); got != asked { // by the start alone
@@ -121,7 +121,7 @@ func TestInsideTheJob(t *testing.T) {
 			})
 			if cgroup == "job_101" {
 				n.exits(0, prolog, newJob())
-				n.given("", slurmconf.Ambiguous, "which slurmd is running is not known")
+				n.given("", record.Ambiguous, "which slurmd is running is not known")
 				return
 			}
 			n.daemon()
@@ -133,7 +133,7 @@ func TestInsideTheJob(t *testing.T) {
 			n.clean(epilog, newJob())
 			r := n.run(100)
 			for _, end := range append(r.Ends, *r.Start) {
-				if looked := len(end.Snapshot.Readings) > 0; looked != allowed || !has(end.Findings, code.RunInJob) {
+				if looked := len(end.Snapshot.Readings) > 0; looked != allowed || !has(end.Findings, catalog.RunInJob) {
 					t.Errorf("looked: %v, want %v, found %s", looked, allowed, codes(end.Findings))
 				}
 			}
@@ -142,7 +142,7 @@ func TestInsideTheJob(t *testing.T) {
 				t.Errorf("%+v, the job's user reads %q", r.Start.Findings, r.Ends[0].Report)
 			}
 			report, err := state.GetReport(n.conf.run, nodeName, user, slurm.Owner{ID: 100})
-			if err != nil || !report.Clean || has(n.findings(epilog), code.Unread) {
+			if err != nil || !report.Clean || has(n.findings(epilog), catalog.Unread) {
 				t.Errorf("the start's report: %+v, %v", report, err)
 			}
 		})

@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/state"
 	"bookend/test/privacy"
 )
@@ -31,7 +31,7 @@ const underTest = "the-user-under-test"
 
 // known is what root's records tell of them.
 func (n *node) known() []privacy.Facts {
-	var runs []ledger.Run
+	var runs []record.Run
 	if _, err := os.Stat(filepath.Join(n.conf.run, "state", nodeName)); err == nil { // else looking would make it
 		if store, err := state.Open(n.conf.run, nodeName); err == nil {
 			runs, _ = store.Runs()

@@ -7,16 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/internal/drain"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
 // tested requires what came of the one test allocation of an end, that of the first GPU, and why it was not made.
-func (n *node) tested(e ledger.End, want gpu.ProbeResult, why string) (p gpu.Probe) {
+func (n *node) tested(e record.End, want gpu.ProbeResult, why string) (p gpu.Probe) {
 	if len(e.Probes) != 1 || e.Probes[0].Device != gpu.ID(n.world.UUID(0)) {
 		n.Fatalf("want one test, of GPU %s: %+v", n.world.UUID(0), e.Probes)
 	}
@@ -27,7 +26,7 @@ func (n *node) tested(e ledger.End, want gpu.ProbeResult, why string) (p gpu.Pro
 }
 
 // told reports whether a finding says something.
-func told(found []finding.Finding, c code.Code, says string) bool {
+func told(found []record.Finding, c catalog.Code, says string) bool {
 	for _, f := range found {
 		if f.Code == c && strings.Contains(f.Observed, says) {
 			return true
@@ -92,14 +91,14 @@ func TestProbeHangs(t *testing.T) {
 				why = "CUDA did not start within 2."
 			}
 			n.tested(e, gpu.ProbeSkipped, why)
-			if told(e.Findings, code.Hang, "the test allocation: ") == slow || len(e.Findings) > 1 ||
+			if told(e.Findings, catalog.Hang, "the test allocation: ") == slow || len(e.Findings) > 1 ||
 				len(e.Snapshot.Readings) != 1 {
 				t.Errorf("%+v", e)
 			}
 			if action == "freeze" {
 				left := n.oneStuck()
 				for id := 102; id < 104; id++ {
-					if n.exits(0, prolog, numbered(id)); !has(n.startOf(id).Findings, code.Stuck) {
+					if n.exits(0, prolog, numbered(id)); !has(n.startOf(id).Findings, catalog.Stuck) {
 						t.Errorf("%+v", n.startOf(id).Findings)
 					}
 					n.exits(0, epilog, numbered(id))
@@ -142,7 +141,7 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 			n := stoppedAfterTheVerdict(t, *h)
 			recorded := func() bool {
 				runs := n.runs(100)
-				return len(runs) == 1 && has(runs[0].Last().Findings, code.Deadline)
+				return len(runs) == 1 && has(runs[0].Last().Findings, catalog.Deadline)
 			}
 			for tries := 1; !recorded(); tries++ {
 				if tries == 5 {
@@ -152,11 +151,11 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 			}
 			run := n.run(100)
 			end := run.Last()
-			if exits := drain.Exits([]ledger.Run{run}, run.EpochOf(end).Boot); len(exits) != 1 || exits[0].Causes[0].GPU == "" {
+			if exits := drain.Exits([]record.Run{run}, run.EpochOf(end).Boot); len(exits) != 1 || exits[0].Causes[0].GPU == "" {
 				t.Errorf("exits %+v, want this hook's, for a GPU", exits)
 			}
 			n.scontrol("exit 1")
-			if c := n.check(); !has(c.Findings, code.ReasonFailed) {
+			if c := n.check(); !has(c.Findings, catalog.ReasonFailed) {
 				t.Errorf("slurmctld did not answer, found %+v", c.Findings)
 			}
 			n.drained(map[slurm.Context]string{slurm.Prolog: drain.PrologError, slurm.Epilog: drain.EpilogError}[h.context], end.Wall)

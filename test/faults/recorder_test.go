@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/ledger"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 	"bookend/test/rig"
@@ -40,9 +40,9 @@ func (n *node) recorder() (pid int) {
 }
 
 // recorded waits until what was recorded of job 100 on its GPU is so, and returns it.
-func (n *node) recorded(what string, is func(ledger.Recorded) bool) (on ledger.Recorded) {
+func (n *node) recorded(what string, is func(record.GPURecording) bool) (on record.GPURecording) {
 	await(n, what, func() bool {
-		of := n.store().Recorded().Runs.About(n.run(100))
+		of := n.store().RecorderState().Runs.About(n.run(100))
 		if of != nil && len(of.GPUs) > 0 {
 			on = of.GPUs[0]
 		}
@@ -62,16 +62,16 @@ func TestRecorder(t *testing.T) {
 	mine, theirs := n.leftover("--mib", "20000"), n.holder(bystander, nil, "--mib", "3000")
 	n.inCgroup(mine, "100")
 	n.inCgroup(theirs, "200")
-	n.recorded("both processes", func(r ledger.Recorded) bool {
-		jobless := func(p ledger.RecordedProcess) bool { return !p.Owner.Found() }
+	n.recorded("both processes", func(r record.GPURecording) bool {
+		jobless := func(p record.RecordedProcess) bool { return !p.Owner.Found() }
 		return len(r.Processes) == 2 && !slices.ContainsFunc(r.Processes, jobless)
 	})
 	if out, _ := n.bookend("status", "--records"); !strings.Contains(out, "recorder ") || !strings.Contains(out, "(1 job)") {
 		t.Errorf("status: %s", out)
 	}
 	n.clean(n.own(prolog), bystanding())
-	await(t, "both jobs' samples", func() bool { return len(n.store().Recorded().Runs) == 2 })
-	if problem := n.store().Recorded().Problem; problem != "" {
+	await(t, "both jobs' samples", func() bool { return len(n.store().RecorderState().Runs) == 2 })
+	if problem := n.store().RecorderState().Problem; problem != "" {
 		t.Errorf("a session that gave way to the next one left %q", problem)
 	}
 	theirs.End()
@@ -85,8 +85,8 @@ func TestRecorder(t *testing.T) {
 	if on.Own.Bytes>>20 < 20000 || on.Own.Bytes>>20 > 20600 || on.Peak.Bytes < on.Own.Bytes+3000*mib || on.More > 0 {
 		t.Errorf("%+v", on)
 	}
-	owner := func(id slurm.JobID) func(ledger.RecordedProcess) bool {
-		return func(p ledger.RecordedProcess) bool { return p.Owner.ID == id && p.Most > 0 }
+	owner := func(id slurm.JobID) func(record.RecordedProcess) bool {
+		return func(p record.RecordedProcess) bool { return p.Owner.ID == id && p.Most > 0 }
 	}
 	if !slices.ContainsFunc(on.Processes, owner(100)) || !slices.ContainsFunc(on.Processes, owner(200)) {
 		t.Errorf("%+v", on.Processes)
@@ -108,7 +108,7 @@ func TestRecordedLeak(t *testing.T) {
 	n.recorder()
 	leak, stranger := n.leftover("--mib", "20000"), n.holder(60000, nil, "--mib", "3000")
 	n.inCgroup(leak, "100")
-	n.recorded("both processes", func(r ledger.Recorded) bool { return len(r.Processes) == 2 && r.Together == 1 })
+	n.recorded("both processes", func(r record.GPURecording) bool { return len(r.Processes) == 2 && r.Together == 1 })
 	stranger.End()
 	n.exits(10, n.own(epilog), newJob())
 	end := n.endOf(100)
@@ -119,7 +119,7 @@ func TestRecordedLeak(t *testing.T) {
 		t.Errorf("%+v", end.Findings)
 	}
 	for _, f := range end.Findings {
-		if stray := f.Code == code.Stray; stray != f.Recorded() || stray && (f.Bytes.Bytes < 3000*mib || f.Holder.PID != stranger.PID) {
+		if stray := f.Code == catalog.Stray; stray != f.OnlyRecorded() || stray && (f.Bytes.Bytes < 3000*mib || f.Holder.PID != stranger.PID) {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -137,8 +137,8 @@ func TestRecordedTrespass(t *testing.T) {
 	culprit := n.holder(bystander, nil, "--mib", "20000")
 	n.inCgroup(culprit, fmt.Sprint(bystanderID))
 	await(n, "the process on the other's GPU", func() bool {
-		of := n.store().Recorded().Runs.About(n.run(bystanderID))
-		return of != nil && len(of.Elsewhere) > 0 && n.store().Recorded().Runs.About(n.run(100)).GPUs[0].Peak.Bytes > 0
+		of := n.store().RecorderState().Runs.About(n.run(bystanderID))
+		return of != nil && len(of.Elsewhere) > 0 && n.store().RecorderState().Runs.About(n.run(100)).GPUs[0].Peak.Bytes > 0
 	})
 	culprit.End()
 	n.clean(n.own(epilog), newJob())
@@ -162,7 +162,7 @@ func TestRecorderIsGone(t *testing.T) {
 			n := recording(t)
 			n.together(n.own(prolog), []job{newJob(), bystanding()}, nil)
 			pid := n.recorder()
-			n.recorded("a sample", func(r ledger.Recorded) bool { return r.Samples > 0 })
+			n.recorded("a sample", func(r record.GPURecording) bool { return r.Samples > 0 })
 			must.Do(t, syscall.Kill(pid, end))
 			time.Sleep(4 * time.Second) // what is missed is longer than what two samples may lie apart
 			n.clean(n.own(epilog), newJob())
@@ -199,7 +199,7 @@ func TestRecorderOfAStateThatWasRemoved(t *testing.T) {
 func TestRecorderInAHungDriver(t *testing.T) {
 	n := recording(t)
 	n.clean(n.own(prolog), newJob())
-	n.recorded("a sample", func(r ledger.Recorded) bool { return r.Samples > 0 })
+	n.recorded("a sample", func(r record.GPURecording) bool { return r.Samples > 0 })
 	gpu := func() []int {
 		return processes(func(p rig.Process) bool { return doing(p.PID) == "backend" && p.Parent == n.recorder() })
 	}

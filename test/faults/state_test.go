@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/test/must"
 )
 
@@ -29,11 +29,11 @@ func TestDamagedRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
-			fault{finds: code.StateDamage, says: "/100/", harm: func(n *node) {
+			fault{finds: catalog.StateDamage, says: "/100/", harm: func(n *node) {
 				files := must.Have(filepath.Glob(n.inState("100/*.json")))(n)
 				damage(n, files[0])
 			}}.check(n, epilog, "drain", 38)
-			if found := n.findings(epilog); !has(found, code.NoRecord) || !n.run(100).Closed() {
+			if found := n.findings(epilog); !has(found, catalog.NoRecord) || !n.run(100).Closed() {
 				t.Errorf("got %+v", found)
 			}
 			if aside, _ := os.ReadDir(n.inState("damaged")); len(aside) != 1 {
@@ -103,7 +103,7 @@ func TestStateLostMeanwhile(t *testing.T) {
 				n.leftover()
 			}
 			n.exits(0, epilog, newJob())
-			if !n.run(100).Closed() || has(n.findings(epilog), code.NoRecord) == kept {
+			if !n.run(100).Closed() || has(n.findings(epilog), catalog.NoRecord) == kept {
 				t.Errorf("%+v", n.findings(epilog))
 			}
 		})
@@ -128,8 +128,8 @@ func TestTooManyRecordsDoNotDrain(t *testing.T) {
 	n.inCgroup(n.leftover(), "100")
 	n.exits(0, epilog, newJob())
 	found := n.findings(epilog)
-	f := n.found(found, code.Orphan)
-	if !has(found, code.StateDamage) || !strings.Contains(strings.Join(f.Doubts, "; "), "not all records") {
+	f := n.found(found, catalog.Orphan)
+	if !has(found, catalog.StateDamage) || !strings.Contains(strings.Join(f.Doubts, "; "), "not all records") {
 		t.Errorf("%+v", found)
 	}
 }

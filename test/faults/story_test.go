@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/test/fakegpu"
@@ -49,7 +49,7 @@ func tell(t *testing.T, stories map[string]story) {
 // some cannot be seen.
 func seeHoldersOf(t *testing.T, finds string) {
 	t.Helper()
-	if strings.Contains(finds, string(code.Phantom)) || strings.Contains(finds, string(code.Residue)) {
+	if strings.Contains(finds, string(catalog.Phantom)) || strings.Contains(finds, string(catalog.Residue)) {
 		must.SeeAll(t)
 	}
 }
@@ -158,7 +158,7 @@ func printable(text string) bool {
 }
 
 // found returns the finding of a code, which must be the only one of it.
-func (n *node) found(all []finding.Finding, c code.Code) (f finding.Finding) {
+func (n *node) found(all []record.Finding, c catalog.Code) (f record.Finding) {
 	count := 0
 	for _, one := range all {
 		if one.Code == c {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/code"
+	"bookend/internal/catalog"
 	"bookend/test/faultinject"
 	"bookend/test/must"
 )
@@ -46,7 +46,7 @@ func terminated(t *testing.T, h hook) (said bool) {
 		t.Errorf("%v", o)
 	}
 	n.unharmed()
-	return len(lines(o.output, "BKD-DEADLINE", "SIGTERM")) == 1 && has(n.findings(h), code.Deadline)
+	return len(lines(o.output, "BKD-DEADLINE", "SIGTERM")) == 1 && has(n.findings(h), catalog.Deadline)
 }
 
 // A hook that slurmd ends, in whatever way, takes its children with it, also one that waits where the user keeps files.
@@ -196,7 +196,7 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 			n.clean(n.own(prolog), newJob())
 			n.configure(func(c *conf) { c.onUnknown, c.extra, c.tight = tt.onUnknown, tt.policy, true })
 			f.Freeze()
-			if n.exits(tt.hang, n.own(epilog), newJob()); !has(n.findings(epilog), code.Hang) {
+			if n.exits(tt.hang, n.own(epilog), newJob()); !has(n.findings(epilog), catalog.Hang) {
 				t.Errorf("%+v", n.findings(epilog))
 			}
 			left := n.unkillable(1)
@@ -204,7 +204,7 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 			for i, h := range hooks {
 				n.exits(tt.stuck, n.own(h), numbered(101+i))
 			}
-			n.saysTimes(2, string(code.Stuck), "looks=0")
+			n.saysTimes(2, string(catalog.Stuck), "looks=0")
 			n.unkillable(1, left...)
 			f.Thaw()
 			n.sound()
@@ -238,7 +238,7 @@ func TestStuckBackendLeavesOneChild(t *testing.T) {
 	n.configure(func(c *conf) { c.onUnknown, c.tight = "drain", true })
 	mend := n.deaf(n.world.DriverProc()+"/gpus", true)
 	f.Freeze()
-	if n.exits(0, n.own(epilog), newJob()); !has(n.findings(epilog), code.Hang) || has(n.findings(epilog), code.NoRecord) {
+	if n.exits(0, n.own(epilog), newJob()); !has(n.findings(epilog), catalog.Hang) || has(n.findings(epilog), catalog.NoRecord) {
 		t.Errorf("%+v", n.findings(epilog))
 	}
 	left := n.unkillable(1)
@@ -286,7 +286,7 @@ func TestBackendThatEndsLate(t *testing.T) {
 	}
 	n.put("bookend.yaml", strings.Replace(config, tight, "prolog: {total: 4s, driver: 2700ms, records: 500ms}", 1), 0o644)
 	o := n.exits(0, prolog, newJob())
-	if e := n.startOf(100); strings.Contains(o.output, string(code.Deadline)) || !has(e.Findings, code.Dirty) {
+	if e := n.startOf(100); strings.Contains(o.output, string(catalog.Deadline)) || !has(e.Findings, catalog.Dirty) {
 		t.Errorf("%v\n%+v", o, e.Findings)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/wire"
-	"bookend/test/gpu/record"
+	"bookend/internal/protocol"
+	"bookend/test/gpu/runrecord"
 )
 
 const gap = 64 * mib
@@ -24,7 +24,7 @@ const slowCUDA = "libslowcuda.so"
 // probeRequest asks the backend for a test allocation on some cards, as a hook would; slow, for one that holds the
 // memory for long enough to be met.
 func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {
-	r := l.requestOf(wire.Probe, cards)
+	r := l.requestOf(protocol.Probe, cards)
 	empty := filepath.Join(l.site.Dir, "empty")
 	try(os.MkdirAll(empty, 0o755))
 	if slow {
@@ -40,11 +40,11 @@ func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {
 	return must(r.Line())
 }
 
-func (l *lane) requestOf(op wire.Op, cards []card) wire.Request {
-	r := wire.Request{Bookend: wire.Version, Op: op, DeadlineMillis: 5000, Options: wire.Options{}}
+func (l *lane) requestOf(op protocol.Op, cards []card) protocol.Request {
+	r := protocol.Request{Bookend: protocol.Version, Op: op, DeadlineMillis: 5000, Options: protocol.Options{}}
 	if w := l.site.World(l.node); w != nil { // and a machine that may be busy
 		r.DeadlineMillis = 2 * patience.Milliseconds()
-		r.Options = wire.Options{"nvml_library": w.NVML(), "cuda_library": w.CUDA()}
+		r.Options = protocol.Options{"nvml_library": w.NVML(), "cuda_library": w.CUDA()}
 	}
 	for _, c := range cards {
 		r.Devices = append(r.Devices, gpu.Device{ID: gpu.ID(c.uuid), BusID: must(gpu.ParseBusID(c.bus))})
@@ -58,11 +58,11 @@ func (l *lane) askBackend(request []byte, env ...string) *process {
 }
 
 func probesIn(out []byte) (all []gpu.Probe) {
-	for _, r := range must(wire.DecodeReplies(out)) {
+	for _, r := range must(protocol.DecodeReplies(out)) {
 		switch {
-		case r.Kind == wire.KindProbe:
+		case r.Kind == protocol.KindProbe:
 			all = append(all, *r.Probe)
-		case r.Kind == wire.KindFault:
+		case r.Kind == protocol.KindFault:
 			panic(fmt.Errorf("the driver said %+v", *r.Fault))
 		}
 	}
@@ -86,7 +86,7 @@ func (r *run) tests(what string, backend *process) []gpu.Probe {
 	out, _ := backend.end()
 	all := probesIn(out)
 	for _, p := range all {
-		r.rec.Tests = append(r.rec.Tests, record.Test{What: what, Probe: raw(p)})
+		r.rec.Tests = append(r.rec.Tests, runrecord.Test{What: what, Probe: raw(p)})
 	}
 	return all
 }

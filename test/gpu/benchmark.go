@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // rounds is how often the contenders of a benchmark run, unless it says otherwise.
@@ -12,7 +12,7 @@ const rounds = 21
 
 // contender is what a benchmark times: a program or something larger.
 type contender struct {
-	timing record.Timing
+	timing runrecord.Timing
 	once   func() time.Duration
 }
 
@@ -60,7 +60,7 @@ func (b *benchmark) measure() {
 // report adds what was measured to the record, and says it.
 func (l *lane) report(b benchmark) {
 	if b.limit > 0 {
-		p := record.Pair{Name: b.name, What: b.what, Limit: b.limit}
+		p := runrecord.Pair{Name: b.name, What: b.what, Limit: b.limit}
 		p.Ours, p.Bare = b.contenders[0].timing, b.contenders[1].timing
 		l.perf.Pairs = append(l.perf.Pairs, p)
 		l.tell("%-34s %8.1f ms, bare %.1f ms: %.3f times, at most %.2f: %v\n", p.Name, p.Ours.Median(), p.Bare.Median(),
@@ -83,7 +83,7 @@ func (l *lane) benchmark(g benchmarkGroup) {
 		l.tell("%s: left out, the time is over\n", g.name)
 		return
 	case l.perf == nil:
-		l.perf = &record.Timings{GPUs: len(l.cards), Rounds: rounds, Idle: true}
+		l.perf = &runrecord.Timings{GPUs: len(l.cards), Rounds: rounds, Idle: true}
 	}
 	err := attempt(func() {
 		l.awaitIdle()
@@ -122,5 +122,5 @@ func (l *lane) measured() bool {
 		}
 	}
 	return l.perf == nil || l.fake > 0 || !slices.ContainsFunc(l.perf.Pairs,
-		func(p record.Pair) bool { return !p.Held() })
+		func(p runrecord.Pair) bool { return !p.Held() })
 }

@@ -13,24 +13,23 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
-	"bookend/test/gpu/record"
+	"bookend/internal/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // checkPatience is how long slurmd waits for a health check.
 const checkPatience = 60 * time.Second
 
-// nodeCheck is one run of the health check, and what it has on record.
+// nodeCheck is one run of the health check, and what it has on runrecord.
 type nodeCheck struct {
-	record.NodeCheck
-	Findings []finding.Finding
-	verdict  finding.Verdict
+	runrecord.NodeCheck
+	Findings []record.Finding
+	verdict  record.Verdict
 }
 
 // nodeCheck runs the health check as slurmd does, told nothing but the node, and writes down what it made of it.
 func (r *run) nodeCheck(when string) nodeCheck {
-	c := nodeCheck{NodeCheck: record.NodeCheck{When: when, Cards: []string{}}}
+	c := nodeCheck{NodeCheck: runrecord.NodeCheck{When: when, Cards: []string{}}}
 	before := r.checkLines()
 	last := r.lastCheck()
 	limit := checkPatience
@@ -60,10 +59,10 @@ func (l *lane) checkEnv() []string {
 }
 
 // lastCheck is the last health check on record, nil where there is none.
-func (l *lane) lastCheck() *ledger.Check { return must(l.store().LastCheck()) }
+func (l *lane) lastCheck() *record.Check { return must(l.store().LastCheck()) }
 
 // takeDown reads what a check left on record, unless that is still the one before it.
-func (r *run) takeDown(c *nodeCheck, before *ledger.Check, began time.Time) {
+func (r *run) takeDown(c *nodeCheck, before *record.Check, began time.Time) {
 	memory := must(r.store().Drain())
 	if memory.Last != nil && !memory.Last.Wall.Before(began) {
 		c.Drain = string(memory.Last.Act) + ": " + memory.Last.Why
@@ -79,7 +78,7 @@ func (r *run) takeDown(c *nodeCheck, before *ledger.Check, began time.Time) {
 		}
 		c.Cards = append(c.Cards, id)
 		for _, p := range reading.Processes {
-			c.Seen = append(c.Seen, record.Occupant{GPU: id, PID: p.PID, Bytes: p.Memory.Bytes})
+			c.Seen = append(c.Seen, runrecord.Occupant{GPU: id, PID: p.PID, Bytes: p.Memory.Bytes})
 		}
 	}
 	slices.Sort(c.Cards)
@@ -129,7 +128,7 @@ func (r *run) nothingFound(c nodeCheck) {
 func (r *run) foundOnCard(c nodeCheck, w leftover, action string) {
 	r.looked(c)
 	r.check("what it found", w.code, codesFound(c))
-	var f finding.Finding
+	var f record.Finding
 	if len(c.Findings) > 0 {
 		f = c.Findings[0]
 	}
@@ -178,7 +177,7 @@ func (r *run) statusNames(codes ...string) {
 }
 
 // leaks wants the metrics to have the memory that a process holds on a card that no job has.
-func (r *run) leaks(h *record.Holder) {
+func (r *run) leaks(h *runrecord.Holder) {
 	text := must(os.ReadFile(r.site.Metrics(r.node)))
 	line := regexp.MustCompile(`(?m)^bookend_gpu_leaked_bytes\{.*uuid="` + regexp.QuoteMeta(h.GPU) +
 		`"\} (\S+)$`).FindSubmatch(text)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"bookend/test/cluster"
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 func (r *run) checkIdle() {
@@ -83,7 +83,7 @@ func (r *run) backToWork(job *job) {
 			r.reasonIs(r.service(), job)
 		}
 	}
-	if r.inService(); r.rec.Judge() != record.Right {
+	if r.inService(); r.rec.Judge() != runrecord.Right {
 		return // on a node that stays drained no job would begin
 	}
 	r.clean(r.run1(r.script(whichCard...), "--gres=gpu:1"))

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/protocol"
 	"bookend/internal/slurm"
-	"bookend/internal/wire"
 	"bookend/test/cluster"
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // The project's own goals: a hook's time by that of a bare program that asks the driver the same.
@@ -75,7 +75,7 @@ func (l *lane) wholePrograms() (rows []benchmark, done func()) {
 func (l *lane) program(name, what, path string, args ...string) contender {
 	argv := append([]string{path}, args...)
 	return contender{
-		timing: record.Timing{Name: name, What: what, Command: strings.Join(argv, " ")},
+		timing: runrecord.Timing{Name: name, What: what, Command: strings.Join(argv, " ")},
 		once: func() time.Duration {
 			_, took := start(argv, l.bare(), nil).end()
 			return took
@@ -86,7 +86,7 @@ func (l *lane) program(name, what, path string, args ...string) contender {
 // look asks the backend as a hook would.
 func (l *lane) look() contender {
 	c := l.program("bookend-gpu", "the backend alone: one look at every GPU", l.site.Program("bookend-gpu"))
-	request := must(l.requestOf(wire.Snapshot, l.cards).Line())
+	request := must(l.requestOf(protocol.Snapshot, l.cards).Line())
 	c.once = func() time.Duration {
 		_, took := l.askBackend(request).end()
 		return took
@@ -122,7 +122,7 @@ func (l *lane) healthCheck() contender {
 func (l *lane) visit(name, what string, timed slurm.Context, config string, on [][]int) contender {
 	hook := "bookend-" + strings.TrimSuffix(string(timed), "_slurmd")
 	return contender{
-		timing: record.Timing{Name: name, What: what, Command: l.site.Program(hook)},
+		timing: runrecord.Timing{Name: name, What: what, Command: l.site.Program(hook)},
 		once: func() time.Duration {
 			first, took := l.ownJobs(len(on)), map[slurm.Context]time.Duration{}
 			for _, context := range []slurm.Context{slurm.Prolog, slurm.Epilog} {
@@ -242,7 +242,7 @@ func (l *lane) rowCost() (rows []benchmark, done func()) {
 	l.configure("observe", nil)
 	for _, gpus := range slices.Compact([]int{1, len(l.cards)}) {
 		side := func(name, what string, once func() time.Duration) contender {
-			return contender{record.Timing{Name: name, What: what, Command: fmt.Sprintf("srun --gres=gpu:%d true", gpus)}, once}
+			return contender{runrecord.Timing{Name: name, What: what, Command: fmt.Sprintf("srun --gres=gpu:%d true", gpus)}, once}
 		}
 		rows = append(rows, benchmark{fmt.Sprintf("ten jobs in a row, GPUs each: %d", gpus),
 			"srun true, ten times, each waiting for the end of the one before it", rowLimit, 5, []contender{

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // work is one chain to be run, or the part of it that a control needs.
@@ -97,7 +97,7 @@ func (l *lane) chain(w work) {
 	settings := w.settings(l.fake > 0, off)
 	broken := attempt(func() { l.configure(w.mode, settings) })
 	for _, s := range w.steps {
-		rec := record.Run{Scenario: s.name, Number: w.number, Mode: w.mode, Settings: render(settings)}
+		rec := runrecord.Run{Scenario: s.name, Number: w.number, Mode: w.mode, Settings: render(settings)}
 		rec.Title, rec.Truth = s.told()
 		began, log := time.Now(), l.slurmAt()
 		r := &run{lane: l, rec: &rec, scene: scene}
@@ -127,7 +127,7 @@ func (l *lane) chain(w work) {
 }
 
 // note prints a run and writes all runs so far to disk.
-func (l *lane) note(rec record.Run) {
+func (l *lane) note(rec runrecord.Run) {
 	l.book.mu.Lock()
 	defer l.book.mu.Unlock()
 	l.book.done = append(l.book.done, rec)
@@ -157,9 +157,9 @@ func (l *lane) tell(format string, args ...any) {
 	fmt.Fprintf(l.say, format, args...)
 }
 
-func (l *lane) file() record.File {
-	return record.File{
-		Version: record.Version, Fake: l.fake > 0, Date: l.began.UTC().Truncate(time.Second),
+func (l *lane) file() runrecord.File {
+	return runrecord.File{
+		Version: runrecord.Version, Fake: l.fake > 0, Date: l.began.UTC().Truncate(time.Second),
 		Command: commandLine(os.Args), Machine: l.machine,
 	}
 }
@@ -182,13 +182,13 @@ func (l *lane) path(kind string) string {
 	if l.fake > 0 {
 		kind, model = "rehearsal-"+kind, "fake"
 	}
-	return filepath.Join(l.out, fmt.Sprintf("%s-%s-%dx-%s"+record.Suffix, kind, l.began.UTC().Format("20060102-1504"),
+	return filepath.Join(l.out, fmt.Sprintf("%s-%s-%dx-%s"+runrecord.Suffix, kind, l.began.UTC().Format("20060102-1504"),
 		len(l.cards), model))
 }
 
 // summary counts, and reports whether all was as it should be: a control that the judge found right is not.
 func (l *lane) summary() bool {
-	count, controls, well := map[record.Outcome]int{}, 0, true
+	count, controls, well := map[runrecord.Outcome]int{}, 0, true
 	for _, r := range l.book.done {
 		well = well && r.AsItShould()
 		if r.Control != "" {
@@ -198,7 +198,7 @@ func (l *lane) summary() bool {
 		count[r.Outcome]++
 	}
 	fmt.Fprintf(l.say, "gpu-lane: %d right, %d wrong, %d broken; %d controls; all as it should be: %v; %.0f s\n",
-		count[record.Right], count[record.Wrong], count[record.Broken], controls, well, time.Since(l.began).Seconds())
+		count[runrecord.Right], count[runrecord.Wrong], count[runrecord.Broken], controls, well, time.Since(l.began).Seconds())
 	if l.fake == 0 && l.python == "" {
 		fmt.Fprintln(l.say, "gpu-lane: no PyTorch here: its scenarios were left out")
 	}

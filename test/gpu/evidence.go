@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // evidence writes down what nvidia-smi says at this moment; in a rehearsal, the fake driver's books.
@@ -33,14 +33,14 @@ func (r *run) record(when string, args ...string) {
 	if err != nil {
 		text += "\n" + err.Error()
 	}
-	r.rec.Evidence = append(r.rec.Evidence, record.Evidence{
+	r.rec.Evidence = append(r.rec.Evidence, runrecord.Evidence{
 		When: when, Command: "nvidia-smi " + strings.Join(args, " "), Output: text,
 	})
 }
 
 func (r *run) books(when string) {
 	all, err := r.site.World(r.node).Holdings()
-	e := record.Evidence{When: when, Command: "the fake driver's books"}
+	e := runrecord.Evidence{When: when, Command: "the fake driver's books"}
 	for _, h := range all {
 		e.Output += fmt.Sprintf("card %d pid %d context %d hidden %d memory %d mapped %d\n", h.Card, h.PID, h.Context,
 			h.Hidden, h.Memory, h.Mapped)

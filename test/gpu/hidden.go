@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"bookend/internal/finding"
-	"bookend/test/gpu/record"
+	"bookend/internal/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // hiding is a job that leaves a program which does something that once passed for an excuse.
@@ -14,7 +14,7 @@ func hiding(ready func(*holder), flags ...string) func(*run) {
 		job := r.leaveHidden(ready, flags...)
 		_, owner := accused(about(job, r.scene.holder.PID))
 		r.check("job blamed", fmt.Sprint(job.ID), fmt.Sprint(owner.Job))
-		r.check("evidence", string(finding.ByExclusive), string(owner.Level))
+		r.check("evidence", string(record.ByExclusive), string(owner.Level))
 		r.found(job)
 	}
 }
@@ -64,5 +64,5 @@ wait`
 func (r *run) hiddenAmongPassers() {
 	crowd := r.startAs(1, "", "passers")
 	crowd.Role = "starts processes that end at once"
-	r.leavePhantom("cudajob", r.forkHold(), record.Holder{PID: crowd.PID, Role: crowd.Role, UID: crowd.UID})
+	r.leavePhantom("cudajob", r.forkHold(), runrecord.Holder{PID: crowd.PID, Role: crowd.Role, UID: crowd.UID})
 }

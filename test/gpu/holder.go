@@ -13,12 +13,12 @@ import (
 	"strings"
 	"syscall"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 	"bookend/test/rig"
 )
 
 type holder struct {
-	record.Holder
+	runrecord.Holder
 	line  string // its ready line
 	cmd   *exec.Cmd
 	ended bool
@@ -33,7 +33,7 @@ func (h *holder) ready(line string, uid uint32) {
 	if pid == 1 {
 		pid = h.cmd.Process.Pid
 	}
-	h.Holder = record.Holder{PID: pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]),
+	h.Holder = runrecord.Holder{PID: pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]),
 		Gone: number(said["used"]), Cgroup: cgroupOf(pid)}
 }
 
@@ -83,17 +83,17 @@ func marked(setting string) (pids []int) {
 var deviceNode = regexp.MustCompile(`/nvidia(\d+|ctl|-uvm|-uvm-tools|-caps/[^/ ]+)$`)
 
 // readProc writes down what /proc says of a process, read by nobody's code but the lane's.
-func readProc(pid int) *record.Proc {
+func readProc(pid int) *runrecord.Proc {
 	folder := fmt.Sprintf("/proc/%d", pid)
 	status, err := os.ReadFile(filepath.Join(folder, "status"))
 	if err != nil {
-		return &record.Proc{Problem: err.Error()}
+		return &runrecord.Proc{Problem: err.Error()}
 	}
 	exe, err := os.Readlink(filepath.Join(folder, "exe"))
 	if err != nil {
 		exe = err.Error()
 	}
-	p := &record.Proc{
+	p := &runrecord.Proc{
 		Name: field(status, "Name"), State: field(status, "State"), NSpid: field(status, "NSpid"),
 		UID: field(status, "Uid"), Threads: field(status, "Threads"), Exe: exe, Cgroup: cgroupOf(pid),
 	}

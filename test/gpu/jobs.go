@@ -11,13 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/cluster"
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // jobPatience bounds the wait for a job's end: PyTorch's first import takes some 20 s, an epilog at most 15.
@@ -64,12 +62,12 @@ func (r *run) awaitOutput(id cluster.JobID, start string) (text string) {
 
 // job is a job, and what Bookend has on record of its ends; nil for nothing.
 type job struct {
-	record.Job
-	Start, End *ledger.End
+	runrecord.Job
+	Start, End *record.End
 }
 
 // AtEnd is what was recorded at its end, empty without that.
-func (j *job) AtEnd() (e ledger.End) {
+func (j *job) AtEnd() (e record.End) {
 	if j.End != nil {
 		e = *j.End
 	}
@@ -77,7 +75,7 @@ func (j *job) AtEnd() (e ledger.End) {
 }
 
 // because is the answer to one cause of a shortage, empty where none was given.
-func (j *job) because(name diagnosis.Name) (c diagnosis.Cause) {
+func (j *job) because(name record.CauseName) (c record.Cause) {
 	if d := j.AtEnd().Diagnosis; d != nil {
 		c = d.Cause(name)
 	}
@@ -91,7 +89,7 @@ func raw(v any) json.RawMessage { return must(json.Marshal(v)) }
 func (r *run) finish(id cluster.JobID) *job {
 	j := must(r.site.Wait(id, jobPatience))
 	n := must(strconv.Atoi(string(id)))
-	job := &job{Job: record.Job{ID: n, State: j.State, Asked: j.Fields["TresPerNode"], User: j.Fields["UserId"],
+	job := &job{Job: runrecord.Job{ID: n, State: j.State, Asked: j.Fields["TresPerNode"], User: j.Fields["UserId"],
 		Hooks: r.hooks(n)}}
 	if j.StdOut != "" { // srun's own job has none
 		job.Output = must(r.site.Output(id))
@@ -99,7 +97,7 @@ func (r *run) finish(id cluster.JobID) *job {
 	job.CUDA = cudaCards(job.Output)
 	kept := r.kept(slurm.JobID(n))
 	for _, d := range kept.Devices {
-		job.GPUs = append(job.GPUs, record.GPU{Index: d.Index, UUID: string(d.Device.ID)})
+		job.GPUs = append(job.GPUs, runrecord.GPU{Index: d.Index, UUID: string(d.Device.ID)})
 	}
 	if job.Start = kept.Start; job.Start != nil {
 		job.Job.Start = raw(job.Start)
@@ -130,18 +128,18 @@ func tail(text string) string { return text[max(0, len(text)-600):] }
 func (l *lane) store() *state.Store { return must(state.Open(l.site.Run(), l.node)) }
 
 // kept is a job's first run on record, empty without one.
-func (r *run) kept(id slurm.JobID) (kept ledger.Run) {
+func (r *run) kept(id slurm.JobID) (kept record.Run) {
 	runs, damaged := r.store().Runs()
 	if len(damaged) > 0 {
 		panic(damaged[0])
 	}
-	if i := slices.IndexFunc(runs, func(run ledger.Run) bool { return run.Job.ID == id }); i >= 0 {
+	if i := slices.IndexFunc(runs, func(run record.Run) bool { return run.Job.ID == id }); i >= 0 {
 		kept = runs[i]
 	}
 	return kept
 }
 
-func classes(h finding.Holder) string {
+func classes(h record.Holder) string {
 	var names []string
 	for _, c := range h.Classes {
 		names = append(names, string(c))
@@ -176,25 +174,25 @@ func (l *lane) lines(wanted func(line) bool) (all []line) {
 }
 
 // hooks are the lines of Bookend's own log about a job.
-func (l *lane) hooks(job int) (all []record.Hook) {
+func (l *lane) hooks(job int) (all []runrecord.Hook) {
 	for _, one := range l.lines(func(one line) bool { return one.Job == job }) {
-		all = append(all, record.Hook{Program: one.Program, Message: one.Message, Seconds: one.Took, Looks: one.Looks,
+		all = append(all, runrecord.Hook{Program: one.Program, Message: one.Message, Seconds: one.Took, Looks: one.Looks,
 			JobLog: one.JobLog})
 	}
 	return all
 }
 
 // cudaCards are the cards that a job's own CUDA programs named, with Slurm's indexes in the order it gave them.
-func cudaCards(output string) []record.GPU {
+func cudaCards(output string) []runrecord.GPU {
 	var indexes []string
 	if m := regexp.MustCompile(`(?m)^slurm gpus=([0-9,]+)$`).FindStringSubmatch(output); m != nil {
 		indexes = strings.Split(m[1], ",")
 	}
-	var cards []record.GPU
+	var cards []runrecord.GPU
 	said := regexp.MustCompile(`(?m)^ready .*gpu=(GPU-[0-9a-f]{8}-[0-9a-f-]{27})\b`)
 	for i, m := range said.FindAllStringSubmatch(output, -1) {
 		if i < len(indexes) {
-			cards = append(cards, record.GPU{Index: int(number(indexes[i])), UUID: m[1]})
+			cards = append(cards, runrecord.GPU{Index: int(number(indexes[i])), UUID: m[1]})
 		}
 	}
 	return cards

@@ -6,27 +6,25 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
-	"bookend/test/gpu/record"
+	"bookend/internal/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // run is one run of one scenario while it goes on.
 type run struct {
 	*lane
-	rec   *record.Run
+	rec   *runrecord.Run
 	scene *scene
 }
 
 // check writes one judged statement down; equal texts are right.
 func (r *run) check(what, want, got string) {
-	r.rec.Checks = append(r.rec.Checks, record.Check{What: what, Want: want, Got: got, Right: want == got})
+	r.rec.Checks = append(r.rec.Checks, runrecord.Check{What: what, Want: want, Got: got, Right: want == got})
 }
 
 // holds writes down a statement with its own rule.
 func (r *run) holds(what, want, got string, right bool) {
-	r.rec.Checks = append(r.rec.Checks, record.Check{What: what, Want: want, Got: got, Right: right})
+	r.rec.Checks = append(r.rec.Checks, runrecord.Check{What: what, Want: want, Got: got, Right: right})
 }
 
 // said wants a phrase in the job's log, as its user reads it. Lines are wrapped there.
@@ -51,7 +49,7 @@ func unwrapped(output string) string {
 }
 
 // verdict words one end of a job: "clean" only of what was seen clean without a finding.
-func verdict(e *ledger.End) string {
+func verdict(e *record.End) string {
 	if e == nil {
 		return "no record"
 	}
@@ -60,7 +58,7 @@ func verdict(e *ledger.End) string {
 		words = append(words, string(f.Code))
 	}
 	for _, reading := range e.Snapshot.Readings {
-		if state := e.Curves[reading.Device.ID].State; state != settle.Clean && len(e.Findings) == 0 {
+		if state := e.Curves[reading.Device.ID].State; state != record.Clean && len(e.Findings) == 0 {
 			words = append(words, string(state))
 		}
 	}
@@ -74,7 +72,7 @@ func verdict(e *ledger.End) string {
 // stays long after its process, a search is in order.
 func (r *run) clean(job *job) {
 	r.cleanEnds(job)
-	for _, e := range []*ledger.End{job.Start, job.End} {
+	for _, e := range []*record.End{job.Start, job.End} {
 		if e != nil {
 			r.check("searches of all of /proc", "none", map[bool]string{true: "none", false: "one"}[e.Scan == nil])
 		}
@@ -97,8 +95,8 @@ type leftover struct {
 	candidate  string // classes that each of them must have
 	job        int    // to blame; 0: none
 	evidence   string
-	unknown    bool           // it is neither yes nor no, with a reason
-	of         *record.Holder // whose bytes and card they are; nil: the scene's
+	unknown    bool              // it is neither yes nor no, with a reason
+	of         *runrecord.Holder // whose bytes and card they are; nil: the scene's
 }
 
 // left wants a job that began clean to leave this and nothing else, its user told so, and the node drained or not.
@@ -110,7 +108,7 @@ func (r *run) left(job *job, w leftover, exit int) {
 	r.draining(job, exit)
 }
 
-func (r *run) names(f finding.Finding, w leftover) {
+func (r *run) names(f record.Finding, w leftover) {
 	holder, owner := accused(f)
 	r.check("process accused", fmt.Sprint(w.pid), fmt.Sprint(holder.PID))
 	r.check("its classes", w.classes, classes(holder))
@@ -126,7 +124,7 @@ func (r *run) names(f finding.Finding, w leftover) {
 		found = append(found, c.PID)
 		for _, class := range strings.Fields(w.candidate) {
 			r.holds(fmt.Sprintf("process %d, which may hold it, is", c.PID), class, classes(c),
-				slices.Contains(c.Classes, finding.Class(class)))
+				slices.Contains(c.Classes, record.Class(class)))
 		}
 	}
 	slices.Sort(found)
@@ -137,11 +135,11 @@ func (r *run) names(f finding.Finding, w leftover) {
 }
 
 // accused are the process of a finding and the job that it is blamed on, empty where there is none.
-func accused(f finding.Finding) (holder finding.Holder, owner finding.Owner) {
+func accused(f record.Finding) (holder record.Holder, owner record.Owner) {
 	if f.Holder != nil {
 		holder = *f.Holder
 	}
-	if f.Owner != nil && f.Owner.Level != finding.NoEvidence {
+	if f.Owner != nil && f.Owner.Level != record.NoEvidence {
 		owner = *f.Owner
 	}
 	return holder, owner
@@ -152,10 +150,10 @@ func sorted(list []int) []int { return slices.Sorted(slices.Values(list)) }
 // rightCards wants Bookend's cards to be those that Slurm's numbers mean by gres.conf and /proc/driver/nvidia, and
 // those that CUDA gave the job.
 func (r *run) rightCards(job *job) {
-	var byNumber []record.GPU
+	var byNumber []runrecord.GPU
 	for _, g := range job.GPUs {
 		if g.Index < len(r.cards) {
-			byNumber = append(byNumber, record.GPU{Index: g.Index, UUID: r.cards[g.Index].uuid})
+			byNumber = append(byNumber, runrecord.GPU{Index: g.Index, UUID: r.cards[g.Index].uuid})
 		}
 	}
 	r.check("Slurm's numbers mean the GPUs of gres.conf", cmp.Or(words(byNumber), "at least one"), words(job.GPUs))
@@ -164,7 +162,7 @@ func (r *run) rightCards(job *job) {
 	}
 }
 
-func words(cards []record.GPU) string {
+func words(cards []runrecord.GPU) string {
 	var all []string
 	for _, c := range cards {
 		all = append(all, fmt.Sprintf("%d=%s", c.Index, c.UUID))
@@ -172,7 +170,7 @@ func words(cards []record.GPU) string {
 	return strings.Join(all, " ")
 }
 
-func uuids(cards []record.GPU) string {
+func uuids(cards []runrecord.GPU) string {
 	var all []string
 	for _, c := range cards {
 		all = append(all, c.UUID)
@@ -182,17 +180,17 @@ func uuids(cards []record.GPU) string {
 }
 
 // one wants exactly one finding at an end, and returns it.
-func (r *run) one(where string, e *ledger.End, code string) finding.Finding {
+func (r *run) one(where string, e *record.End, code string) record.Finding {
 	r.check(where, code, verdict(e))
 	if e == nil || len(e.Findings) == 0 {
-		return finding.Finding{}
+		return record.Finding{}
 	}
 	return e.Findings[0]
 }
 
 // bytes wants a finding's bytes within 64 MiB of what is held, and between what the holder asked for and what is
 // missing from the card by its own account, which does not come from NVML.
-func (r *run) bytes(h record.Holder, got uint64) {
+func (r *run) bytes(h runrecord.Holder, got uint64) {
 	const tolerance = 64 * mib
 	r.holds("bytes", fmt.Sprintf("%d MiB, give or take 64", h.Held/mib), fmt.Sprintf("%d MiB", got/mib),
 		h.Held > 0 && got+tolerance >= h.Held && got <= h.Held+tolerance)
@@ -231,7 +229,7 @@ func (r *run) service() string {
 	return inService
 }
 
-func exitOf(e *ledger.End) string {
+func exitOf(e *record.End) string {
 	if e == nil {
 		return "no record"
 	}

@@ -6,22 +6,20 @@ import (
 	"testing"
 
 	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
-	"bookend/test/gpu/record"
+	"bookend/internal/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // The judge must see each way in which Bookend can be wrong. Here are one run and what is true of it: a process with
 // 1000 MiB on the second GPU of two.
 func judged(do func(*run)) bool {
 	r := &run{
-		lane: &lane{node: "n", cards: []card{{uuid: "GPU-b"}, {uuid: "GPU-a"}}}, rec: &record.Run{},
-		scene: &scene{holder: &record.Holder{PID: 7, GPU: "GPU-a", Held: 1000 * mib, Allocated: 900 * mib}},
+		lane: &lane{node: "n", cards: []card{{uuid: "GPU-b"}, {uuid: "GPU-a"}}}, rec: &runrecord.Run{},
+		scene: &scene{holder: &runrecord.Holder{PID: 7, GPU: "GPU-a", Held: 1000 * mib, Allocated: 900 * mib}},
 	}
 	do(r)
-	return r.rec.Judge() == record.Right
+	return r.rec.Judge() == runrecord.Right
 }
 
 // each has every change of what is right judged. Those whose names begin with "right" are right.
@@ -40,49 +38,49 @@ func each[T any](t *testing.T, right func() T, judge func(*run, T), changes map[
 func TestNames(t *testing.T) {
 	want := leftover{code: "BKD-RESIDUE", pid: 7, classes: "orphan stopped", candidates: []int{9, 8},
 		candidate: "exported", job: 3, evidence: "exclusive"}
-	process := func(pid int, all ...finding.Class) finding.Holder {
-		return finding.Holder{Process: finding.Process{PID: pid}, Classes: all}
+	process := func(pid int, all ...record.Class) record.Holder {
+		return record.Holder{Process: record.Process{PID: pid}, Classes: all}
 	}
-	each(t, func() finding.Finding {
+	each(t, func() record.Finding {
 		holder := process(7, "orphan", "stopped")
-		return finding.Finding{Code: "BKD-RESIDUE", Holder: &holder, GPU: "GPU-a", Bytes: gpu.Bytes(1000 * mib),
-			Owner: &finding.Owner{Job: 3, Level: finding.ByExclusive}, Searched: true,
-			Candidates: []finding.Holder{process(8, "exported"), process(9, "exported")}}
-	}, func(r *run, f finding.Finding) { r.names(f, want) }, map[string]func(*finding.Finding){
-		"another process":    func(f *finding.Finding) { f.Holder.PID = 8 },
-		"a class less":       func(f *finding.Finding) { f.Holder.Classes = f.Holder.Classes[:1] },
-		"another job":        func(f *finding.Finding) { f.Owner.Job = 4 },
-		"a hint for a proof": func(f *finding.Finding) { f.Owner.Level = finding.ByEnvironment },
-		"unknown":            func(f *finding.Finding) { f.Unknown = "why" },
-		"another GPU":        func(f *finding.Finding) { f.GPU = "GPU-b" },
-		"65 MiB less":        func(f *finding.Finding) { f.Bytes.Bytes -= 65 * mib },
-		"65 MiB more":        func(f *finding.Finding) { f.Bytes.Bytes += 65 * mib },
-		"right, 64 MiB off":  func(f *finding.Finding) { f.Bytes.Bytes += 64 * mib },
-		"a candidate less":   func(f *finding.Finding) { f.Candidates = f.Candidates[:1] },
-		"a candidate more": func(f *finding.Finding) {
+		return record.Finding{Code: "BKD-RESIDUE", Holder: &holder, GPU: "GPU-a", Bytes: gpu.Bytes(1000 * mib),
+			Owner: &record.Owner{Job: 3, Level: record.ByExclusive}, Searched: true,
+			Candidates: []record.Holder{process(8, "exported"), process(9, "exported")}}
+	}, func(r *run, f record.Finding) { r.names(f, want) }, map[string]func(*record.Finding){
+		"another process":    func(f *record.Finding) { f.Holder.PID = 8 },
+		"a class less":       func(f *record.Finding) { f.Holder.Classes = f.Holder.Classes[:1] },
+		"another job":        func(f *record.Finding) { f.Owner.Job = 4 },
+		"a hint for a proof": func(f *record.Finding) { f.Owner.Level = record.ByEnvironment },
+		"unknown":            func(f *record.Finding) { f.Unknown = "why" },
+		"another GPU":        func(f *record.Finding) { f.GPU = "GPU-b" },
+		"65 MiB less":        func(f *record.Finding) { f.Bytes.Bytes -= 65 * mib },
+		"65 MiB more":        func(f *record.Finding) { f.Bytes.Bytes += 65 * mib },
+		"right, 64 MiB off":  func(f *record.Finding) { f.Bytes.Bytes += 64 * mib },
+		"a candidate less":   func(f *record.Finding) { f.Candidates = f.Candidates[:1] },
+		"a candidate more": func(f *record.Finding) {
 			f.Candidates = append(f.Candidates, process(10, "exported"))
 		},
-		"a candidate's class":    func(f *finding.Finding) { f.Candidates[0].Classes = nil },
-		"a search cut short":     func(f *finding.Finding) { f.Searched = false },
-		"no one accused":         func(f *finding.Finding) { *f = finding.Finding{} },
-		"right, in other orders": func(f *finding.Finding) { slices.Reverse(f.Candidates) },
+		"a candidate's class":    func(f *record.Finding) { f.Candidates[0].Classes = nil },
+		"a search cut short":     func(f *record.Finding) { f.Searched = false },
+		"no one accused":         func(f *record.Finding) { *f = record.Finding{} },
+		"right, in other orders": func(f *record.Finding) { slices.Reverse(f.Candidates) },
 	})
 }
 
 func TestClean(t *testing.T) {
-	clean := func() *ledger.End {
-		return &ledger.End{Snapshot: gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-b"}}}},
-			Curves: map[gpu.ID]settle.Curve{"GPU-b": {State: settle.Clean}}}
+	clean := func() *record.End {
+		return &record.End{Snapshot: gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-b"}}}},
+			Curves: map[gpu.ID]record.Curve{"GPU-b": {State: record.Clean}}}
 	}
 	each(t, func() job {
-		return job{Job: record.Job{GPUs: []record.GPU{{UUID: "GPU-b"}}, CUDA: []record.GPU{{UUID: "GPU-b"}},
+		return job{Job: runrecord.Job{GPUs: []runrecord.GPU{{UUID: "GPU-b"}}, CUDA: []runrecord.GPU{{UUID: "GPU-b"}},
 			Output: "| bookend: n GPU 0 clean: x\n"}, Start: clean(), End: clean()}
 	}, func(r *run, j job) { r.clean(&j) }, map[string]func(*job){
 		"no record":                     func(j *job) { j.End = nil },
-		"not at rest":                   func(j *job) { j.End.Curves["GPU-b"] = settle.Curve{State: settle.Flat} },
+		"not at rest":                   func(j *job) { j.End.Curves["GPU-b"] = record.Curve{State: record.Flat} },
 		"no GPU was read":               func(j *job) { j.Start.Snapshot.Readings = nil },
-		"a finding":                     func(j *job) { j.End.Findings = []finding.Finding{{Code: "BKD-NORECORD"}} },
-		"a search of all of /proc":      func(j *job) { j.End.Scan = &finding.Scan{Looked: 100} },
+		"a finding":                     func(j *job) { j.End.Findings = []record.Finding{{Code: "BKD-NORECORD"}} },
+		"a search of all of /proc":      func(j *job) { j.End.Scan = &record.Scan{Looked: 100} },
 		"a user told otherwise":         func(j *job) { j.Output = strings.Replace(j.Output, " clean: ", " ", 1) },
 		"not Bookend's words":           func(j *job) { j.Output = strings.TrimPrefix(j.Output, "| ") },
 		"another GPU than the number":   func(j *job) { j.GPUs[0].UUID, j.CUDA[0].UUID = "GPU-a", "GPU-a" },
@@ -100,7 +98,7 @@ ready pid=7 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001 bytes=2097152
 ready pid=8 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152 used=9
 ready pid=9 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152
 `
-	want := []record.GPU{{Index: 1, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001"},
+	want := []runrecord.GPU{{Index: 1, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001"},
 		{Index: 3, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003"}}
 	if got := cudaCards(log); !slices.Equal(got, want) {
 		t.Errorf("GPUs %v, want %v", got, want)
@@ -108,7 +106,7 @@ ready pid=9 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152
 }
 
 func TestHealthChecks(t *testing.T) {
-	idle := func() nodeCheck { return nodeCheck{NodeCheck: record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"}}} }
+	idle := func() nodeCheck { return nodeCheck{NodeCheck: runrecord.NodeCheck{Cards: []string{"GPU-a", "GPU-b"}}} }
 	each(t, idle, func(r *run, c nodeCheck) { r.nothingFound(c) }, map[string]func(*nodeCheck){
 		"right, an old drain":  func(c *nodeCheck) { c.Lines = []string{leftAlone + "no longer drained"} },
 		"it did something":     func(c *nodeCheck) { c.Lines = []string{"drain: resumed: clean 2 of 2 times"} },
@@ -116,7 +114,7 @@ func TestHealthChecks(t *testing.T) {
 		"it printed a line":    func(c *nodeCheck) { c.Said = "bookend: x" },
 		"a GPU was not read":   func(c *nodeCheck) { c.Cards = c.Cards[:1] },
 		"it left no record":    func(c *nodeCheck) { c.Cards = nil },
-		"a note":               func(c *nodeCheck) { c.Findings = []finding.Finding{{Code: "BKD-THROTTLE"}} },
+		"a note":               func(c *nodeCheck) { c.Findings = []record.Finding{{Code: "BKD-THROTTLE"}} },
 		"a line in the log":    func(c *nodeCheck) { c.Lines = []string{"findings: BKD-X"} },
 		"two, of which one is": func(c *nodeCheck) { c.Lines = []string{leftAlone, "findings: BKD-X"} },
 	})
@@ -125,12 +123,12 @@ func TestHealthChecks(t *testing.T) {
 func TestHealthChecksFind(t *testing.T) {
 	want := leftover{code: "BKD-ORPHAN", pid: 7, classes: "orphan", job: 3, evidence: "exclusive"}
 	each(t, func() nodeCheck {
-		c := nodeCheck{NodeCheck: record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"},
-			Seen: []record.Occupant{{GPU: "GPU-a", PID: 7}}}}
-		c.Findings = []finding.Finding{{Code: "BKD-ORPHAN", GPU: "GPU-a", Bytes: gpu.Bytes(1000 * mib),
-			Holder: &finding.Holder{Process: finding.Process{PID: 7}, Classes: []finding.Class{"orphan"}},
-			Owner:  &finding.Owner{Job: 3, Level: finding.ByExclusive}}}
-		c.verdict.Judged = []finding.Judged{{Action: "warn"}}
+		c := nodeCheck{NodeCheck: runrecord.NodeCheck{Cards: []string{"GPU-a", "GPU-b"},
+			Seen: []runrecord.Occupant{{GPU: "GPU-a", PID: 7}}}}
+		c.Findings = []record.Finding{{Code: "BKD-ORPHAN", GPU: "GPU-a", Bytes: gpu.Bytes(1000 * mib),
+			Holder: &record.Holder{Process: record.Process{PID: 7}, Classes: []record.Class{"orphan"}},
+			Owner:  &record.Owner{Job: 3, Level: record.ByExclusive}}}
+		c.verdict.Judged = []record.Judged{{Action: "warn"}}
 		return c
 	}, func(r *run, c nodeCheck) { r.foundOnCard(c, want, "warn") }, map[string]func(*nodeCheck){
 		"nothing":             func(c *nodeCheck) { c.Findings = nil },
@@ -142,7 +140,7 @@ func TestHealthChecksFind(t *testing.T) {
 	})
 	each(t, func() []string { return []string{"x", "BKD-ORPHAN: GPU 0, process 7"} },
 		func(r *run, lines []string) {
-			r.logged(nodeCheck{NodeCheck: record.NodeCheck{Lines: lines}}, "BKD-ORPHAN", "process 7")
+			r.logged(nodeCheck{NodeCheck: runrecord.NodeCheck{Lines: lines}}, "BKD-ORPHAN", "process 7")
 		},
 		map[string]func(*[]string){
 			"two lines say it together": func(l *[]string) { *l = []string{"BKD-ORPHAN: GPU 0", "process 7"} },
@@ -150,7 +148,7 @@ func TestHealthChecksFind(t *testing.T) {
 		})
 	each(t, func() string { return "drained: BKD-ORPHAN gpu=1 1000MiB pid=7 job=3 epilog; see: bookend show 3" },
 		func(r *run, reason string) {
-			r.reasonIs(reason, &job{Job: record.Job{ID: 3, GPUs: []record.GPU{{Index: 1, UUID: "GPU-a"}}}})
+			r.reasonIs(reason, &job{Job: runrecord.Job{ID: 3, GPUs: []runrecord.GPU{{Index: 1, UUID: "GPU-a"}}}})
 		}, map[string]func(*string){
 			"bytes":        func(s *string) { *s = strings.Replace(*s, "1000", "1065", 1) },
 			"card":         func(s *string) { *s = strings.Replace(*s, "gpu=1", "gpu=0", 1) },
@@ -172,43 +170,43 @@ func TestUntouched(t *testing.T) {
 }
 
 func TestBecause(t *testing.T) {
-	set := func(name diagnosis.Name, answer diagnosis.Answer) func(*job) {
+	set := func(name record.CauseName, answer record.Answer) func(*job) {
 		return func(j *job) {
-			i := slices.IndexFunc(j.End.Diagnosis.Causes, func(c diagnosis.Cause) bool { return c.Name == name })
+			i := slices.IndexFunc(j.End.Diagnosis.Causes, func(c record.Cause) bool { return c.Name == name })
 			j.End.Diagnosis.Causes[i].Answer = answer
 		}
 	}
 	right := func() job { // names one cause, as its log does
-		d := &diagnosis.Diagnosis{Reason: diagnosis.ByFailure}
+		d := &record.Diagnosis{Reason: record.ByFailure}
 		for _, name := range causes {
-			d.Causes = append(d.Causes, diagnosis.Cause{Name: name, Answer: diagnosis.No, Evidence: "seen"})
+			d.Causes = append(d.Causes, record.Cause{Name: name, Answer: record.No, Evidence: "seen"})
 		}
-		j := job{End: &ledger.End{Diagnosis: d}, Job: record.Job{State: "FAILED", GPUs: []record.GPU{{UUID: "GPU-b"}},
+		j := job{End: &record.End{Diagnosis: d}, Job: runrecord.Job{State: "FAILED", GPUs: []runrecord.GPU{{UUID: "GPU-b"}},
 			Output: "| bookend:   Ruled out: the rest\n| bookend:   Details: bookend show 7 on n\n"}}
-		set(diagnosis.Others, diagnosis.Yes)(&j)
+		set(record.CauseOthers, record.Yes)(&j)
 		return j
 	}
 	judge := func(r *run, j job) {
-		r.because(&j, answers{yes: list(diagnosis.Others), either: list(diagnosis.Pieces)})
+		r.because(&j, answers{yes: list(record.CauseOthers), either: list(record.CausePieces)})
 	}
 	each(t, right, judge, map[string]func(*job){
-		"right, unsure of what may be": set(diagnosis.Pieces, diagnosis.Unknown),
-		"unsure of the kernel's log":   set(diagnosis.Fault, diagnosis.Unknown),
-		"the true one missed":          set(diagnosis.Others, diagnosis.No),
-		"unsure of the true one":       set(diagnosis.Others, diagnosis.Unknown),
-		"a wrong one":                  set(diagnosis.Own, diagnosis.Yes),
-		"sure of what no one knows":    set(diagnosis.Pieces, diagnosis.Yes),
+		"right, unsure of what may be": set(record.CausePieces, record.CannotTell),
+		"unsure of the kernel's log":   set(record.CauseFault, record.CannotTell),
+		"the true one missed":          set(record.CauseOthers, record.No),
+		"unsure of the true one":       set(record.CauseOthers, record.CannotTell),
+		"a wrong one":                  set(record.CauseOwn, record.Yes),
+		"sure of what no one knows":    set(record.CausePieces, record.Yes),
 		"no one asked":                 func(j *job) { j.End.Diagnosis.Reason = "" },
 		"no answer":                    func(j *job) { j.End.Diagnosis.Causes = j.End.Diagnosis.Causes[1:] },
 		"no diagnosis":                 func(j *job) { j.End.Diagnosis = nil },
 		"no record":                    func(j *job) { j.End = nil },
 		"not in the job's log":         func(j *job) { j.Output = "" },
 		"more in the job's log": func(j *job) {
-			j.Output = "| bookend:   Ruled out: " + diagnosis.Others.Title() + "\n| bookend:   Details: bookend show 7 on n\n"
+			j.Output = "| bookend:   Ruled out: " + diagnosis.Title(record.CauseOthers) + "\n| bookend:   Details: bookend show 7 on n\n"
 		},
 	})
-	each(t, right, func(r *run, j job) { r.because(&j, answers{untold: list(diagnosis.Others)}) },
-		map[string]func(*job){"ruled out, and it was it": set(diagnosis.Others, diagnosis.No)})
+	each(t, right, func(r *run, j job) { r.because(&j, answers{untold: list(record.CauseOthers)}) },
+		map[string]func(*job){"ruled out, and it was it": set(record.CauseOthers, record.No)})
 }
 
 func TestWhole(t *testing.T) {

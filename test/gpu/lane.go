@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"bookend/test/cluster"
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 	"bookend/test/site"
 )
 
@@ -52,13 +52,13 @@ type lane struct {
 	head    []string // lines that each job begins with
 	oneGPU  string   // how a job asks for one GPU
 	track   cluster.Track
-	machine record.Machine
+	machine runrecord.Machine
 	smi     string   // nvidia-smi, empty in a rehearsal
 	python  string   // one with PyTorch, empty without
 	env     []string // of jobs and of what the daemon starts, beside Slurm's
 	daemon  *daemon
 	book    *book
-	perf    *record.Timings
+	perf    *runrecord.Timings
 	came    []string // the timings that came about
 	needs   uint64   // KiB of address space that importing PyTorch takes; 0: unknown
 	beside  []*lane  // the other nodes' lanes
@@ -66,7 +66,7 @@ type lane struct {
 
 type book struct {
 	mu      sync.Mutex
-	done    []record.Run
+	done    []runrecord.Run
 	down    sync.Once
 	ownJobs atomic.Int64 // ids of jobs that were given to hooks without Slurm
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/finding"
-	"bookend/test/gpu/record"
+	"bookend/internal/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // The exit codes of a drain, by cause.
@@ -73,9 +73,9 @@ func (r *run) orphanMoving() {
 }
 
 // about is the finding of a job's end about a process, empty if there is none.
-func about(job *job, pid int) (f finding.Finding) {
+func about(job *job, pid int) (f record.Finding) {
 	found := job.AtEnd().Findings
-	if i := slices.IndexFunc(found, func(f finding.Finding) bool { return f.Holder != nil && f.Holder.PID == pid }); i >= 0 {
+	if i := slices.IndexFunc(found, func(f record.Finding) bool { return f.Holder != nil && f.Holder.PID == pid }); i >= 0 {
 		f = found[i]
 	}
 	return f
@@ -120,7 +120,7 @@ func (r *run) forkHold() []string {
 func (r *run) torchPhantom() { r.leavePhantom("forkhold", []string{fmt.Sprint(min(8<<10, r.size()))}) }
 
 // leavePhantom runs a job that leaves a child of a dead process; others come and go beside it.
-func (r *run) leavePhantom(program string, args []string, others ...record.Holder) {
+func (r *run) leavePhantom(program string, args []string, others ...runrecord.Holder) {
 	job := r.leave(func(s *standing) {
 		h := r.ask(s, program, args...)
 		h.Role, h.Proc = "dead: killed, its child lives", readProc(h.PID)
@@ -151,7 +151,7 @@ func (r *run) residue() {
 }
 
 // leaveExported runs a job that hands so many MiB to a process which never touched CUDA; others belong to the scene.
-func (r *run) leaveExported(size uint64, others ...record.Holder) *job {
+func (r *run) leaveExported(size uint64, others ...runrecord.Holder) *job {
 	return r.leave(func(s *standing) {
 		socket := r.inHome(s, "hold")
 		h := r.startAs(0, "", "cudajob", "holdfd", socket)
@@ -164,7 +164,7 @@ func (r *run) leaveExported(size uint64, others ...record.Holder) *job {
 
 // exportedLeft accuses no process, and names all that may hold the memory.
 func (r *run) exportedLeft() leftover {
-	all := append([]record.Holder{*r.scene.holder}, r.scene.others...)
+	all := append([]runrecord.Holder{*r.scene.holder}, r.scene.others...)
 	return leftover{candidates: pids(all), candidate: "exported"}
 }
 

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 var errNoGPU = errors.New("no GPU on this machine: the driver shows none in " + driverProc)
@@ -72,7 +72,7 @@ func (l *lane) describe() {
 	if w := l.site.World(l.node); w != nil {
 		folder = w.DriverProc()
 	}
-	m := record.Machine{
+	m := runrecord.Machine{
 		Torch: l.machine.Torch, GPU: l.cards[0].model, GPUs: len(l.cards), Kernel: firstLine("uname", "-r"),
 		Driver: found(filepath.Join(folder, "version"), `(\d+\.\d+(?:\.\d+)?)`),
 		System: found("/etc/os-release", `(?m)^PRETTY_NAME="(.*)"$`), Slurm: firstLine("slurmd", "-V"),

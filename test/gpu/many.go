@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/test/cluster"
 )
 
@@ -64,7 +64,7 @@ func (r *run) reduceKilled() {
 	r.cleanEnds(job)
 	r.draining(job, 0)
 	if of := job.AtEnd().Recording; of != nil {
-		used := slices.DeleteFunc(slices.Clone(of.GPUs), func(g ledger.Recorded) bool { return g.Together == 0 })
+		used := slices.DeleteFunc(slices.Clone(of.GPUs), func(g record.GPURecording) bool { return g.Together == 0 })
 		r.check("GPUs that the recorder saw the job use", fmt.Sprint(len(r.cards)), fmt.Sprint(len(used)))
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 func (r *run) mpsClients() {
@@ -34,7 +34,7 @@ func (r *run) mpsScene(s *standing, clients int, alloc []string) {
 	folder := r.inHome(s, "mps")
 	daemon := r.ask(s, "mps", "mps-up", folder)
 	daemon.Role = "MPS daemon"
-	others := []record.Holder{daemon.Holder}
+	others := []runrecord.Holder{daemon.Holder}
 	for i := range max(1, clients) {
 		h := r.ask(s, "mps", append([]string{"mps-run", folder, r.cudaJob(), "alloc"}, alloc...)...)
 		if i < clients {
@@ -59,7 +59,7 @@ func (r *run) mpsScene(s *standing, clients int, alloc []string) {
 
 // mpsLeft wants the job's end to name server and clients, each with its bytes, and nobody else.
 func (r *run) mpsLeft(job *job) {
-	listed := []record.Holder{*r.scene.holder}
+	listed := []runrecord.Holder{*r.scene.holder}
 	for _, h := range r.scene.others {
 		if h.Held > 0 {
 			listed = append(listed, h)

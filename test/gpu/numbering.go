@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"bookend/test/cluster"
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 	"bookend/test/site"
 )
 
@@ -63,7 +63,7 @@ func conf(all []slot) (gres string, lines, asks []string) {
 	return gres, lines, asks
 }
 
-// counted judges jobs on a Slurm of its own that counts the GPUs in this way; what is judged goes to the same record. A
+// counted judges jobs on a Slurm of its own that counts the GPUs in this way; what is judged goes to the same runrecord. A
 // GPU that Slurm does not have is in use all the time.
 func (r *run) counted(as []slot) {
 	l := *r.lane
@@ -108,9 +108,9 @@ func (l *lane) fence() cluster.Track {
 // reachable lets a job see the one GPU of Slurm's that it can reach: ConstrainDevices hides no GPU that Slurm does not
 // have, and Slurm's CUDA_VISIBLE_DEVICES would count it.
 func (l *lane) reachable() []string {
-	var all []record.GPU
+	var all []runrecord.GPU
 	for _, c := range l.cards {
-		all = append(all, record.GPU{UUID: c.uuid})
+		all = append(all, runrecord.GPU{UUID: c.uuid})
 	}
 	return []string{
 		"for u in " + uuids(all) + "; do",

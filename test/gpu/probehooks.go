@@ -7,7 +7,7 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 	"bookend/test/rig"
 
 	"golang.org/x/sys/unix"
@@ -82,7 +82,7 @@ func (r *run) probeHooks() {
 }
 
 // duringProbe starts a hook at the moment when a probe has taken memory.
-func (r *run) duringProbe(w *watcher, c card, context slurm.Context, job int) record.Hook {
+func (r *run) duringProbe(w *watcher, c card, context slurm.Context, job int) runrecord.Hook {
 	gate := r.gate()
 	a := r.slowProbe(w, c, gate)
 	must(w.await("taken"))

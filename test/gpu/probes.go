@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"bookend/internal/gpu"
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // nearly is by how much the largest block may fall short of the free memory on a card without faults: the page that
@@ -15,9 +15,9 @@ const nearly = 4 * mib
 func (r *run) probeIdle() {
 	job := r.onEveryCard()
 	r.clean(job)
-	var probed []record.GPU
+	var probed []runrecord.GPU
 	for _, p := range job.AtEnd().Probes {
-		probed = append(probed, record.GPU{UUID: string(p.Device)})
+		probed = append(probed, runrecord.GPU{UUID: string(p.Device)})
 		r.whole("the epilog's", p)
 	}
 	r.check("GPUs that the epilog tested", uuids(job.GPUs), uuids(probed))

@@ -14,7 +14,7 @@ import (
 
 	"bookend/deploy"
 	"bookend/internal/slurm"
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 	"bookend/test/rig"
 )
 
@@ -69,7 +69,7 @@ func (l *lane) startHook(context slurm.Context, job int, on []int, config string
 }
 
 // hook runs a hook on every GPU and returns what Bookend's log says of it; meanwhile is done beside it.
-func (r *run) hook(context slurm.Context, job int, meanwhile func()) record.Hook {
+func (r *run) hook(context slurm.Context, job int, meanwhile func()) runrecord.Hook {
 	before := r.hooks(job)
 	p := r.startHook(context, job, r.every(), r.site.ConfigFile(r.node))
 	meanwhile()

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/diagnosis"
+	"bookend/internal/record"
 	"bookend/test/cluster"
 )
 
@@ -50,8 +50,8 @@ func (r *run) programsRank() {
 		r.site.Program("programs.py"))
 	job := r.fails(r.script(step), 0, "--ntasks=4")
 	r.understood(programs[0], job)
-	c := job.because(diagnosis.Processes)
-	r.holds("cause "+string(c.Name), "yes or cannot tell", answered(c), c.Answer != diagnosis.No)
+	c := job.because(record.CauseProcesses)
+	r.holds("cause "+string(c.Name), "yes or cannot tell", answered(c), c.Answer != record.No)
 	r.ownFault(program{name: "torch"}, job)
 	r.holds("the rank that failed", "rank 2", messages(job), strings.Contains(messages(job), "rank 2: "))
 }
@@ -76,8 +76,8 @@ func (r *run) programsUnread() {
 	r.holds("the headline", "its own use, which the recorder saw, or that its output was not read", d.Headline,
 		strings.Contains(d.Headline, "your job itself") || strings.Contains(d.Headline, "not read"))
 	for _, c := range d.Causes {
-		if c.Name == diagnosis.Own || c.Name == diagnosis.Pool {
-			r.holds("cause "+string(c.Name), "no no", string(c.Answer), c.Answer != diagnosis.No)
+		if c.Name == record.CauseOwn || c.Name == record.CausePool {
+			r.holds("cause "+string(c.Name), "no no", string(c.Answer), c.Answer != record.No)
 		}
 	}
 	r.holds("the terminal", "has the job's peak", tail(text), strings.Contains(text, "peak "))
@@ -115,24 +115,24 @@ func (r *run) understood(p program, job *job) {
 
 // ownFault wants no cause but the job's own: that is a yes or cannot be told, and of the rest none is a yes.
 func (r *run) ownFault(p program, job *job) {
-	mine := []diagnosis.Name{diagnosis.Own, diagnosis.Limits, diagnosis.Processes}
+	mine := []record.CauseName{record.CauseOwn, record.CauseLimits, record.CauseProcesses}
 	d := diagnosed(job)
 	for _, c := range d.Causes {
 		what := p.name + ": cause " + string(c.Name)
 		switch {
 		case !slices.Contains(mine, c.Name):
-			r.holds(what, "no or cannot tell", answered(c), c.Answer != diagnosis.Yes)
-		case c.Name == diagnosis.Own && p.kind == "device", c.Name == diagnosis.Limits && p.kind == "host":
-			r.holds(what, "yes or cannot tell", answered(c), c.Answer != diagnosis.No)
+			r.holds(what, "no or cannot tell", answered(c), c.Answer != record.Yes)
+		case c.Name == record.CauseOwn && p.kind == "device", c.Name == record.CauseLimits && p.kind == "host":
+			r.holds(what, "yes or cannot tell", answered(c), c.Answer != record.No)
 		}
 	}
 	r.holds(p.name+": its diagnosis", "every cause judged", fmt.Sprint(len(d.Causes)), len(d.Causes) == len(causes))
 }
 
-func answered(c diagnosis.Cause) string { return string(c.Answer) + ": " + c.Evidence }
+func answered(c record.Cause) string { return string(c.Answer) + ": " + c.Evidence }
 
 // diagnosed is what a job's end says of a shortage, empty where there is none.
-func diagnosed(job *job) (d diagnosis.Diagnosis) {
+func diagnosed(job *job) (d record.Diagnosis) {
 	if at := job.AtEnd().Diagnosis; at != nil {
 		d = *at
 	}

@@ -10,7 +10,7 @@ import (
 
 	"bookend/internal/child"
 	"bookend/test/cluster"
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 	"bookend/test/rig"
 )
 
@@ -27,7 +27,7 @@ func (l *lane) recordCost() (rows []benchmark, done func()) {
 	if l.fake > 0 || l.python == "" {
 		return nil, nothing
 	}
-	r := &run{lane: l, rec: &record.Run{}, scene: &scene{}}
+	r := &run{lane: l, rec: &runrecord.Run{}, scene: &scene{}}
 	l.configure("observe", nil)
 	id := r.submit(0, r.script("exec "+l.python+" "+l.site.Program("train.py")+" 600"), "--gres=gpu:1")
 	r.awaitOutput(id, "training")
@@ -37,12 +37,12 @@ func (l *lane) recordCost() (rows []benchmark, done func()) {
 	time.Sleep(undisturbed)
 	share := func(d time.Duration) float64 { return 100 * d.Seconds() / undisturbed.Seconds() }
 	recorders := share(cpuTime(pids[:1]) - recorder)
-	what := fmt.Sprintf("PyTorch, beside the recorder at record.every: 1s, and while it was stopped, %v each in turn; "+
+	what := fmt.Sprintf("PyTorch, beside the recorder at runrecord.every: 1s, and while it was stopped, %v each in turn; "+
 		"the recorder took %.3f %% of one core for one GPU, its backend %.3f %%, and both had %.1f MiB", pairSpan, recorders,
 		share(cpuTime(pids)-before)-recorders, float64(resident(pids))/mib)
 	l.tell("%s\n", what)
 	step := func(name string, during func() (after func())) contender {
-		return contender{record.Timing{Name: "training step", What: name}, func() time.Duration {
+		return contender{runrecord.Timing{Name: "training step", What: name}, func() time.Duration {
 			after := during()
 			from := child.SystemClock().Boot()
 			time.Sleep(pairSpan)

@@ -7,9 +7,7 @@ import (
 	"strings"
 
 	"bookend/internal/child"
-	"bookend/internal/diagnosis"
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/cluster"
 )
@@ -46,8 +44,8 @@ func (r *run) recordedSeveral() {
 }
 
 // severalAtOnce: that the job's own need alone was too large is as wrong as that others were there.
-var severalAtOnce = answers{yes: list(diagnosis.Processes),
-	either: list(diagnosis.Others, diagnosis.Unlisted, diagnosis.Own, diagnosis.Pool, diagnosis.Pieces)}
+var severalAtOnce = answers{yes: list(record.CauseProcesses),
+	either: list(record.CauseOthers, record.CauseUnlisted, record.CauseOwn, record.CausePool, record.CausePieces)}
 
 // crowd starts programs, then one that fails for want of so many MiB and does not say whose the rest is.
 func (r *run) crowd(asked uint64, lines ...string) string {
@@ -65,7 +63,7 @@ func (r *run) recordedPiled() {
 	rank := fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 120 &", r.total()*3/10)
 	job := r.endsAs("FAILED", r.submit(0, r.crowd(r.total()*4/10, rank, rank, rank), fmt.Sprintf("--gres=gpu:%d", len(r.cards))))
 	r.answers(job, severalAtOnce)
-	c := job.because(diagnosis.Processes)
+	c := job.because(record.CauseProcesses)
 	r.holds("the GPU that was not used", "named", c.Evidence, strings.Contains(c.Evidence, "idle"))
 }
 
@@ -73,8 +71,8 @@ func (r *run) recordedSpikes() {
 	const spike = "$CUDAJOB alloc --mib %d --sleep 0.1; sleep 2"
 	lines := slices.Repeat([]string{fmt.Sprintf(spike, r.total()*9/10)}, 3)
 	job := r.fails(r.script(append(lines, r.wants(r.total()*9/10), "sleep 2", "exit 1")...), 0)
-	r.answers(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
-		diagnosis.Pool, diagnosis.Pieces, diagnosis.Processes, diagnosis.Limits)})
+	r.answers(job, answers{untold: list(record.CauseOwn), either: list(record.CauseOthers, record.CauseUnlisted,
+		record.CausePool, record.CausePieces, record.CauseProcesses, record.CauseLimits)})
 	on, seen := r.recordedOf(job)
 	r.holds("samples", "one each second", fmt.Sprint(on.Samples), seen && on.Samples >= 6)
 }
@@ -91,7 +89,7 @@ func (r *run) recordedStray() {
 	f := about(job, h.PID)
 	r.check("the stranger", "BKD-STRAY", string(f.Code))
 	_, owner := accused(f)
-	r.check("evidence", string(finding.Recorded), string(owner.Level))
+	r.check("evidence", string(record.ByRecorder), string(owner.Level))
 	r.check("job blamed", "0", fmt.Sprint(owner.Job))
 	r.bytes(h.Holder, f.Bytes.Bytes)
 	r.rightCards(job)
@@ -128,7 +126,7 @@ func (r *run) recordedTrespass() {
 	f = about(culprit, h.PID)
 	r.check("on the record of the job whose process it was", "BKD-TRESPASS", string(f.Code))
 	_, owner := accused(f)
-	r.check("evidence", string(finding.Recorded), string(owner.Level))
+	r.check("evidence", string(record.ByRecorder), string(owner.Level))
 	r.check("job blamed", string(id), fmt.Sprint(owner.Job))
 	r.said(culprit, "may use")
 	r.draining(culprit, 0)
@@ -140,7 +138,7 @@ func (r *run) sampled(id cluster.JobID) {
 	for n := 0; n < 2 && !r.scene.control; n++ {
 		now := child.SystemClock().Boot()
 		settled(func() {
-			if at := r.store().Recorded().At; at < now || r.soFar(id).Samples == 0 {
+			if at := r.store().RecorderState().At; at < now || r.soFar(id).Samples == 0 {
 				panic(fmt.Errorf("no sample of job %s since %v, the last at %v", id, now, at))
 			}
 		})
@@ -162,16 +160,16 @@ func (r *run) awaitTogether(id cluster.JobID, processes int) {
 }
 
 // soFar is what is recorded of a job that runs.
-func (r *run) soFar(id cluster.JobID) (so ledger.Recording) {
+func (r *run) soFar(id cluster.JobID) (so record.Recording) {
 	n, _ := strconv.ParseUint(string(id), 10, 32)
-	if of := r.store().Recorded().Runs.About(r.kept(slurm.JobID(n))); of != nil {
+	if of := r.store().RecorderState().Runs.About(r.kept(slurm.JobID(n))); of != nil {
 		so = *of
 	}
 	return so
 }
 
 // recordedOf is what was recorded of a job's first GPU.
-func (r *run) recordedOf(job *job) (on ledger.Recorded, seen bool) {
+func (r *run) recordedOf(job *job) (on record.GPURecording, seen bool) {
 	of := job.AtEnd().Recording
 	if of == nil || len(of.GPUs) == 0 {
 		return on, false

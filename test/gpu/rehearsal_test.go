@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"bookend/test/build"
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 	"bookend/test/pidns"
 )
 
@@ -67,7 +67,7 @@ func TestRehearsal(t *testing.T) {
 		t.Errorf("%d programs were timed, want at least 4; %d pairs, want 8", timed, paired)
 	}
 	// What a rehearsal wrote must never be published.
-	if _, err := record.Load(out); err == nil {
+	if _, err := runrecord.Load(out); err == nil {
 		t.Error("a rehearsal's record was loaded for publication")
 	}
 }
@@ -83,14 +83,14 @@ func TestTold(t *testing.T) {
 	}
 }
 
-func rehearsed(t *testing.T, folder string) (all []record.File) {
+func rehearsed(t *testing.T, folder string) (all []runrecord.File) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(folder, "rehearsal-*"+record.Suffix))
+	paths, err := filepath.Glob(filepath.Join(folder, "rehearsal-*"+runrecord.Suffix))
 	if err != nil || len(paths) != 2 {
 		t.Fatalf("records %q, error %v: want two", paths, err)
 	}
 	for _, path := range paths {
-		f, err := record.Read(path)
+		f, err := runrecord.Read(path)
 		if err != nil || !f.Fake {
 			t.Fatalf("%s: fake is %v, error %v", path, f.Fake, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 	"bookend/test/pidns"
 )
 
@@ -70,9 +70,9 @@ func (c chain) settings(rehearsal bool, off map[string]string) map[string]string
 func (c chain) rehearsable() bool { return !c.real && !(c.all && pidns.Own() != "") }
 
 type scene struct {
-	left    *job           // the job that left something
-	holder  *record.Holder // what it left
-	others  []record.Holder
+	left    *job              // the job that left something
+	holder  *runrecord.Holder // what it left
+	others  []runrecord.Holder
 	control bool
 }
 

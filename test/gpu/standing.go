@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"bookend/test/cluster"
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // standing is a job on one card that waits for the lane's word, first to do something, then to end.
 type standing struct {
 	id         cluster.JobID
-	card       record.GPU
+	card       runrecord.GPU
 	work, gate string
 }
 
@@ -96,7 +96,7 @@ func (r *run) leave(act func(*standing), lines ...string) *job {
 
 // scenery says what the job leaves: the one that counts, listed by the driver or not, and who else belongs to the
 // scene. What /proc says of them is read now, unless that was done while more of them lived.
-func (r *run) scenery(main *record.Holder, others ...record.Holder) {
+func (r *run) scenery(main *runrecord.Holder, others ...runrecord.Holder) {
 	if main.Proc == nil {
 		main.Proc = readProc(main.PID)
 	}
@@ -112,7 +112,7 @@ func (r *run) scenery(main *record.Holder, others ...record.Holder) {
 // stillThere makes sure that who holds memory has outlived the job, and is in no job's cgroup.
 func (r *run) stillThere() {
 	var errs []error
-	for _, h := range append([]record.Holder{*r.scene.holder}, r.scene.others...) {
+	for _, h := range append([]runrecord.Holder{*r.scene.holder}, r.scene.others...) {
 		if strings.Contains(h.Role, "dead") {
 			continue
 		}
@@ -127,7 +127,7 @@ func (r *run) stillThere() {
 }
 
 // known makes sure that the driver lists this process alone on the card, and notes how much it holds.
-func (r *run) known(uuid string, h *record.Holder) {
+func (r *run) known(uuid string, h *runrecord.Holder) {
 	h.GPU = uuid
 	all := r.listed(uuid)
 	if h.Held = all[h.PID]; len(all) != 1 || h.Held < h.Allocated {
@@ -136,7 +136,7 @@ func (r *run) known(uuid string, h *record.Holder) {
 }
 
 // unlisted makes sure that the card's memory is in use and no process listed for it.
-func (r *run) unlisted(s *standing, h *record.Holder, bytes uint64) {
+func (r *run) unlisted(s *standing, h *runrecord.Holder, bytes uint64) {
 	h.GPU, h.Allocated, h.Held = s.card.UUID, bytes, bytes
 	all := r.listed(h.GPU)
 	if used := r.used(s.card.Index); len(all) > 0 || used+64*mib < bytes {
@@ -145,15 +145,15 @@ func (r *run) unlisted(s *standing, h *record.Holder, bytes uint64) {
 }
 
 // kin are the processes that came of what the daemon started and have the driver open, without those it started itself.
-func (r *run) kin(role string) []record.Holder {
+func (r *run) kin(role string) []runrecord.Holder {
 	own := map[int]bool{}
 	for _, h := range r.daemon.started {
 		own[h.PID] = true
 	}
-	var all []record.Holder
+	var all []runrecord.Holder
 	for _, pid := range marked(r.daemon.mark) {
 		if p := readProc(pid); !own[pid] && len(p.Open) > 0 {
-			all = append(all, record.Holder{PID: pid, UID: uint32(number(strings.Fields(p.UID + " 0")[0])),
+			all = append(all, runrecord.Holder{PID: pid, UID: uint32(number(strings.Fields(p.UID + " 0")[0])),
 				Cgroup: p.Cgroup, Role: role, Proc: p})
 		}
 	}
@@ -163,7 +163,7 @@ func (r *run) kin(role string) []record.Holder {
 // size is how much memory is left behind, in MiB: 20 GiB, less on smaller cards, in whole pages of 2 MiB.
 func (r *run) size() uint64 { return min(20<<10, r.total()/4) &^ 1 }
 
-func pids(all []record.Holder) []int {
+func pids(all []runrecord.Holder) []int {
 	var list []int
 	for _, h := range all {
 		list = append(list, h.PID)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // storyOf are the scenarios of the demonstration: what a user and an admin meet.
@@ -30,7 +30,7 @@ func (r *run) screens() (all []typed) {
 }
 
 // retold is a run as the demonstration tells it: what is true, what everybody then sees, and each check of it.
-func retold(rec record.Run, screens []typed) string {
+func retold(rec runrecord.Run, screens []typed) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n\n%s (%s mode)\n%s\n%s\n", rec.Title, rec.Mode, strings.Repeat("=", len(rec.Title)),
 		rec.Truth)

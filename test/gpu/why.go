@@ -7,24 +7,25 @@ import (
 	"strings"
 
 	"bookend/internal/diagnosis"
+	"bookend/internal/record"
 )
 
 func (r *run) oomSelf() {
 	job := r.fails(r.script(r.fills("take 0", "--mib 163840 --chunks 80")), 0)
-	r.because(job, answers{yes: list(diagnosis.Own)})
+	r.because(job, answers{yes: list(record.CauseOwn)})
 }
 
 func (r *run) oomPool() {
 	job := r.fails(r.script("export PYTORCH_ALLOC_CONF=expandable_segments:False", // as it is shipped
 		r.fills("pieces", "--mib 135168 --chunks 66 --idle 67584 --ask 16384")), 0)
-	r.because(job, answers{yes: list(diagnosis.Pool)})
+	r.because(job, answers{yes: list(record.CausePool)})
 }
 
 func (r *run) oomForeign() {
 	h := r.squeeze(r.cards[0].uuid)
 	job := r.fails(r.script(r.modest(h)), 0)
 	r.evidence("after the job, the other process alive")
-	r.because(job, answers{yes: list(diagnosis.Others)})
+	r.because(job, answers{yes: list(record.CauseOthers)})
 	r.stillThere()
 }
 
@@ -37,29 +38,29 @@ func (r *run) oomPassing() {
 		r.sampled(s.id)
 	})
 	r.rec.Holder = &h.Holder
-	r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes)})
+	r.because(job, answers{yes: list(record.CauseOthers), either: list(record.CauseUnlisted, record.CauseProcesses)})
 }
 
 func (r *run) oomInherited() {
 	r.leaveExported(r.most())
 	job := r.fails(r.script(r.modest(nil)), 1)
 	r.evidence("after the second job, the descriptor still held")
-	r.because(job, answers{yes: list(diagnosis.Unlisted), untold: list(diagnosis.Leftover)})
+	r.because(job, answers{yes: list(record.CauseUnlisted), untold: list(record.CauseLeftover)})
 	r.stillThere()
 }
 
 func (r *run) oomLimit() {
 	job := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.fills("take 4096", "--mib 4096")), 0)
-	r.because(job, answers{untold: list(diagnosis.Limits), either: list(diagnosis.Others, diagnosis.Unlisted,
-		diagnosis.Pool, diagnosis.Own, diagnosis.Processes)})
+	r.because(job, answers{untold: list(record.CauseLimits), either: list(record.CauseOthers, record.CauseUnlisted,
+		record.CausePool, record.CauseOwn, record.CauseProcesses)})
 	r.said(job, "look for ulimit in script")
 }
 
 func (r *run) oomSilent() {
 	job := r.fails(r.script(r.fills("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
-	r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
-		diagnosis.Pool, diagnosis.Processes, diagnosis.Limits)})
-	c := job.because(diagnosis.Own)
+	r.because(job, answers{untold: list(record.CauseOwn), either: list(record.CauseOthers, record.CauseUnlisted,
+		record.CausePool, record.CauseProcesses, record.CauseLimits)})
+	c := job.because(record.CauseOwn)
 	r.holds("the job's own need", "as much as was seen, or that nothing was", c.Evidence, ownNeedTold(c.Evidence))
 }
 
@@ -137,24 +138,24 @@ func (r *run) visited(s *standing, meanwhile func(*holder)) *job {
 // answers are what is true of the causes: those that apply; those that applied but of which nobody could be sure from
 // what there is to see, so that "cannot tell" is as good and "no" is wrong; and those that did not apply, of which
 // likewise nobody could be sure. All others are to be ruled out.
-type answers struct{ yes, untold, either []diagnosis.Name }
+type answers struct{ yes, untold, either []record.CauseName }
 
-func list(all ...diagnosis.Name) []diagnosis.Name { return all }
+func list(all ...record.CauseName) []record.CauseName { return all }
 
-var causes = list(diagnosis.Others, diagnosis.Leftover, diagnosis.Unlisted, diagnosis.Pieces, diagnosis.Pool,
-	diagnosis.Fault,
-	diagnosis.Own, diagnosis.Processes, diagnosis.Limits, diagnosis.Share)
+var causes = list(record.CauseOthers, record.CauseLeftover, record.CauseUnlisted, record.CausePieces, record.CausePool,
+	record.CauseFault,
+	record.CauseOwn, record.CauseProcesses, record.CauseLimits, record.CauseShare)
 
-func (a answers) want(name diagnosis.Name) []string {
+func (a answers) want(name record.CauseName) []string {
 	switch {
 	case slices.Contains(a.yes, name):
-		return []string{string(diagnosis.Yes)}
+		return []string{string(record.Yes)}
 	case slices.Contains(a.untold, name):
-		return []string{string(diagnosis.Yes), string(diagnosis.Unknown)}
+		return []string{string(record.Yes), string(record.CannotTell)}
 	case slices.Contains(a.either, name):
-		return []string{string(diagnosis.No), string(diagnosis.Unknown)}
+		return []string{string(record.No), string(record.CannotTell)}
 	}
-	return []string{string(diagnosis.No)}
+	return []string{string(record.No)}
 }
 
 // because wants the record of a failed job to answer every cause as it is true.
@@ -185,8 +186,8 @@ func (r *run) toldWhy(job *job) {
 	ruledOut, _, _ = strings.Cut(ruledOut, "Cannot tell: ")
 	ruledOut, _, _ = strings.Cut(ruledOut, "Details: ")
 	for _, name := range causes {
-		title := strings.ReplaceAll(name.Title(), ", ", " or ")
-		if job.because(name).Answer != diagnosis.No {
+		title := strings.ReplaceAll(diagnosis.Title(name), ", ", " or ")
+		if job.because(name).Answer != record.No {
 			r.holds("the job's log rules out "+title, "no", ruledOut, !strings.Contains(ruledOut, title))
 		}
 	}

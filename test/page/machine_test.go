@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/fakegpu"
@@ -185,20 +185,20 @@ func (m *machine) end(j job) {
 	m.hook("bookend-epilog", slurm.Epilog, j)
 }
 
-func move(e *ledger.End, hour float64) {
+func move(e *record.End, hour float64) {
 	at := time.Date(2026, 11, 9, 6, 0, 0, 0, time.UTC).Add(time.Duration(hour * float64(time.Hour)))
 	by := at.Sub(e.Wall)
 	e.Wall, e.At, e.Snapshot.At = e.Wall.Add(by), e.At+by, e.Snapshot.At+by
 }
 
 // recording has the job's memory on each of its GPUs. Without a prolog nothing is recorded.
-func (j job) recording(devices []ledger.Assigned) *ledger.Recording {
+func (j job) recording(devices []record.Assigned) *record.Recording {
 	if j.late {
 		return nil
 	}
-	r := &ledger.Recording{}
+	r := &record.Recording{}
 	for _, d := range devices {
-		r.GPUs = append(r.GPUs, ledger.Recorded{ID: d.Device.ID, Peak: ledger.Most{Bytes: uint64(j.mib) << 20}})
+		r.GPUs = append(r.GPUs, record.GPURecording{ID: d.Device.ID, Peak: record.Most{Bytes: uint64(j.mib) << 20}})
 	}
 	return r
 }

@@ -11,8 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/test/rig"
 )
 
@@ -33,7 +32,7 @@ type Facts struct {
 }
 
 // Know collects what the records tell of each person. A process of root's or a service's is in nobody's facts.
-func Know(people []Person, runs []ledger.Run) []Facts {
+func Know(people []Person, runs []record.Run) []Facts {
 	facts := make([]Facts, len(people))
 	for i, p := range people {
 		facts[i].Person = p
@@ -44,7 +43,7 @@ func Know(people []Person, runs []ledger.Run) []Facts {
 	return facts
 }
 
-func (f *Facts) learn(r ledger.Run) {
+func (f *Facts) learn(r record.Run) {
 	if r.Job.UID == f.UID {
 		f.Jobs = with(f.Jobs, fmt.Sprint(r.Job.ID))
 	}
@@ -55,7 +54,7 @@ func (f *Facts) learn(r ledger.Run) {
 	}
 }
 
-func processes(r ledger.Run) (all []finding.Process) {
+func processes(r record.Run) (all []record.Process) {
 	ends := slices.Clone(r.Ends)
 	if r.Start != nil {
 		ends = append(ends, *r.Start)

@@ -4,23 +4,22 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
 var people = []Person{{"games", 5, "/site/home/games"}, {"news", 9, "/site/home/news"}}
 
 func known() []Facts {
-	run := func(id slurm.JobID, uid uint32, processes ...finding.Process) ledger.Run {
-		return ledger.Run{Job: slurm.Job{ID: id, UID: uid}, Start: &ledger.End{Processes: processes}}
+	run := func(id slurm.JobID, uid uint32, processes ...record.Process) record.Run {
+		return record.Run{Job: slurm.Job{ID: id, UID: uid}, Start: &record.End{Processes: processes}}
 	}
-	guest := finding.Process{PID: 801, UID: 9, Name: "guest", Exe: "/site/bin/guest"}
-	both := finding.Process{PID: 802, UID: 9, Name: "train"}
-	end := run(13, 5, finding.Process{PID: 701, UID: 5, Name: "train"})
-	end.Ends = []ledger.End{{Findings: []finding.Finding{{Holder: &finding.Holder{Process: guest},
-		Candidates: []finding.Holder{{Process: finding.Process{PID: 803, UID: 9, Name: "maybe"}}}}}}}
-	return Know(people, []ledger.Run{run(12, 9, both), end})
+	guest := record.Process{PID: 801, UID: 9, Name: "guest", Exe: "/site/bin/guest"}
+	both := record.Process{PID: 802, UID: 9, Name: "train"}
+	end := run(13, 5, record.Process{PID: 701, UID: 5, Name: "train"})
+	end.Ends = []record.End{{Findings: []record.Finding{{Holder: &record.Holder{Process: guest},
+		Candidates: []record.Holder{{Process: record.Process{PID: 803, UID: 9, Name: "maybe"}}}}}}}
+	return Know(people, []record.Run{run(12, 9, both), end})
 }
 
 // Of a job's log Bookend's lines count, of a command's answer every line. What is the reader's own as well, and what

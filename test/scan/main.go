@@ -22,8 +22,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/finding"
 	"bookend/internal/procscan"
+	"bookend/internal/record"
 	"bookend/test/rig"
 )
 
@@ -103,20 +103,20 @@ func makeNodes(dir string) error {
 // words that the nursery understands; one with nothing to be said of it must not be named.
 var roles = []struct {
 	open string
-	want finding.Holding
+	want record.Holding
 }{
-	{"D/nvidia0", finding.Holding{Minors: []int{0}}},
-	{"D/nvidia3 D/nvidiactl D/nvidia-uvm D/nvidia0", finding.Holding{Minors: []int{0, 3}, Control: true, UVM: true}},
-	{"D/nvidiactl", finding.Holding{Control: true}},
-	{"D/nvidia-uvm", finding.Holding{UVM: true}},
-	{"D/nvidia-caps/nvidia-cap1", finding.Holding{Caps: true}},
-	{"=D/nvidia3", finding.Holding{Minors: []int{3}}},
-	{"F/nvidia0", finding.Holding{}},
-	{"F/libnvidia-ml.so.1 =F/nvidia0", finding.Holding{}},
+	{"D/nvidia0", record.Holding{Minors: []int{0}}},
+	{"D/nvidia3 D/nvidiactl D/nvidia-uvm D/nvidia0", record.Holding{Minors: []int{0, 3}, Control: true, UVM: true}},
+	{"D/nvidiactl", record.Holding{Control: true}},
+	{"D/nvidia-uvm", record.Holding{UVM: true}},
+	{"D/nvidia-caps/nvidia-cap1", record.Holding{Caps: true}},
+	{"=D/nvidia3", record.Holding{Minors: []int{3}}},
+	{"F/nvidia0", record.Holding{}},
+	{"F/libnvidia-ml.so.1 =F/nvidia0", record.Holding{}},
 }
 
 // populate starts all processes and returns what the search must find. Stop ends them; so does the end of this program.
-func populate(o options, dir string) (want map[int]finding.Holding, stop func()) {
+func populate(o options, dir string) (want map[int]record.Holding, stop func()) {
 	const minFDs = 8 // what a role may need: its nodes, the nursery's own descriptors, and a filler
 	if o.Processes < len(roles) || o.FDs < minFDs {
 		panic(fmt.Errorf("at least %d processes and %d descriptors are needed", len(roles), minFDs))
@@ -131,7 +131,7 @@ func populate(o options, dir string) (want map[int]finding.Holding, stop func())
 	cmd.Stderr = os.Stderr
 	stdin, stdout := rig.Have(cmd.StdinPipe()), rig.Have(cmd.StdoutPipe())
 	rig.Try(cmd.Start())
-	want = map[int]finding.Holding{}
+	want = map[int]record.Holding{}
 	for _, r := range roles {
 		var pid int
 		rig.Have(fmt.Fscan(stdout, &pid))
@@ -151,7 +151,7 @@ func confine(cpus int) error {
 }
 
 // measure searches, and compares with what must be found.
-func measure(o options, dev string, want map[int]finding.Holding, out io.Writer) error {
+func measure(o options, dev string, want map[int]record.Holding, out io.Writer) error {
 	var slowest time.Duration
 	var wrong []string
 	for run := range searches {
@@ -178,7 +178,7 @@ func measure(o options, dev string, want map[int]finding.Holding, out io.Writer)
 }
 
 // compare says what a search got wrong: each holder must be named, as what it holds, and no one else.
-func compare(scan finding.Scan, want map[int]finding.Holding) (wrong []string) {
+func compare(scan record.Scan, want map[int]record.Holding) (wrong []string) {
 	if scan.Partial != "" {
 		wrong = append(wrong, "partial: "+scan.Partial)
 	}

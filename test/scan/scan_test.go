@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/finding"
+	"bookend/internal/record"
 	"bookend/test/must"
 )
 
@@ -27,8 +27,8 @@ func TestSmallBench(t *testing.T) {
 	if err := bench(o, &out); !errors.Is(err, errFailed) {
 		t.Errorf("slower than allowed: %v", err)
 	}
-	other := finding.Scan{Holdings: []finding.Holding{{Process: finding.Process{PID: 8, Start: 1}, UVM: true}}}
-	if wrong := compare(other, map[int]finding.Holding{7: {UVM: true}}); len(wrong) != 2 {
+	other := record.Scan{Holdings: []record.Holding{{Process: record.Process{PID: 8, Start: 1}, UVM: true}}}
+	if wrong := compare(other, map[int]record.Holding{7: {UVM: true}}); len(wrong) != 2 {
 		t.Errorf("another one than it must be: %q", wrong)
 	}
 }

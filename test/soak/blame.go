@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/soak/world"
 )
@@ -15,10 +15,10 @@ import (
 // blames judges every owner that is named on evidence which counts as such.
 func (h *hook) blames() {
 	for _, f := range h.Found {
-		if f.Owner == nil || f.Owner.Level == finding.ByEnvironment || f.Owner.Level == finding.NoEvidence {
+		if f.Owner == nil || f.Owner.Level == record.ByEnvironment || f.Owner.Level == record.NoEvidence {
 			continue
 		}
-		if f.Owner.Level == finding.Recorded {
+		if f.Owner.Level == record.ByRecorder {
 			h.recordedRight(f)
 			continue
 		}
@@ -30,7 +30,7 @@ func (h *hook) blames() {
 		right, about := h.blamed(f, c, saw)
 		switch {
 		case right:
-		case f.Owner.Level == finding.ByExclusive && h.ofThisEpoch(*f.Owner): // worded "probably", and counted
+		case f.Owner.Level == record.ByExclusive && h.ofThisEpoch(*f.Owner): // worded "probably", and counted
 			h.tally.misguessed, h.tally.misguessedAt = 1, h.n // once a pair: each later look repeats it
 			h.report("misguessed: %s on %s: job %d; %s", f.Code, c.Device.ID, f.Owner.Job, inWords(about))
 		default:
@@ -53,9 +53,9 @@ func (h *hook) bystanders() {
 	}
 }
 
-func (h *hook) weigh(f finding.Finding) {
-	tracked, guessed := h.node.Site.Tracking != world.Linuxproc, f.Owner.Level == finding.ByExclusive
-	seen := f.Code == code.Orphan && f.Holder != nil && h.recorder.inJob[finding.Instance{PID: f.Holder.PID, Start: f.Holder.Start}]
+func (h *hook) weigh(f record.Finding) {
+	tracked, guessed := h.node.Site.Tracking != world.Linuxproc, f.Owner.Level == record.ByExclusive
+	seen := f.Code == catalog.Orphan && f.Holder != nil && h.recorder.inJob[record.Instance{PID: f.Holder.PID, Start: f.Holder.Start}]
 	for count, counts := range map[*uint64]bool{
 		&h.tally.blamed: true, &h.tally.guessed: guessed, &h.tally.unproven: guessed && seen,
 		&h.tally.tracked: tracked, &h.tally.unwitnessed: tracked && guessed,
@@ -68,22 +68,22 @@ func (h *hook) weigh(f finding.Finding) {
 
 // ofThisEpoch reports an owner of whom anything may be left: a boot or a new load of the driver frees all memory, and
 // no guess may go back beyond it.
-func (h *hook) ofThisEpoch(o finding.Owner) bool {
+func (h *hook) ofThisEpoch(o record.Owner) bool {
 	return slices.ContainsFunc(h.node.Jobs, func(j *world.Job) bool {
 		return (j.ID == o.Job || o.Job == 0 && j.SLUID == o.SLUID) && (j.Closed == 0 || j.Closed >= h.node.Loaded)
 	})
 }
 
 // sawFor is when the look was that a finding is about: a trespass is judged as of the look at all cards.
-func (h *hook) sawFor(c code.Code) time.Duration {
-	if c == code.Trespass {
+func (h *hook) sawFor(c catalog.Code) time.Duration {
+	if c == catalog.Trespass {
 		return h.seen.around
 	}
 	return h.seen.last
 }
 
 // blamed reports whether a finding's owner may be right, and what it is about.
-func (h *hook) blamed(f finding.Finding, c *world.Card, saw time.Duration) (right bool, about world.Stock) {
+func (h *hook) blamed(f record.Finding, c *world.Card, saw time.Duration) (right bool, about world.Stock) {
 	for _, i := range h.node.Stock(c, saw) {
 		listed := false
 		if f.Holder != nil {
@@ -104,7 +104,7 @@ func (h *hook) blamed(f finding.Finding, c *world.Card, saw time.Duration) (righ
 }
 
 // doubted reports that a finding says itself that it may be that job's.
-func doubted(f finding.Finding, j *world.Job) bool {
+func doubted(f record.Finding, j *world.Job) bool {
 	return slices.ContainsFunc(f.Doubts, func(doubt string) bool {
 		return slices.ContainsFunc([]slurm.JobID{j.ID, j.Het}, func(id slurm.JobID) bool {
 			return strings.Contains(doubt, fmt.Sprintf("job %d could own ", id))

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
 	"bookend/internal/judge"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/soak/world"
 )
@@ -75,7 +75,7 @@ func (h *hook) resumes(c judge.Check) {
 }
 
 // closer watches those cards and judges what is said of them.
-func (h *hook) closer(c judge.Check, cards []finding.Card) {
+func (h *hook) closer(c judge.Check, cards []record.Assigned) {
 	h.job.Cards = nil
 	for _, card := range cards {
 		own := h.card(card.Device.ID)
@@ -90,9 +90,9 @@ func (h *hook) closer(c judge.Check, cards []finding.Card) {
 	c.Residue = &judge.Residue{Cards: h.Seen.Cards, Side: h.Seen.Side, Node: *h.nodeOfHost()}
 	h.Judgement = judge.JudgeCheck(c)
 	free, all := c.Free(), h.Found
-	h.Found = slices.DeleteFunc(slices.Clone(all), func(f finding.Finding) bool {
-		free := slices.ContainsFunc(free, func(card finding.Card) bool { return card.Device.ID == f.GPU })
-		return f.Code == code.Trespass || !free // which was judged as of the look at all cards
+	h.Found = slices.DeleteFunc(slices.Clone(all), func(f record.Finding) bool {
+		free := slices.ContainsFunc(free, func(card record.Assigned) bool { return card.Device.ID == f.GPU })
+		return f.Code == catalog.Trespass || !free // which was judged as of the look at all cards
 	})
 	h.blames()
 	h.accusations()
@@ -110,14 +110,14 @@ func (h *hook) closer(c judge.Check, cards []finding.Card) {
 func (h *hook) nodeOfHost() *judge.Node {
 	node, other := h.nodeNow(), judge.Node{}
 	for _, j := range h.node.Lodgers {
-		run := ledger.Run{Job: j.Told(h.node.Site, world.Prolog), Epoch: h.node.Epoch,
-			Start: &ledger.End{At: h.node.Boottime(j.Allocated)}}
+		run := record.Run{Job: j.Told(h.node.Site, world.Prolog), Epoch: h.node.Epoch,
+			Start: &record.End{At: h.node.Boottime(j.Allocated)}}
 		run.Key = run.NewKey()
 		for _, c := range j.Cards {
-			run.Devices = append(run.Devices, ledger.Assigned{Index: *c.Device.Minor, Device: c.Device})
+			run.Devices = append(run.Devices, record.Assigned{Index: *c.Device.Minor, Device: c.Device})
 		}
 		if !j.Live {
-			run.Ends = []ledger.End{{At: h.node.Boottime(j.Ended)}}
+			run.Ends = []record.End{{At: h.node.Boottime(j.Ended)}}
 		}
 		other.Runs = append(other.Runs, run)
 	}
@@ -142,8 +142,8 @@ func (h *hook) lodgers() {
 // true.
 func (h *hook) accusations() {
 	for _, f := range h.Found {
-		certain := f.Owner != nil && (f.Owner.Level == finding.ByCgroup || f.Owner.Level == finding.BySighting)
-		if f.Code != code.Orphan || f.Holder == nil || !certain || len(f.Doubts) > 0 {
+		certain := f.Owner != nil && (f.Owner.Level == record.ByCgroup || f.Owner.Level == record.BySighting)
+		if f.Code != catalog.Orphan || f.Holder == nil || !certain || len(f.Doubts) > 0 {
 			continue
 		}
 		p := h.node.Process(f.Holder.PID)
@@ -156,14 +156,14 @@ func (h *hook) accusations() {
 // settleRuns closes the runs whose epilog never came.
 func (h *hook) settleRuns() {
 	site := h.node.Site.Sharing
-	node := ledger.Node{Epoch: h.node.Epoch, Shared: h.cfg.Slurm.SharedPartitions, Exclusive: func() bool {
+	node := attribution.Node{Epoch: h.node.Epoch, Shared: h.cfg.Slurm.SharedPartitions, Exclusive: func() bool {
 		return site == world.Exclusive || site == world.Gang
 	}}
 	for _, c := range h.node.Cards {
 		node.GPUs = append(node.GPUs, c.Device.ID)
 	}
-	for _, u := range ledger.Unended(h.book.runs, node) {
+	for _, u := range attribution.Unended(h.book.runs, node) {
 		h.tally.settled++
-		h.book.close(u.Run, ledger.End{At: max(u.Over, 1), Wall: h.wall(), Unseen: u.Why, Presumed: u.Presumed})
+		h.book.close(u.Run, record.End{At: max(u.Over, 1), Wall: h.wall(), Unseen: u.Why, Presumed: u.Presumed})
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/settle"
 	"bookend/test/soak/world"
 )
@@ -22,11 +22,11 @@ const (
 )
 
 // Watch looks at the job's cards on the real schedule.
-func (h *hook) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
+func (h *hook) Watch(cards []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot {
 	h.seen.watches++
 	if h.damage.kind == noFirstWatch && h.seen.watches == 1 || h.damage.kind == noLaterWatch && h.seen.watches > 1 {
 		h.sleep(200 * time.Millisecond)
-		h.Faults = append(h.Faults, finding.Finding{Code: code.BackendCrash, Observed: "no answer"})
+		h.Faults = append(h.Faults, record.Finding{Code: catalog.BackendCrash, Observed: "no answer"})
 		return nil
 	}
 	h.node.Watching++
@@ -72,16 +72,16 @@ func (h *hook) stall(look int) {
 }
 
 // Processes reads /proc.
-func (h *hook) Processes(pids []int) map[int]finding.Process {
-	out := make(map[int]finding.Process, len(pids))
+func (h *hook) Processes(pids []int) map[int]record.Process {
+	out := make(map[int]record.Process, len(pids))
 	if len(pids) == 0 {
 		return out
 	}
 	h.sleep(h.between(time.Millisecond, 10*time.Millisecond))
 	for i, pid := range pids {
-		out[pid] = finding.Process{PID: pid, Gone: true}
+		out[pid] = record.Process{PID: pid, Gone: true}
 		if h.damage.kind == noProc && (h.damage.look == everyLook || i%2 == 0) {
-			out[pid] = finding.Process{PID: pid, Why: "permission denied"}
+			out[pid] = record.Process{PID: pid, Why: "permission denied"}
 		} else if p := h.node.Process(pid); p != nil {
 			out[pid] = h.listed(p)
 		}
@@ -91,19 +91,19 @@ func (h *hook) Processes(pids []int) map[int]finding.Process {
 
 // listed is what /proc says of the process that has a PID which the driver lists. One without a GPU open is not the one
 // that is listed.
-func (p *pair) listed(of *world.Process) finding.Process {
+func (p *pair) listed(of *world.Process) record.Process {
 	if !of.Opened() {
-		return finding.Process{PID: of.PID, Gone: true, Reused: true}
+		return record.Process{PID: of.PID, Gone: true, Reused: true}
 	}
 	return p.facts(of)
 }
 
-func (p *pair) facts(of *world.Process) finding.Process {
+func (p *pair) facts(of *world.Process) record.Process {
 	state := of.State
 	if of.Exiting {
 		state = "X"
 	}
-	facts := finding.Process{
+	facts := record.Process{
 		PID: of.PID, Start: p.node.Started(of), UID: of.UID, Name: of.Name, State: state,
 		Cgroup: of.Cgroup, EnvJobID: of.Env, Service: of.Service, Container: of.Container, Exe: of.Exe, OtherPIDs: of.OtherPIDs,
 	}
@@ -117,16 +117,16 @@ func (p *pair) facts(of *world.Process) finding.Process {
 }
 
 // Holders searches all of /proc for who has a card open.
-func (h *hook) Holders(time.Duration) *finding.Scan {
+func (h *hook) Holders(time.Duration) *record.Scan {
 	switch h.damage.kind {
 	case forbiddenScan:
 		return nil
 	case failedScan:
 		h.sleep(time.Second)
-		return &finding.Scan{Partial: "child was killed"}
+		return &record.Scan{Partial: "child was killed"}
 	}
 	h.sleep(h.between(5*time.Millisecond, 800*time.Millisecond))
-	scan := &finding.Scan{Looked: len(h.node.Processes())}
+	scan := &record.Scan{Looked: len(h.node.Processes())}
 	for i, p := range h.node.Processes() {
 		if !p.Control && !p.UVM && len(p.Minors) == 0 {
 			continue
@@ -135,9 +135,9 @@ func (h *hook) Holders(time.Duration) *finding.Scan {
 			scan.Partial = "1 process could not be looked into"
 			continue
 		}
-		held := finding.Holding{Process: h.facts(p), Minors: p.Minors, Control: p.Control, UVM: p.UVM}
+		held := record.Holding{Process: h.facts(p), Minors: p.Minors, Control: p.Control, UVM: p.UVM}
 		if h.node.Site.AMD { // a handle to another's memory is a DMA buffer there
-			held = finding.Holding{Process: h.facts(p), Renders: p.Minors, Buffers: p.Control && len(p.Minors) == 0}
+			held = record.Holding{Process: h.facts(p), Renders: p.Minors, Buffers: p.Control && len(p.Minors) == 0}
 		}
 		scan.Holdings = append(scan.Holdings, held)
 	}
@@ -145,7 +145,7 @@ func (h *hook) Holders(time.Duration) *finding.Scan {
 }
 
 // Quiet waits until no probe is at work.
-func (h *hook) Quiet(cards []finding.Card) (map[gpu.ID]string, func()) {
+func (h *hook) Quiet(cards []record.Assigned) (map[gpu.ID]string, func()) {
 	h.sleep(h.between(0, 2*time.Millisecond))
 	if h.damage.kind == busy {
 		return map[gpu.ID]string{cards[0].Device.ID: "a probe is at work on it"}, func() {}

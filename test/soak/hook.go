@@ -7,12 +7,13 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
+	"bookend/internal/compare"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/test/soak/world"
@@ -134,22 +135,22 @@ func (h *hook) do() {
 }
 
 // cardsOf are the job's cards as Slurm numbers them.
-func (h *hook) cardsOf() (cards []finding.Card) {
+func (h *hook) cardsOf() (cards []record.Assigned) {
 	for _, c := range h.job.Cards {
-		cards = append(cards, finding.Card{Index: *c.Device.Minor, Device: c.Device})
+		cards = append(cards, record.Assigned{Index: *c.Device.Minor, Device: c.Device})
 	}
 	return cards
 }
 
 func (h *hook) recall() {
-	run, which := ledger.Match(h.book.runs, h.Job)
-	h.Past.Run, h.Past.Again = run, which == ledger.ClosedRun
+	run, which := attribution.Match(h.book.runs, h.Job)
+	h.Past.Run, h.Past.Again = run, which == attribution.ClosedRun
 	h.Past.Recording = h.recorder.kept.About(run)
 	switch which {
-	case ledger.NoRun:
-		h.Faults = append(h.Faults, finding.Finding{Code: code.NoRecord, Observed: "no record"})
-	case ledger.ClosedRun:
-		h.Faults = append(h.Faults, finding.Finding{Code: code.Again, Observed: "a second epilog"})
+	case attribution.NoRun:
+		h.Faults = append(h.Faults, record.Finding{Code: catalog.NoRecord, Observed: "no record"})
+	case attribution.ClosedRun:
+		h.Faults = append(h.Faults, record.Finding{Code: catalog.Again, Observed: "a second epilog"})
 	}
 }
 
@@ -168,9 +169,9 @@ func (h *hook) remember() {
 // cut reports that the record of the start had no room for all.
 func (h *hook) cut() bool { return h.Past.Run.Start != nil && h.Past.Run.Start.Rest != nil }
 
-func (h *hook) look(cards []finding.Card) {
+func (h *hook) look(cards []record.Assigned) {
 	if h.damage.kind == noDriver {
-		h.Faults = append(h.Faults, finding.FromFault(gpu.Fault{Code: gpu.FaultNoDriver, Detail: "not loaded"}))
+		h.Faults = append(h.Faults, compare.FromFault(gpu.Fault{Code: gpu.FaultNoDriver, Detail: "not loaded"}))
 		h.Seen.Cards = cards[:h.rand.IntN(len(cards)+1)] // files may name all of them, some, or none
 		return
 	}
@@ -181,7 +182,7 @@ func (h *hook) nodeNow() *judge.Node {
 	node := &judge.Node{Runs: h.book.runs, Damaged: h.book.damaged, Proofs: h.recorder.kept.Proofs()}
 	if h.damage.kind == unread {
 		node.Unread = "records could not be read"
-		node.Runs = slices.DeleteFunc(slices.Clone(node.Runs), func(ledger.Run) bool { return h.rand.IntN(2) == 0 })
+		node.Runs = slices.DeleteFunc(slices.Clone(node.Runs), func(record.Run) bool { return h.rand.IntN(2) == 0 })
 	}
 	return node
 }
@@ -207,7 +208,7 @@ func (h *hook) record() {
 	if e.At == 0 {
 		e.At = h.node.Boottime(h.node.Now)
 	}
-	slices.SortFunc(e.Processes, func(a, b finding.Process) int { return cmp.Compare(a.PID, b.PID) })
+	slices.SortFunc(e.Processes, func(a, b record.Process) int { return cmp.Compare(a.PID, b.PID) })
 	if h.damage.kind == unwritten {
 		return
 	}

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/soak/world"
 )
@@ -92,13 +92,13 @@ func (h *hook) drains() {
 
 // drain judges one. That jobs take turns on a card only records can tell: where some were lost, no more is asked of
 // a drain than that what it is for stays.
-func (h *hook) drain(f finding.Finding) {
+func (h *hook) drain(f record.Finding) {
 	c := h.card(f.GPU)
 	if c == nil || !h.job.Has(c) {
 		h.fail(falseDrain, "%s for %s, which is none of job %d's GPUs", f.Code, f.GPU, h.job.ID)
 		return
 	}
-	if f.Code == code.Lost {
+	if f.Code == catalog.Lost {
 		if h.seen.last < c.Lost {
 			h.fail(falseDrain, "%s is not lost", c.Device.ID)
 		}
@@ -182,7 +182,7 @@ func (h *hook) names(c *world.Card, stock, before world.Stock) {
 			continue
 		}
 		h.tally.named++
-		named := func(f finding.Finding) bool { return f.GPU == c.Device.ID && f.Holder != nil && f.Holder.PID == p.PID }
+		named := func(f record.Finding) bool { return f.GPU == c.Device.ID && f.Holder != nil && f.Holder.PID == p.PID }
 		if !slices.ContainsFunc(h.Found, named) {
 			h.fail(missedLeak, "%s: process %d is not named: %s", c.Device.ID, p.PID, inWords(stock))
 		}
@@ -253,11 +253,11 @@ func (h *hook) over(i world.Item) bool {
 }
 
 func (h *hook) said(c *world.Card) bool {
-	return slices.ContainsFunc(h.Found, func(f finding.Finding) bool {
-		if f.Owner != nil && f.Owner.Level == finding.Recorded || f.Code == code.Unjudged {
+	return slices.ContainsFunc(h.Found, func(f record.Finding) bool {
+		if f.Owner != nil && f.Owner.Level == record.ByRecorder || f.Code == catalog.Unjudged {
 			return false
 		}
-		return f.GPU == c.Device.ID && (f.Code != code.Trespass || h.Phase == slurm.HealthCheck)
+		return f.GPU == c.Device.ID && (f.Code != catalog.Trespass || h.Phase == slurm.HealthCheck)
 	})
 }
 
@@ -338,7 +338,7 @@ func (h *hook) alone(i world.Item) bool {
 
 // watched reports an item that was there for the whole watch. A process that started within a tick of the first look
 // cannot be told from one that took its PID since.
-func (h *hook) watched(i world.Item) bool { return i.Since+finding.Tick < h.seen.first }
+func (h *hook) watched(i world.Item) bool { return i.Since+record.Tick < h.seen.first }
 
 // plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody. In a container
 // a process may be of any user.

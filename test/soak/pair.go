@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/test/soak/world"
 )
 
@@ -68,7 +68,7 @@ func (t tally) guessesBadly() bool { return t.misguessed > 5+t.blamed/20_000 }
 // pair is one story: a node on which at least two jobs follow each other on a card.
 type pair struct {
 	cfg      config.Config
-	limits   finding.Limits
+	limits   record.Limits
 	node     *world.Node
 	book     records
 	rand     *rand.Rand // of what the driver of the story decides; the world draws its own
@@ -133,8 +133,8 @@ func shipped(every time.Duration) config.Config {
 func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (p *pair) {
 	p = &pair{
 		cfg: cfg, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{},
-		prologs: map[time.Duration]*start{}, limits: finding.LimitsOf(cfg.Thresholds),
-		rand: rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]finding.Baseline{}},
+		prologs: map[time.Duration]*start{}, limits: record.LimitsOf(cfg.Thresholds),
+		rand: rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]record.Baseline{}},
 	}
 	defer func() {
 		if v := recover(); v != nil {

@@ -4,18 +4,17 @@ import (
 	"fmt"
 	"time"
 
-	"bookend/internal/code"
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/test/soak/world"
 )
 
 // recorder samples the world between the ends of its jobs, as often as it was drawn; 0 is never.
 type recorder struct {
 	every time.Duration
-	kept  ledger.Recordings
-	truth map[finding.Instance]*world.Job // of each process that it saw; nil for none's
-	inJob map[finding.Instance]bool       // those that it saw in a job's cgroup
+	kept  record.Recordings
+	truth map[record.Instance]*world.Job // of each process that it saw; nil for none's
+	inJob map[record.Instance]bool       // those that it saw in a job's cgroup
 }
 
 // Times between two samples that are none: each pair draws its own, or has no recorder.
@@ -28,7 +27,7 @@ const (
 const mostSampled = 10 * time.Minute
 
 func (p *pair) newRecorder() recorder {
-	r := recorder{kept: ledger.Recordings{}, truth: map[finding.Instance]*world.Job{}, inJob: map[finding.Instance]bool{}}
+	r := recorder{kept: record.Recordings{}, truth: map[record.Instance]*world.Job{}, inJob: map[record.Instance]bool{}}
 	if p.rand.IntN(5) > 0 {
 		r.every = time.Duration(1+p.rand.IntN(20)) * time.Second
 	}
@@ -39,13 +38,13 @@ func (p *pair) newRecorder() recorder {
 }
 
 // record begins to sample a run, until its record says that it is over.
-func (p *pair) record(run ledger.Run) {
+func (p *pair) record(run record.Run) {
 	r := &p.recorder
 	if r.every == 0 {
 		return
 	}
 	run.Key = run.NewKey()
-	r.kept[run.Name()] = ledger.Recording{Every: r.every}
+	r.kept[run.Name()] = record.Recording{Every: r.every}
 	until := p.node.Now + mostSampled
 	var sample func()
 	sample = func() {
@@ -54,18 +53,18 @@ func (p *pair) record(run ledger.Run) {
 			delete(r.kept, run.Name())
 			return
 		}
-		look, known := p.node.Snapshot(p.node.Cards), map[int]finding.Process{}
+		look, known := p.node.Snapshot(p.node.Cards), map[int]record.Process{}
 		for _, reading := range look.Readings {
 			for _, listed := range reading.Processes {
 				if lives := p.node.Process(listed.PID); lives != nil {
 					known[listed.PID] = p.listed(lives)
-					is := finding.Instance{PID: lives.PID, Start: p.node.Started(lives)}
+					is := record.Instance{PID: lives.PID, Start: p.node.Started(lives)}
 					r.truth[is], r.inJob[is] = lives.Job, r.inJob[is] || lives.Cgroup.Found()
 				}
 			}
 		}
 		recording := r.kept[run.Name()]
-		recording.Add(run, ledger.Sample{Look: look, Known: known, Limits: p.limits})
+		recording.Add(run, record.Sample{Look: look, Known: known, Limits: p.limits})
 		r.kept[run.Name()] = recording
 		p.node.After(r.every, sample)
 	}
@@ -73,10 +72,10 @@ func (p *pair) record(run ledger.Run) {
 }
 
 // recordedRight judges a finding that rests on samples alone: whose process it was the world knew when it was seen.
-func (h *hook) recordedRight(f finding.Finding) {
-	job := h.recorder.truth[finding.Instance{PID: f.Holder.PID, Start: f.Holder.Start}]
+func (h *hook) recordedRight(f record.Finding) {
+	job := h.recorder.truth[record.Instance{PID: f.Holder.PID, Start: f.Holder.Start}]
 	h.tally.recorded++
-	if f.Code == code.Stray {
+	if f.Code == catalog.Stray {
 		if job != nil && f.Unknown == "" {
 			h.fail(wrongBlame, "%s of process %d, which is job %d's", f.Code, f.Holder.PID, job.ID)
 		}
@@ -86,10 +85,10 @@ func (h *hook) recordedRight(f finding.Finding) {
 		h.fail(wrongBlame, "%s of process %d: job %d by %s", f.Code, f.Holder.PID, f.Owner.Job, f.Owner.Level)
 	}
 	c := h.card(f.GPU)
-	if job != nil && c != nil && f.Code == code.Foreign && job.Has(c) {
+	if job != nil && c != nil && f.Code == catalog.Foreign && job.Has(c) {
 		h.fail(wrongBlame, "%s: job %d was given %s", f.Code, job.ID, c.Device.ID)
 	}
-	if f.Code == code.Trespass && c != nil && h.job.Has(c) {
+	if f.Code == catalog.Trespass && c != nil && h.job.Has(c) {
 		h.fail(wrongBlame, "%s: %s is the job's own", f.Code, fmt.Sprint(c.Device.ID))
 	}
 }

@@ -3,22 +3,21 @@ package main
 import (
 	"slices"
 
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
 // records are what a node's hooks wrote down, as package state keeps it in files.
 type records struct {
-	runs      []ledger.Run
+	runs      []record.Run
 	bare      bool // they have no room for evidence
-	baselines map[gpu.ID]finding.Baseline
-	damaged   []ledger.Damaged // that were set aside
+	baselines map[gpu.ID]record.Baseline
+	damaged   []record.Damaged // that were set aside
 	of        string           // the boot that these are of
 }
 
-func (r *records) begin(run ledger.Run) {
+func (r *records) begin(run record.Run) {
 	run.Key = run.NewKey()
 	run = r.kept(run)
 	if r.at(run.Job.ID, run.Key) < 0 {
@@ -27,10 +26,10 @@ func (r *records) begin(run ledger.Run) {
 }
 
 // close adds an epilog's end to its run, or to a new one.
-func (r *records) close(run ledger.Run, end ledger.End) {
+func (r *records) close(run record.Run, end record.End) {
 	if run.Key == "" {
 		seen := run
-		seen.Ends = []ledger.End{end}
+		seen.Ends = []record.End{end}
 		run.Key = seen.NewKey()
 	}
 	i := r.at(run.Job.ID, run.Key)
@@ -42,7 +41,7 @@ func (r *records) close(run ledger.Run, end ledger.End) {
 }
 
 // kept is what there is room for of a run.
-func (r *records) kept(run ledger.Run) ledger.Run {
+func (r *records) kept(run record.Run) record.Run {
 	if r.bare {
 		return run.Bare()
 	}
@@ -57,20 +56,20 @@ func (r *records) kept(run ledger.Run) ledger.Run {
 }
 
 func (r *records) at(id slurm.JobID, key string) int {
-	return slices.IndexFunc(r.runs, func(o ledger.Run) bool { return o.Job.ID == id && o.Key == key })
+	return slices.IndexFunc(r.runs, func(o record.Run) bool { return o.Job.ID == id && o.Key == key })
 }
 
 func (r *records) lose(i int) { r.runs = slices.Delete(r.runs, i, i+1) }
 
 // damage sets a record aside.
 func (r *records) damage(i int) {
-	r.damaged = append(r.damaged, ledger.Damaged{Job: r.runs[i].Job.ID})
+	r.damaged = append(r.damaged, record.Damaged{Job: r.runs[i].Job.ID})
 	r.lose(i)
 }
 
 // settle forgets the damaged records of a job that is over.
 func (r *records) settle(id slurm.JobID) {
-	r.damaged = slices.DeleteFunc(r.damaged, func(d ledger.Damaged) bool { return d.Job == id })
+	r.damaged = slices.DeleteFunc(r.damaged, func(d record.Damaged) bool { return d.Job == id })
 }
 
 // seenClear notes GPUs on which a check saw neither memory nor a process, since these records were set aside.
@@ -85,7 +84,7 @@ func (r *records) boot(epoch gpu.Epoch) {
 	if r.of != epoch.Boot {
 		r.of, r.damaged = epoch.Boot, nil
 	}
-	r.runs = slices.DeleteFunc(r.runs, func(o ledger.Run) bool {
+	r.runs = slices.DeleteFunc(r.runs, func(o record.Run) bool {
 		return o.Epoch != (gpu.Epoch{}) && o.Epoch.Boot != epoch.Boot
 	})
 }

@@ -3,8 +3,7 @@ package main
 import (
 	"slices"
 
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
+	"bookend/internal/record"
 	"bookend/test/soak/world"
 )
 
@@ -21,7 +20,7 @@ func (h *hook) nameless() bool { return h.job.Restarts > 0 && h.unnamed() }
 // one has the card open, and later in its epoch what was learned of it, for a look at a clean card asks nobody whether
 // the service still runs.
 func (h *hook) asService(c *world.Card, unlisted uint64) uint64 {
-	if unlisted <= finding.MaxBaseline && h.node.Shows(c) {
+	if unlisted <= record.MaxBaseline && h.node.Shows(c) {
 		return unlisted
 	}
 	return min(unlisted, h.learned(c))
@@ -41,7 +40,7 @@ func (h *hook) passesFor(i world.Item) bool {
 	live := slices.ContainsFunc(h.node.Jobs, func(j *world.Job) bool {
 		return j != h.job && (j.Live || j.Closed == 0) && j.UID == i.Creator.UID && j.Has(i.Card)
 	})
-	return live || slices.ContainsFunc(h.book.runs, func(r ledger.Run) bool {
+	return live || slices.ContainsFunc(h.book.runs, func(r record.Run) bool {
 		return r.Job.UID == i.Creator.UID && h.openOn(i.Card, r)
 	})
 }
@@ -49,19 +48,19 @@ func (h *hook) passesFor(i world.Item) bool {
 // sharesOnRecord reports another job of the card that has begun, as far as records tell: of one whose prolog is still
 // to come no hook can know.
 func (h *hook) sharesOnRecord(c *world.Card) bool {
-	return slices.ContainsFunc(h.book.runs, func(r ledger.Run) bool { return h.openOn(c, r) })
+	return slices.ContainsFunc(h.book.runs, func(r record.Run) bool { return h.openOn(c, r) })
 }
 
 // onRecord reports a job that a record without an end tells of.
 func (h *hook) onRecord(j *world.Job) bool {
-	return slices.ContainsFunc(h.book.runs, func(r ledger.Run) bool {
+	return slices.ContainsFunc(h.book.runs, func(r record.Run) bool {
 		return r.Job.ID == j.ID && r.Running(h.book.runs) && !r.Epoch.OtherBoot(h.node.Epoch)
 	})
 }
 
 // openOn reports another job's record of this epoch that has the card and no end.
-func (h *hook) openOn(c *world.Card, r ledger.Run) bool {
-	has := slices.ContainsFunc(r.Devices, func(d ledger.Assigned) bool { return d.Device.ID == c.Device.ID })
+func (h *hook) openOn(c *world.Card, r record.Run) bool {
+	has := slices.ContainsFunc(r.Devices, func(d record.Assigned) bool { return d.Device.ID == c.Device.ID })
 	return r.Job.ID != h.job.ID && !r.Closed() && !r.Epoch.OtherBoot(h.node.Epoch) && has
 }
 

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"bookend/internal/settle"
+	"bookend/internal/record"
 	"bookend/test/soak/world"
 )
 
@@ -38,7 +38,7 @@ func (h *hook) say() {
 		r, _ := h.Seen.Side.Snapshot.Reading(c.Device.ID)
 		say("  %s: %s, %d looks over %.2f s, used %d MiB, listed %v", c.Device.ID, curve.State, curve.Looks,
 			curve.Span.Seconds(), r.Memory.Used.Bytes/world.MiB, r.Processes)
-		if curve.State == settle.Clean && len(h.node.Stock(h.card(c.Device.ID), h.seen.last)) > 0 {
+		if curve.State == record.Clean && len(h.node.Stock(h.card(c.Device.ID), h.seen.last)) > 0 {
 			say("  in truth: %s", inWords(h.node.Stock(h.card(c.Device.ID), h.seen.last)))
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"bookend/internal/oom"
+	"bookend/internal/oomlog"
+	"bookend/internal/record"
 )
 
 // The files of the collection. Written were at hand while the reader was written, Formats are the forms in which programs'
@@ -64,8 +65,8 @@ func Of(all []Text) (s Score) {
 }
 
 // Judge compares what Bookend finds in a text with what a person says of it.
-func (t Text) Judge() (s Score, found []oom.Message) {
-	found = oom.Find([]byte(t.Said))
+func (t Text) Judge() (s Score, found []record.Message) {
+	found = oomlog.Find([]byte(t.Said))
 	asked, sized := bytes(t.Asked)
 	if t.Kind == "none" {
 		s.Others = 1
@@ -73,7 +74,7 @@ func (t Text) Judge() (s Score, found []oom.Message) {
 		s.Sized = 1
 	}
 	for _, m := range found {
-		if t.Kind == "none" && (m.Kind == oom.Device || m.Kind == oom.Init || m.Kind == oom.Host) {
+		if t.Kind == "none" && (m.Kind == record.KindDevice || m.Kind == record.KindInit || m.Kind == record.KindHost) {
 			s.Taken = 1
 		}
 		if !t.is(m.Kind) {
@@ -88,9 +89,9 @@ func (t Text) Judge() (s Score, found []oom.Message) {
 }
 
 // is: a person cannot always tell a failed start from a full GPU.
-func (t Text) is(k oom.Kind) bool {
-	if k == oom.Init {
-		k = oom.Device
+func (t Text) is(k record.MessageKind) bool {
+	if k == record.KindInit {
+		k = record.KindDevice
 	}
 	return string(k) == strings.Replace(t.Kind, "init", "device", 1)
 }

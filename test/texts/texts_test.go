@@ -3,7 +3,7 @@ package texts
 import (
 	"testing"
 
-	"bookend/internal/oom"
+	"bookend/internal/record"
 )
 
 // What users showed others of their outputs is recognised, and what only speaks of it is not taken for it. Host memory is
@@ -34,7 +34,7 @@ func (text Text) look(t *testing.T) {
 		t.Logf("%s (%s, %s): %+v", text.Name, text.Kind, text.Asked, found)
 	}
 	for _, m := range found {
-		if text.Kind == "host" && (m.Kind == oom.Device || m.Kind == oom.Init) && m.Framework != "ONNX Runtime" { // its arenas say the same of both
+		if text.Kind == "host" && (m.Kind == record.KindDevice || m.Kind == record.KindInit) && m.Framework != "ONNX Runtime" { // its arenas say the same of both
 			t.Errorf("%s: host memory taken for a GPU's: %q", text.Name, m.Line)
 		}
 	}

@@ -8,21 +8,21 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // scenario is all runs of one, over all records.
 type scenario struct {
 	Name, Title string
-	Runs        []record.Run
-	controls    []record.Run
+	Runs        []runrecord.Run
+	controls    []runrecord.Run
 }
 
 // gone are scenarios on record of what Bookend does otherwise by now: its health check looks at the node's other GPUs.
 var gone = []string{"trespass", "trespass-unknown"}
 
 // byScenario gathers runs in the order in which scenarios first appear.
-func byScenario(files []record.File) (all []*scenario) {
+func byScenario(files []runrecord.File) (all []*scenario) {
 	known := map[string]*scenario{}
 	for _, f := range files {
 		for _, r := range f.Runs {
@@ -46,8 +46,8 @@ func byScenario(files []record.File) (all []*scenario) {
 }
 
 // count is how many runs are as they should be, of all.
-func count(runs []record.Run) string {
-	right := slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return !r.AsItShould() })
+func count(runs []runrecord.Run) string {
+	right := slices.DeleteFunc(slices.Clone(runs), func(r runrecord.Run) bool { return !r.AsItShould() })
 	return fmt.Sprintf("%d of %d", len(right), len(runs))
 }
 
@@ -60,7 +60,7 @@ type machine struct {
 
 // Machines are the kinds of machines, in the order of their names.
 func (f facts) Machines() (all []machine) {
-	byKind := map[string][]record.File{}
+	byKind := map[string][]runrecord.File{}
 	for _, file := range f.Files {
 		byKind[file.Machine.Kind()] = append(byKind[file.Machine.Kind()], file)
 	}
@@ -83,19 +83,19 @@ type setting struct{ Kind, System, Records string }
 
 // Played returns the settings of scenarios' runs.
 func (f facts) Played() []setting {
-	return settings(f.Files, func(file record.File) bool { return len(file.Runs) > 0 }, func(m record.Machine) string {
+	return settings(f.Files, func(file runrecord.File) bool { return len(file.Runs) > 0 }, func(m runrecord.Machine) string {
 		return fmt.Sprintf("driver %s, %s, %s, %s, PyTorch %s", m.Driver, m.System, m.Slurm, m.Track, m.Torch)
 	})
 }
 
 // Timed returns the settings of measured times.
 func (f facts) Timed() []setting {
-	return settings(f.Files, func(file record.File) bool { return file.Timings != nil }, func(m record.Machine) string {
+	return settings(f.Files, func(file runrecord.File) bool { return file.Timings != nil }, func(m runrecord.Machine) string {
 		return fmt.Sprintf("driver %s, Linux %s, %s", m.Driver, m.Kernel, m.System)
 	})
 }
 
-func settings(files []record.File, wanted func(record.File) bool, system func(record.Machine) string) (all []setting) {
+func settings(files []runrecord.File, wanted func(runrecord.File) bool, system func(runrecord.Machine) string) (all []setting) {
 	for _, file := range files {
 		if !wanted(file) {
 			continue
@@ -113,7 +113,7 @@ func settings(files []record.File, wanted func(record.File) bool, system func(re
 }
 
 // made is when a record was made, of which Bookend, and a warning if its times cannot be trusted.
-func made(file record.File) string {
+func made(file runrecord.File) string {
 	text := fmt.Sprintf("%s of %s", file.Date.Format("2006-01-02 15:04"), file.Machine.Bookend)
 	if t := file.Timings; t != nil {
 		text += fmt.Sprintf(", %d rounds", t.Rounds)
@@ -128,7 +128,7 @@ func made(file record.File) string {
 func (s *scenario) Right() string {
 	text := count(s.Runs)
 	for _, r := range s.Runs {
-		if r.Outcome != record.Right {
+		if r.Outcome != runrecord.Right {
 			text += "; " + complaint(r)
 		}
 	}
@@ -162,7 +162,7 @@ func plain(text string) string {
 }
 
 // verdict is what the ends of the run's jobs, or its health checks, were said to be, and what followed.
-func verdict(r record.Run) string {
+func verdict(r runrecord.Run) string {
 	var starts, ends []string
 	for _, j := range r.Jobs {
 		starts = append(starts, endOf("start", read[ending](j.Start), false))
@@ -220,7 +220,7 @@ func endOf(name string, e ending, failed bool) string {
 }
 
 // complaint is the first thing about a run that was not right.
-func complaint(r record.Run) string {
+func complaint(r runrecord.Run) string {
 	for _, c := range r.Checks {
 		if !c.Right {
 			return fmt.Sprintf("%s: %s: want `%s`, got `%s`", r.Outcome, c.What, oneLine(c.Want), oneLine(c.Got))

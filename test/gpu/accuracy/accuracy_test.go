@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 	"bookend/test/must"
 )
 
@@ -25,21 +25,21 @@ func TestPages(t *testing.T) {
 
 // What the committed records have no case of: what went wrong, and controls that were not noticed.
 func TestPagesShowWhatWasWrong(t *testing.T) {
-	f := record.File{Version: record.Version, Date: time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC),
-		Machine: record.Machine{GPU: "Example GPU", GPUs: 2}}
-	right := record.Run{Scenario: "left", Title: "Left behind", Truth: "It is there.", Number: 1,
-		Outcome: record.Right, Checks: []record.Check{{What: "fine", Right: true}}}
+	f := runrecord.File{Version: runrecord.Version, Date: time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC),
+		Machine: runrecord.Machine{GPU: "Example GPU", GPUs: 2}}
+	right := runrecord.Run{Scenario: "left", Title: "Left behind", Truth: "It is there.", Number: 1,
+		Outcome: runrecord.Right, Checks: []runrecord.Check{{What: "fine", Right: true}}}
 	wrong, broken, control := right, right, right
-	wrong.Number, wrong.Outcome = 2, record.Wrong
-	wrong.Checks = []record.Check{{What: "process", Want: "99", Got: "a `b`\n|c"}, {What: "fine", Right: true}}
-	broken.Number, broken.Outcome, broken.Problem = 3, record.Broken, "no job"
+	wrong.Number, wrong.Outcome = 2, runrecord.Wrong
+	wrong.Checks = []runrecord.Check{{What: "process", Want: "99", Got: "a `b`\n|c"}, {What: "fine", Right: true}}
+	broken.Number, broken.Outcome, broken.Problem = 3, runrecord.Broken, "no job"
 	control.Control = "thresholds: {}"
-	f.Runs = []record.Run{right, wrong, broken, control}
+	f.Runs = []runrecord.Run{right, wrong, broken, control}
 	timed := f
-	timed.Runs, timed.Timings = nil, &record.Timings{Rounds: 3, Pairs: []record.Pair{{Name: "test",
+	timed.Runs, timed.Timings = nil, &runrecord.Timings{Rounds: 3, Pairs: []runrecord.Pair{{Name: "test",
 		What: "a against b", Limit: 1.05,
-		Ours: record.Timing{Millis: []float64{110, 105, 108}}, Bare: record.Timing{Millis: []float64{100, 100, 100}}}}}
-	all := facts{Files: []record.File{f, timed}, Scenarios: byScenario([]record.File{f})}
+		Ours: runrecord.Timing{Millis: []float64{110, 105, 108}}, Bare: runrecord.Timing{Millis: []float64{100, 100, 100}}}}}
+	all := facts{Files: []runrecord.File{f, timed}, Scenarios: byScenario([]runrecord.File{f})}
 	page := all.page("accuracy") + all.page("performance") + all.page("results")
 	for _, want := range []string{
 		"| left | Left behind | 1 of 3; wrong: process: want `99`, got `a 'b' ¦c`; broken: no job | 0 of 1 |",
@@ -57,19 +57,19 @@ func TestPagesShowWhatWasWrong(t *testing.T) {
 // What newer runs have replaced goes: from a file, or with it. What is kept stays as it was written.
 func TestPrune(t *testing.T) {
 	dir := t.TempDir()
-	run := func(scenario string) record.Run {
-		return record.Run{Scenario: scenario, Outcome: record.Right, Checks: []record.Check{{What: "fine", Right: true}}}
+	run := func(scenario string) runrecord.Run {
+		return runrecord.Run{Scenario: scenario, Outcome: runrecord.Right, Checks: []runrecord.Check{{What: "fine", Right: true}}}
 	}
-	for day, runs := range [][]record.Run{{run("a")}, {run("a"), run("b")}, {run("b")}, {run("a")}} {
-		f := record.File{Version: record.Version, Date: time.Date(2026, 3, 1+day, 0, 0, 0, 0, time.UTC),
-			Machine: record.Machine{GPU: "Example GPU", GPUs: 1 + day/3}, Runs: runs}
-		must.Do(t, f.Write(filepath.Join(dir, strconv.Itoa(day)+record.Suffix)))
+	for day, runs := range [][]runrecord.Run{{run("a")}, {run("a"), run("b")}, {run("b")}, {run("a")}} {
+		f := runrecord.File{Version: runrecord.Version, Date: time.Date(2026, 3, 1+day, 0, 0, 0, 0, time.UTC),
+			Machine: runrecord.Machine{GPU: "Example GPU", GPUs: 1 + day/3}, Runs: runs}
+		must.Do(t, f.Write(filepath.Join(dir, strconv.Itoa(day)+runrecord.Suffix)))
 	}
-	kept := filepath.Join(dir, "2"+record.Suffix)
+	kept := filepath.Join(dir, "2"+runrecord.Suffix)
 	before := must.Have(os.ReadFile(kept))(t)
 	must.Do(t, pruned(dir))
 	var left []string
-	for _, f := range must.Have(record.Load(dir))(t) {
+	for _, f := range must.Have(runrecord.Load(dir))(t) {
 		for _, r := range f.Runs {
 			left = append(left, filepath.Base(f.Path)[:1]+r.Scenario)
 		}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"text/template"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 	"bookend/test/texts"
 )
 
@@ -54,10 +54,10 @@ const folder = "test/gpu/records"
 
 // pruned removes what has been replaced.
 func pruned(folder string) error {
-	files, err := record.Load(folder)
-	newest := record.Newest(files)
+	files, err := runrecord.Load(folder)
+	newest := runrecord.Newest(files)
 	for _, f := range files {
-		i := slices.IndexFunc(newest, func(kept record.File) bool { return kept.Path == f.Path })
+		i := slices.IndexFunc(newest, func(kept runrecord.File) bool { return kept.Path == f.Path })
 		switch {
 		case i < 0:
 			err = errors.Join(err, os.Remove(f.Path))
@@ -69,7 +69,7 @@ func pruned(folder string) error {
 }
 
 type facts struct {
-	Files     []record.File
+	Files     []runrecord.File
 	Scenarios []*scenario
 	Sayings   []saying
 	Outputs   map[string][]string // raw outputs of benchmarks by kind, oldest first
@@ -92,7 +92,7 @@ func (f facts) page(name string) string {
 
 func pages(root string) (map[string]string, error) {
 	records := filepath.Join(root, folder)
-	files, err := record.Load(records)
+	files, err := runrecord.Load(records)
 	f := facts{Files: files, Scenarios: byScenario(files), Outputs: map[string][]string{}}
 	parts := [][2]string{{"untouched", texts.Heldout}, {"at hand", texts.Written}, {"forms", texts.Formats}}
 	for _, part := range parts {

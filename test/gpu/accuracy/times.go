@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/test/gpu/record"
+	"bookend/test/gpu/runrecord"
 )
 
 // yardstick begins the name of the program that the others are compared with.
@@ -23,7 +23,7 @@ type row struct {
 }
 
 // newTable has the columns of these files, and no row.
-func newTable(files []record.File) (t table) {
+func newTable(files []runrecord.File) (t table) {
 	for _, f := range files {
 		t.Kinds = append(t.Kinds, f.Machine.Kind())
 	}
@@ -83,12 +83,12 @@ func (f facts) Pairs() table {
 }
 
 // timed are the files with timings.
-func (f facts) timed() []record.File {
-	return slices.DeleteFunc(slices.Clone(f.Files), func(file record.File) bool { return file.Timings == nil })
+func (f facts) timed() []runrecord.File {
+	return slices.DeleteFunc(slices.Clone(f.Files), func(file runrecord.File) bool { return file.Timings == nil })
 }
 
 // base is the median of the yardstick, 0 where it was not measured.
-func base(t *record.Timings) (median float64) {
+func base(t *runrecord.Timings) (median float64) {
 	for _, p := range t.Programs {
 		if strings.HasPrefix(p.Name, yardstick) {
 			median = p.Median()

@@ -1,0 +1,140 @@
+package compare
+
+import (
+	"slices"
+	"time"
+
+	"bookend/internal/attribution"
+	"bookend/internal/gpu"
+	"bookend/internal/record"
+)
+
+// Learn returns a GPU's baseline as seen in this scene, the start of a job, and whether it differs from the known one.
+// It learns only from a settled GPU on which all processes are services, and learns unexplained memory only if a
+// service has the GPU open. Thus a baseline only shrinks towards a clean GPU or grows by memory with a named holder.
+func (s Input) Learn(c record.Assigned, epoch gpu.Epoch) (record.Baseline, bool) {
+	old := s.Baselines[c.Device.ID]
+	r, ok := s.Now.Snapshot.Reading(c.Device.ID)
+	state := s.Now.Curves[c.Device.ID].State
+	// What is on a GPU that another live job was given, or may have been, may belong to that job.
+	shared := slices.ContainsFunc(s.Others, func(o attribution.Allocation) bool { return o.Keeps(c.Device.ID) })
+	if !ok || old.Accepted || s.ending() || !state.AtRest() || r.ProcessesUnknown != "" || shared {
+		return old, false
+	}
+	b := record.Baseline{GPU: c.Device.ID, Epoch: epoch, At: s.Now.Snapshot.At}
+	for _, p := range r.Processes {
+		facts := s.Now.Processes[p.PID]
+		if !resident(p, facts) {
+			return old, false
+		}
+		b.Residents = append(b.Residents,
+			record.Resident{PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service})
+	}
+	bytes, unknown := record.Unexplained(r, s.Limits, record.Baseline{})
+	if unknown != "" || bytes > record.MaxBaseline {
+		return old, false
+	}
+	if b.Holder = s.service(c); b.Holder == "" && bytes <= old.Bytes+record.Wander {
+		b.Holder = old.Holder // explained memory starts no search that could name its holder again
+	}
+	if b.Holder != "" {
+		b.Bytes = bytes
+	}
+	return b, !b.Same(old)
+}
+
+// service names a service with the GPU open, if no job had it before and only the node's processes can hold the memory.
+func (s Input) service(c record.Assigned) string {
+	given := func(o attribution.Allocation) bool { return o.MayHold(c.Device.ID) }
+	if slices.ContainsFunc(s.Others, given) || s.Now.Scan == nil ||
+		slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) {
+		return ""
+	}
+	return s.opener(c)
+}
+
+// opener names a service of the node that has the GPU open, empty if none was found.
+func (s Input) opener(c record.Assigned) string {
+	if s.Now.Scan == nil || c.Device.Minor == nil {
+		return ""
+	}
+	for _, h := range s.Now.Scan.Holdings {
+		if h.OfSystem() && h.Has(c.Device) {
+			return h.Service
+		}
+	}
+	return ""
+}
+
+// resident reports whether a listed process is part of the node: a service of no job with at most MaxBaseline.
+func resident(p gpu.Process, facts record.Process) bool {
+	service := !facts.Gone && facts.Why == "" && facts.OfSystem() && facts.EnvJobID == 0 && facts.EnvUnknown == ""
+	return service && p.Memory.Known() && p.Memory.Bytes <= record.MaxBaseline
+}
+
+// longestStart exceeds what a start takes, 5 s by default, from reading the baselines to its last sample.
+const longestStart = 10 * time.Second
+
+// startedAtRest reports whether a GPU that was not idle at the job's start carried only what belongs to the node. If
+// its memory cannot be judged, only its processes count.
+func (s Input) startedAtRest(id gpu.ID) bool {
+	r, ok := s.Before.Snapshot.Reading(id)
+	stranger := func(p gpu.Process) bool { return !resident(p, s.Before.Processes[p.PID]) }
+	if !ok || r.ProcessesUnknown != "" || slices.ContainsFunc(r.Processes, stranger) {
+		return false
+	}
+	if r.Memory.Unjudged != "" {
+		return true
+	}
+	b := s.Baselines[id]
+	if b.At > s.Before.Snapshot.At-longestStart {
+		b = record.Baseline{} // learned after the start, which called the GPU dirty: it does not become clean in hindsight
+	}
+	bytes, unknown := record.Unexplained(r, s.Limits, b)
+	return unknown == "" && bytes < s.Limits.Report
+}
+
+// Expectations returns what GPUs may carry and still be clean, with the start time of each process in it: the baselines
+// and, at an end, what the GPUs carried before the job, which need not leave them cleaner.
+func Expectations(
+	before *record.Side, baselines map[gpu.ID]record.Baseline, l record.Limits,
+) (map[gpu.ID]gpu.Expected, map[int]time.Duration) {
+	expect, known := map[gpu.ID]gpu.Expected{}, map[int]time.Duration{}
+	for id, b := range baselines {
+		expect[id] = b.Expected(l)
+		for _, r := range b.Residents {
+			known[r.PID] = r.Start
+		}
+	}
+	if before == nil {
+		return expect, known
+	}
+	for _, r := range before.Snapshot.Readings {
+		if !before.Curves[r.Device.ID].State.AtRest() || !r.Memory.Used.Known() {
+			continue // memory that was changing then does not show what was there before
+		}
+		e := gpu.Expected{}
+		rest := r.Memory.Used.Bytes
+		for _, p := range r.Processes {
+			want := gpu.ExpectedProcess{PID: p.PID}
+			if p.Memory.Known() {
+				want.Bytes = min(p.Memory.Bytes, rest) // shared memory is counted twice
+				want.Share = min(l.PerClient, rest-want.Bytes)
+			}
+			rest -= want.Bytes + want.Share
+			// A PID alone does not identify a process.
+			if facts, read := before.Processes[p.PID]; read && facts.Why == "" {
+				known[p.PID] = facts.Start
+				e.Processes = append(e.Processes, want)
+			}
+		}
+		e.Bytes = max(rest, expect[r.Device.ID].Bytes)
+		for _, p := range expect[r.Device.ID].Processes {
+			if _, twice := e.Expects(p.PID); !twice {
+				e.Processes = append(e.Processes, p)
+			}
+		}
+		expect[r.Device.ID] = e
+	}
+	return expect, known
+}

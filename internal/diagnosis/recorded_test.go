@@ -1,0 +1,26 @@
+package diagnosis
+
+import (
+	"reflect"
+	"testing"
+
+	"bookend/internal/gpu"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+)
+
+// What samples saw on a job's GPU, with whose it was as far as a cgroup or a user proves it.
+func TestSightings(t *testing.T) {
+	self, r := record.Run{Job: slurm.Job{ID: 42}}, record.Recording{GPUs: []record.GPURecording{{ID: "A"}}}
+	var want []Sighting
+	for i, p := range []record.RecordedProcess{{Owner: slurm.Owner{ID: 42}}, {Owner: slurm.Owner{ID: 43}}, {}, {UID: 1002},
+		{UID: 1002, Apart: true}} {
+		p.PID, p.First, p.Last, p.Bytes = i, 5, 5, gpu.Bytes(uint64(i))
+		r.GPUs[0].Processes = append(r.GPUs[0].Processes, p)
+		want = append(want, Sighting{At: 5, Device: "A", PID: i, Bytes: p.Bytes, Own: i == 0,
+			Foreign: i == 1 || i == 3})
+	}
+	if got := sightingsOf(&r, self); !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}

@@ -1,0 +1,83 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+
+	"bookend/internal/catalog"
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/policy"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+)
+
+// With returns the judgement with more findings added at the end, and decides again.
+func (j Judgement) With(c Case, more ...record.Finding) Judgement {
+	return c.decide(slices.Concat(j.Found, more))
+}
+
+// Late returns the judgement with findings made after the verdict: they are reported but do not change it.
+func (j Judgement) Late(more ...record.Finding) Judgement {
+	j.Found, j.Judged = slices.Concat(j.Found, more), slices.Clone(j.Judged)
+	for _, f := range more {
+		action := config.Warn
+		if entry, _ := catalog.Lookup(f.Code); entry.Severity == catalog.Note {
+			action = config.Note
+		}
+		j.Judged = append(j.Judged, record.Judged{Action: action})
+	}
+	return j
+}
+
+func (c Case) decide(found []record.Finding) Judgement {
+	found = c.repeated(c.untried(found))
+	return Judgement{found, policy.Decide(c.Config, c.Phase, c.Job, found)}
+}
+
+// untried adds the doubt about drivers never measured to the findings on their GPUs and on the driver as a whole.
+func (c Case) untried(found []record.Finding) []record.Finding {
+	found = slices.Clone(found)
+	for _, card := range c.Seen.Cards {
+		why := gpu.VendorOf(card.Device).Untried
+		for i, f := range found {
+			concerns := f.GPU == "" || f.GPU == card.Device.ID
+			if why != "" && concerns && f.Unknown == "" && !slices.Contains(f.Doubts, why) {
+				found[i].Doubts = append(slices.Clone(f.Doubts), why)
+			}
+		}
+	}
+	return found
+}
+
+func (c Case) repeated(found []record.Finding) []record.Finding {
+	if c.Node == nil {
+		return found
+	}
+	self := c.Self()
+	if self.Epoch = c.Seen.Epoch; c.Phase == slurm.Prolog {
+		self.Start = &record.End{At: c.At}
+	}
+	for i, f := range found {
+		unread := f.GPU != "" && c.Node.Doubt(c.Job.ID, f.GPU) != "" // another job may have run in between
+		found[i].Repeated = c.asksRepeat(f) && !unread && policy.MetLast(c.Node.Runs, self, f)
+	}
+	return found
+}
+
+// AsksRepeat reports whether policy depends on the last other job's findings, which the node's records have.
+func (c Case) AsksRepeat(j Judgement) bool { return slices.ContainsFunc(j.Found, c.asksRepeat) }
+
+func (c Case) asksRepeat(f record.Finding) bool {
+	return f.Unknown == "" && c.Config.Action(c.Phase, c.Job.Partition, f.Code) == config.Repeat
+}
+
+// Doubt says why the first finding that was to drain did not, empty if none was held back.
+func (j Judgement) Doubt() string {
+	for i, f := range j.Found {
+		if why := j.Of(i).Why; why != "" {
+			return fmt.Sprintf("%s: %s", f.Code, why)
+		}
+	}
+	return ""
+}

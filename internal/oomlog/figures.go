@@ -1,0 +1,294 @@
+package oomlog
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+
+	"bookend/internal/gpu"
+	"bookend/internal/record"
+)
+
+// sizeForm matches a size at the beginning of a text: "9.61 GiB", "2.00GiB", "1,024 bytes", "0.125E+11", "0x639c00",
+// numpy's "348. KiB", and TensorFlow's "17.79G (19104890880 bytes)", where the exact number counts.
+var sizeForm = lazily(`^(0x[0-9a-fA-F]{1,16}|(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.\d{1,20})?(?:[eE]\+?\d{1,3})?)` +
+	`(?:(?:\. | )?((?i:kilo|mega|giga|[kmgt]i?)?(?i:bytes?|b)|[kKmMgGtT])\b)?(?: \((\d{1,20}) ?(?:bytes|B)\))?`)
+
+var impossible = gpu.Unknown("not a possible size")
+
+var notSaid = gpu.Unknown("not said")
+
+// sized parses a size at the beginning of a text. It also returns the parsed length and whether there was a unit. GB
+// and G are powers of two, as frameworks use them. An impossible size is unknown.
+func sized(text string) (n gpu.Figure, length int, unit bool) {
+	words := sizeForm().FindStringSubmatch(text)
+	if words == nil {
+		return notSaid, 0, false
+	}
+	digits := strings.ReplaceAll(words[1], ",", "")
+	if strings.HasPrefix(digits, "0x") {
+		digits += "p0" // the form that Go parses
+	}
+	value, err := strconv.ParseFloat(digits, 64)
+	if words[2] != "" {
+		value *= float64(uint64(1) << (10 * (1 + strings.IndexByte("KMGT", words[2][0]&^0x20))))
+	}
+	if exact, wrong := strconv.ParseUint(words[3], 10, 64); wrong == nil && exact < maxFigure {
+		return gpu.Bytes(exact), len(words[0]), true
+	}
+	// In containers, PyTorch prints 17179869184.00 GiB if the driver reports nothing.
+	if err != nil || value >= maxFigure {
+		return impossible, len(words[0]), words[2] != ""
+	}
+	return gpu.Bytes(uint64(value)), len(words[0]), words[2] != ""
+}
+
+type meaning byte
+
+const (
+	nothing meaning = iota
+	asked
+	free
+	total
+	allocated
+	filler // has no meaning itself; may stand between a word and its size
+)
+
+// meanings maps words, which may be parts of names (alloc_size, requestedSpace), to the meaning they give a size.
+var meanings = sync.OnceValue(func() map[string]meaning {
+	all := map[string]meaning{}
+	for m, words := range map[meaning]string{
+		asked: "allocate allocating allocation alloc malloc requested request requesting asked required requires " +
+			"needed need needs tried trying wanted extend mmap create reallocate realloc calloc vector reserve size",
+		free:  "free available have remaining left",
+		total: "total capacity", allocated: "allocated",
+		nothing: "used usage limit capped max maximum rounded freed released cached reserved line error code batch",
+		filler: "of was is for memory mem bytes buffer async managed failed to only set block space so far about " +
+			"device gpu cuda rocm",
+	} {
+		for word := range strings.FieldsSeq(words) {
+			all[word] = m
+		}
+	}
+	return all
+})
+
+var sizeOf = lazily(`^(?:batch|block|grid|world|vocab|hidden|page|window|step|max|maximum|pool|heap|stack|` +
+	`chunk|work|local|global|array|matrix|image|model|file|dataset|checkpoint|sample|tile|kernel|type|cluster)$`)
+
+type figure struct {
+	of   meaning
+	size gpu.Figure
+}
+
+// sizes reads the sizes in a text from left to right. The word before a size gives its meaning. A number without a unit
+// counts only right after such a word.
+type sizes struct {
+	text     string
+	of       meaning
+	close    bool // only fillers came since
+	previous string
+	found    []figure
+}
+
+var (
+	token = lazily(`^(?:[A-Za-z_][A-Za-z0-9_]*|\d[\w.+]*)`)
+	part  = lazily(`[A-Z]?[a-z]+|[A-Z]{2,}|\d+`)
+)
+
+func sizesIn(text string) []figure {
+	s := sizes{text: text}
+	for i := 0; i < len(text); {
+		length := len(token().FindString(text[i:]))
+		switch {
+		case length == 0:
+			length = 1
+		case isDigit(text[i]):
+			length = max(length, s.number(i))
+		default:
+			s.name(text[i : i+length])
+		}
+		i += length
+	}
+	return s.found
+}
+
+// name reads a name's parts. Once a part shows that the name is no request, later parts do not: max_alloc_size.
+func (s *sizes) name(name string) {
+	known := false
+	for _, word := range part().FindAllString(name, -1) {
+		word = strings.ToLower(word)
+		m, found := meanings()[word]
+		if word == "size" && sizeOf().MatchString(s.previous) { // a size of something other than memory
+			m = nothing
+		}
+		s.previous = word
+		switch {
+		case len(word) == 1:
+		case !found:
+			s.close = false
+		case m == filler, m == asked && known:
+		default:
+			s.of, s.close = m, true
+			known = known || m != asked
+		}
+	}
+}
+
+func (s *sizes) number(i int) int {
+	n, length, unit := sized(s.text[i:])
+	rest := strings.ToLower(s.text[i+length:])
+	of := nothing
+	switch {
+	case isFactor(s.text[:i], rest):
+	case unit:
+		of = s.of
+	case s.close && wholeNumber().MatchString(s.text[i:i+length]) && !notBytes().MatchString(rest):
+		of = s.of
+	}
+	if of != nothing && length > 0 {
+		s.found, s.close = append(s.found, figure{of, n}), false
+	}
+	return length
+}
+
+// isFactor reports a number that is a factor in a product: "1000 x 8 bytes", or in a call's argument.
+func isFactor(before, rest string) bool {
+	return strings.HasPrefix(rest, " x ") || strings.HasPrefix(strings.TrimLeft(rest, " "), "*") ||
+		strings.HasSuffix(before, " x ") || strings.HasSuffix(strings.TrimRight(before, " "), "*")
+}
+
+var (
+	wholeNumber = lazily(`^\d[\d,]{3,}$`)
+	// the number goes on, is one of several arguments, or counts something: "4096 tokens"
+	notBytes = lazily(`^(?:[a-z0-9.]|, \d| ?[a-z0-9]{2,}s[.,:;]*(?: |$))`)
+)
+
+func take(m *record.Message, found []figure, only ...meaning) {
+	fields := [filler]*gpu.Figure{asked: &m.Asked, free: &m.Free, total: &m.Total, allocated: &m.Allocated}
+	for _, f := range found {
+		if field := fields[f.of]; field != nil && !field.Known() && (len(only) == 0 || f.of == only[0]) {
+			*field = f.size
+		}
+	}
+}
+
+// fill reads the figures of the statement. It returns false if the statement turns out not to be a message.
+func (st statement) fill(m *record.Message) bool {
+	switch {
+	case m.Kind == record.KindFault:
+		return true
+	case m.Kind == record.KindDevice && m.Framework == record.FromPyTorch:
+		if _, rest, found := strings.Cut(st.sentence(), "memory. Tried to allocate "); found {
+			return readTorch(m, rest)
+		}
+	case st.text == "free memory on device":
+		return readVLLM(m, st.sentence())
+	case m.Kind == record.KindShared:
+		m.Asked = sizeIn(st.sentence(), sharedAsked)
+		return m.Asked.Known() || st.text != "out of resource: "
+	}
+	take(m, sizesIn(st.line.body[st.pos-len(st.before):][:len(st.around)]))
+	if m.Framework == record.FromCuPy && !m.Allocated.Known() { // CuPy's total is the pool's
+		m.Allocated, m.Total = m.Total, notSaid
+	}
+	if text := st.whole(); !m.Asked.Known() && len(text) > len(st.line.body)-st.pos {
+		take(m, sizesIn(text), asked)
+	}
+	return true
+}
+
+// maxWrapped limits how many lines are joined if a console's width or a progress display has split a message.
+const (
+	maxWrapped      = 12
+	maxWrappedBytes = 2 << 10
+)
+
+// whole returns a statement's text from its sign on, including the lines below up to an empty line or another message.
+func (st statement) whole() string {
+	text := st.line.body[st.pos:min(len(st.line.body), st.pos+maxWrappedBytes)]
+	for _, l := range st.near(1, maxWrapped) {
+		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts().hits) > 0 {
+			break
+		}
+		text += "\n" + l.body
+	}
+	return text
+}
+
+func (st statement) sentence() string {
+	return strings.Join(strings.Fields(st.whole()), " ")
+}
+
+const size = `([\d.,]+ ?\w*)`
+
+func form(text string) pattern {
+	return lazily(strings.ReplaceAll(text, "SIZE", size))
+}
+
+// Parts of messages with a fixed wording. Up to 2.0 PyTorch wrote a figure before its name, now it writes sentences.
+var (
+	torchAsked     = form(`^SIZE`)
+	torchTotal     = form(`total capac\w* of SIZE|SIZE total capacity`)
+	torchFree      = form(` of which SIZE|SIZE free`)
+	torchInUse     = form(`this process has SIZE`)
+	torchAllocated = form(`Of the allocated memory SIZE|SIZE already allocated`)
+	torchIdle      = form(`SIZE is reserved by PyTorch but unallocated|SIZE cached`)
+	torchReserved  = form(`SIZE reserved in total`)
+	torchGPU       = lazily(`GPU (\d{1,3})\b`)
+	torchProcess   = form(`Process (\d{1,7}) has SIZE memory in use`)
+	// only advice or another line follows
+	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
+	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
+	vllmForm    = form(`^(?i:free memory on device)(?: cuda:(\d{1,3}))? \(([\d.]+)/([\d.]+) ?(\w+)\)` +
+		`.*?utilization \([\d.]+, SIZE\)`)
+)
+
+// sizeIn returns the size that a form matches, or unknown if there is no match.
+func sizeIn(text string, f pattern) gpu.Figure {
+	if words := f().FindStringSubmatch(text); words != nil {
+		n, _, _ := sized(strings.Join(words[1:], ""))
+		return n
+	}
+	return notSaid
+}
+
+func readTorch(m *record.Message, rest string) bool {
+	if sentence := torchEnd().FindString(rest); sentence != "" {
+		rest = sentence
+	}
+	if m.Asked = sizeIn(rest, torchAsked); m.Asked == notSaid && !strings.HasPrefix(rest, "more than 1EB") {
+		return false
+	}
+	if words := torchGPU().FindStringSubmatch(rest); words != nil {
+		m.GPU = number(words[1], maxGPU)
+	}
+	m.Total, m.Free = sizeIn(rest, torchTotal), sizeIn(rest, torchFree)
+	m.Allocated, m.Idle, m.InUse = sizeIn(rest, torchAllocated), sizeIn(rest, torchIdle), sizeIn(rest, torchInUse)
+	if kept := sizeIn(rest, torchReserved); kept.Known() && m.Allocated.Known() && kept.Bytes >= m.Allocated.Bytes {
+		m.Idle = gpu.Bytes(kept.Bytes - m.Allocated.Bytes)
+	}
+	if m.InUse.Known() { // in a container, PyTorch may list the process itself under another PID
+		for _, words := range torchProcess().FindAllStringSubmatch(rest, MaxOthers) {
+			if pid := number(words[1], maxPID); pid != nil && *pid > 0 {
+				n, _, _ := sized(words[2])
+				m.Others = append(m.Others, gpu.Process{PID: *pid, Memory: n})
+			}
+		}
+	}
+	return true
+}
+
+// readVLLM parses "Free memory on device cuda:1 (19.77/22.05 GiB) on startup is less than desired GPU memory
+// utilization (0.9, 19.84 GiB)".
+func readVLLM(m *record.Message, text string) bool {
+	words := vllmForm().FindStringSubmatch(text)
+	if words == nil {
+		return false
+	}
+	m.GPU = number(words[1], maxGPU)
+	m.Free, _, _ = sized(words[2] + " " + words[4])
+	m.Total, _, _ = sized(words[3] + " " + words[4])
+	m.Asked, _, _ = sized(words[5])
+	return true
+}

@@ -1,0 +1,154 @@
+package oomlog
+
+import (
+	"slices"
+	"strings"
+
+	"bookend/internal/record"
+)
+
+// Find searches the last MaxTail bytes of a job's output for messages about memory and GPU errors. Messages of one kind
+// about one GPU are combined: the figures are those of the last, and Count is how many there were. It returns at most
+// the last MaxMessages, ordered by their last occurrence.
+func Find(tail []byte) []record.Message {
+	s := scan{lines: split(tail)}
+	for s.at = range s.lines {
+		l := &s.lines[s.at]
+		if len(l.body) < shortest || l.own() {
+			continue
+		}
+		if f, ok := s.message(l); ok {
+			f.stream, f.at, f.Rank = l.stream, s.at, l.rank
+			if l.pid != nil {
+				f.PID = *l.pid
+			}
+			s.add(f)
+		}
+	}
+	var out []record.Message
+	for _, f := range s.found[max(0, len(s.found)-MaxMessages):] {
+		out = append(out, f.Message)
+	}
+	return out
+}
+
+type found struct {
+	record.Message
+	group  string
+	stream string
+	at     int
+}
+
+type scan struct {
+	lines []line
+	at    int
+	found []found
+}
+
+func (s *scan) message(l *line) (found, bool) {
+	if slurmLine().MatchString(l.lower) {
+		f := found{Message: blank()}
+		f.group, _, _ = strings.Cut(l.lower, ":")
+		f.Kind, f.Framework, f.Line = record.KindHost, record.FromSlurm, shown(l.body, 0)
+		return f, slurmSays().MatchString(l.lower)
+	}
+	for _, h := range l.facts().hits {
+		if st := s.statement(l, h); st.reported() {
+			if f, ok := st.message(); ok {
+				return f, ok
+			}
+		}
+	}
+	return found{}, false
+}
+
+// message returns the message in the statement, or false if there is none.
+func (st statement) message() (found, bool) {
+	kind, ok := st.place()
+	if goes := st.facts.has[goesOn] || st.beside(1, linesBelow+1, goesOn); !ok || goes {
+		return found{}, false
+	}
+	f := found{Message: blank()}
+	f.Kind, f.Framework, f.Line = kind, st.framework(kind), shown(st.line.body, st.pos)
+	if kind == record.KindFault || kind == record.KindShared || st.text == Segment {
+		f.group = st.text
+	}
+	return f, st.fill(&f.Message)
+}
+
+// Slurm's own lines begin with a program's name.
+var (
+	slurmLine = lazily(`^(?:slurmstepd|(?:srun|salloc|sbatch): )`)
+	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit|out-of-memory handler|: out of memory`)
+)
+
+// near returns the lines of the same process above (step -1) or below this one, nearest first, up to an empty line.
+func (s *scan) near(step, count int) (all []*line) {
+	for i := s.at + step; i >= 0 && i < len(s.lines) && len(all) < count && i != s.at+maxNear*step; i += step {
+		l := &s.lines[i]
+		if l.stream != s.lines[s.at].stream {
+			continue
+		}
+		if l.body == "" || l.own() {
+			break
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func blank() record.Message {
+	m := record.Message{Count: 1}
+	for _, f := range m.Figures() {
+		*f = notSaid
+	}
+	return m
+}
+
+const (
+	episode = 40 // lines of one failure, from the allocator's message to the exception
+	maxNear = 24 // lines of other processes between two lines of one
+)
+
+// add appends a message to the list and removes an earlier one that it continues or repeats.
+func (s *scan) add(f found) {
+	if i := slices.IndexFunc(s.found, f.isAgain); i >= 0 {
+		old := s.found[i]
+		f.Count += old.Count
+		if f.isNear(old) && !f.Asked.Known() {
+			f.inherit(old.Message)
+		}
+		s.found = slices.Delete(s.found, i, i+1)
+	}
+	if s.found = append(s.found, f); len(s.found) > 4*MaxMessages { // of many GPUs
+		s.found = slices.Delete(s.found, 0, 1)
+	}
+}
+
+func (f found) isNear(old found) bool { return f.stream == old.stream && f.at-old.at <= episode }
+
+func (f found) isAgain(old found) bool {
+	another := f.Rank != nil && old.Rank != nil && *f.Rank != *old.Rank ||
+		f.PID != 0 && old.PID != 0 && f.PID != old.PID
+	if f.group != old.group || f.Kind != old.Kind || f.Framework != old.Framework || another {
+		return false
+	}
+	if f.GPU != nil && old.GPU != nil {
+		return *f.GPU == *old.GPU
+	}
+	return f.GPU == old.GPU || f.isNear(old) && !f.Asked.Known()
+}
+
+// inherit copies what this message lacks from an earlier part of it.
+func (f *found) inherit(old record.Message) {
+	mine := f.Message.Figures()
+	for i, theirs := range old.Figures() {
+		if !mine[i].Known() && theirs.Known() {
+			*mine[i] = *theirs
+		}
+	}
+	if f.GPU == nil {
+		f.GPU = old.GPU
+	}
+	f.PID = max(f.PID, old.PID)
+}

@@ -1,0 +1,174 @@
+package oomlog
+
+import (
+	"cmp"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+type line struct {
+	body   string // without the prefixes of loggers, srun --label and launchers
+	lower  string // body in lower case
+	head   string // the prefixes, in lower case
+	stream string // identifies the process by its prefixes
+	pid    *int   // of the process, if a launcher's prefix has it
+	rank   *int   // of the process, if a launcher's prefix has it
+	words  *facts
+}
+
+func (l *line) facts() *facts {
+	if l.words == nil {
+		f := evidenceIn(l.lower)
+		if l.head != "" {
+			head := evidenceIn(l.head)
+			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
+			f.has[isError] = f.has[isError] || isLevel().MatchString(l.head)
+		}
+		l.words = &f
+	}
+	return l.words
+}
+
+// isLevel matches a logger's level for errors.
+var isLevel = lazily(`\b(?:error|critical|fatal|[ef])\b`)
+
+// split returns the lines of an output's end. It drops a first line that may be truncated: the rest could negate it.
+func split(tail []byte) []line {
+	whole := len(tail) < MaxTail
+	text := plain(tail[max(0, len(tail)-MaxTail):])
+	if !whole {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	var lines []line
+	for text := range strings.SplitSeq(text, "\n") {
+		trimmed := strings.TrimSpace(text)
+		l := undecorated(trimmed)
+		before := text[:strings.Index(text, trimmed)+len(trimmed)-len(l.body)]
+		l.lower, l.head = strings.ToLower(l.body), strings.ToLower(before[:min(len(before), maxBefore)])
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+var colour = lazily(`\x1b\[[^\n\r@-~]*[@-~]?`)
+
+// pattern is a regular expression that is compiled at its first use, because hooks start for every job.
+type pattern func() *regexp.Regexp
+
+func lazily(text string) pattern {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
+
+// plain removes colours and replaces all but printable ASCII by spaces. Each state of a progress bar becomes a line.
+func plain(raw []byte) string {
+	text := strings.ReplaceAll(string(colour().ReplaceAll(raw, nil)), "\r\n", "\n")
+	out := []byte(text)
+	for i, c := range out {
+		if c == '\r' {
+			out[i] = '\n'
+		} else if c != '\n' && (c < 0x20 || c > 0x7e) {
+			out[i] = ' '
+		}
+	}
+	return string(out)
+}
+
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
+}
+
+func (l line) own() bool {
+	return strings.HasPrefix(l.body, "| bookend:") || strings.HasPrefix(l.body, "bookend:")
+}
+
+// maxLead is how much text before the message is kept if the line is too long to be shown.
+const maxLead = 40
+
+func shown(body string, i int) string {
+	if len(body) > MaxLine {
+		body = body[max(0, i-maxLead):]
+	}
+	const dots = "..."
+	if len(body) > MaxLine {
+		body = body[:MaxLine-len(dots)] + dots
+	}
+	return body
+}
+
+func number(digits string, most int) *int {
+	n, err := strconv.Atoi(digits)
+	if err != nil || n > most {
+		return nil
+	}
+	return &n
+}
+
+func isAlnum(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'z' }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// maxPrefixes limits the number of prefixes of a line.
+const maxPrefixes = 8
+
+// prefixes match what launchers, loggers and consoles write before a line. The group is the launcher's process name.
+var prefixes = []pattern{
+	// "[rank0]:", "[default0]:", "[1,3]<stderr>:" of mpirun, "[2026-01-02 03:04:05]", "[ERROR]"
+	lazily(`^\[([^]]*)\](?:<std\w*>)?:?`),
+	lazily(`^\(([^)]*pid=[^)]*)\)`),                       // "(VllmWorker rank=1 pid=4711)"
+	lazily(`^(\d+): `),                                    // srun --label
+	lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) ()`), // dates and times
+	lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? ()`),
+}
+
+const srunLabel = 2 // its index in prefixes; those before it are in brackets
+
+func undecorated(text string) line {
+	l := line{body: text}
+	for range maxPrefixes {
+		if len(l.body) < shortest || !l.prefix() {
+			break
+		}
+	}
+	return l
+}
+
+var (
+	pidIn  = lazily(`pid=(\d{1,7})\b`)
+	rankIn = lazily(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
+	// TensorRT's "2: [file.cpp::function::7]" begins with an error number
+	errorNumber = lazily(`^\[[^]]*::`)
+)
+
+// prefix removes one prefix and reads its process. The innermost rank counts; torchrun's and mpiexec's labels are none.
+func (l *line) prefix() bool {
+	for i, form := range prefixes {
+		words := form().FindStringSubmatch(l.body)
+		if words == nil {
+			continue
+		}
+		name, rest := words[1], strings.TrimSpace(l.body[len(words[0]):])
+		label, bracket := i == srunLabel, i < srunLabel
+		if bracket && strings.TrimLeft(rest, ": ") == "" || label && errorNumber().MatchString(rest) {
+			continue
+		}
+		rank := rankIn().FindStringSubmatch(name)
+		if pid := pidIn().FindStringSubmatch(name); pid != nil {
+			l.pid = number(pid[1], maxPID)
+		} else if !label && rank == nil && !strings.HasPrefix(name, "default") {
+			name = ""
+		}
+		switch {
+		case label:
+			l.rank = cmp.Or(number(name, maxRank), l.rank)
+		case rank != nil:
+			l.rank = cmp.Or(number(rank[1]+rank[2], maxRank), l.rank)
+		}
+		if l.body = rest; name != "" {
+			l.stream += name + " "
+		}
+		return true
+	}
+	return false
+}

@@ -1,0 +1,58 @@
+// Package oomlog finds messages of frameworks, CUDA, HIP and Slurm about memory in a job's output, which users can forge.
+package oomlog
+
+import (
+	"slices"
+
+	"bookend/internal/gpu"
+	"bookend/internal/record"
+)
+
+const (
+	MaxTail     = 64 << 10 // bytes of output read
+	MaxMessages = 16
+	MaxOthers   = 16
+	MaxLine     = 400
+	MaxFiles    = 10 // of a job: its output, its separate error output, and its steps' files
+)
+
+// Segment is printed by the dynamic loader if it cannot map a library, for example under a small ulimit -v. If no
+// system error follows, the cause may be a directory mounted noexec.
+const Segment = "failed to map segment from shared object"
+
+// Refused is the system's error text for ENOMEM.
+const Refused = "Cannot allocate memory"
+
+const (
+	maxFigure = 4 << 50 // bytes: 4 PiB, beyond any node's memory; larger requests are a bug
+	maxPID    = 1 << 22 // the limit of Linux
+	maxGPU    = 1023
+	maxRank   = 1 << 20
+	maxReason = 100 // bytes
+)
+
+// Valid checks a message from another process: a known kind and framework, possible figures, and short texts.
+func Valid(m record.Message) bool {
+	ok := slices.Contains([]record.MessageKind{record.KindDevice, record.KindInit, record.KindHost, record.KindShared, record.KindFault}, m.Kind) && known(m.Framework) &&
+		(m.GPU == nil || within(*m.GPU, 0, maxGPU)) && (m.Rank == nil || within(*m.Rank, 0, maxRank)) &&
+		within(m.PID, 0, maxPID) && within(len(m.Line), 1, MaxLine) && printable(m.Line) &&
+		within(m.Count, 1, MaxTail) && within(m.File, 0, MaxFiles-1) && within(len(m.Others), 0, MaxOthers)
+	for _, f := range m.Figures() {
+		ok = ok && possible(*f)
+	}
+	for _, o := range m.Others {
+		ok = ok && within(o.PID, 1, maxPID) && possible(o.Memory) && o.Kinds == nil
+	}
+	return ok
+}
+
+func within(n, least, most int) bool { return n >= least && n <= most }
+
+func known(f record.Framework) bool {
+	return f == record.FromCUDA || f == record.FromSlurm || f == record.FromOther ||
+		slices.ContainsFunc(vocabulary().speakers, func(s speaker) bool { return s.framework == f })
+}
+
+func possible(f gpu.Figure) bool {
+	return f.Bytes < maxFigure && (f.Known() || f.Bytes == 0) && len(f.Unknown) <= maxReason && printable(f.Unknown)
+}

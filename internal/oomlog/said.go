@@ -1,0 +1,254 @@
+package oomlog
+
+import (
+	"slices"
+	"strings"
+
+	"bookend/internal/record"
+)
+
+// How much text around a sign is examined.
+const (
+	maxBefore = 300 // bytes
+	maxAfter  = 700
+	maxRead   = maxBefore + maxAfter
+)
+
+type statement struct {
+	hit
+	*scan
+	line                  *line
+	facts                 *facts // of the text around the sign, which may be only a part of the line
+	before, after, around string
+}
+
+func (s *scan) statement(l *line, h hit) statement {
+	end := h.pos + len(h.text)
+	st := statement{hit: h, scan: s, line: l, facts: l.facts(), before: l.lower[max(0, h.pos-maxBefore):h.pos],
+		after: l.lower[end:min(len(l.lower), end+maxAfter)]}
+	if st.around = st.before + h.text + st.after; len(l.lower) > maxRead {
+		f := evidenceIn(st.around)
+		st.facts = &f
+	}
+	return st
+}
+
+// clause returns the statement from the last colon before the sign.
+func (st statement) clause() string {
+	return st.around[strings.LastIndex(st.before, ": ")+1:]
+}
+
+// reported tells a message from a line that only mentions it: source, comment, help, denial, guess or a list of words.
+func (st statement) reported() bool {
+	before, after := st.before, st.after
+	source := st.pos <= maxBefore && (sourceMark().MatchString(st.line.lower) || sourceWord().MatchString(before)) ||
+		st.facts.code < min(st.pos, maxBefore)
+	if sizedTorch().MatchString(after) { // source code and most other texts do not have its figures
+		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") &&
+			!strings.HasPrefix(before, "raise")
+	}
+	return !source && st.formed(before, after) && !supposed(before) && !inQuotes(before, after) &&
+		!discusses().MatchString(after[:min(len(after), 60)])
+}
+
+var (
+	sizedTorch = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
+	isCause    = lazily(`:[ (]*$`)
+)
+
+// formed reports whether the sign is complete: a whole name or number, and at the end if it has to be.
+func (st statement) formed(before, after string) bool {
+	switch {
+	case st.coded:
+		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around)
+	case st.head:
+		return after == "" || after[0] == ':' || after[0] == '('
+	case st.text == Segment: // but not for what was forbidden: a noexec mount, SELinux
+		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
+	case st.memory:
+		return st.facts.has[isMemory] && !st.facts.has[isOther]
+	case st.fails:
+		return strings.Contains(after, "failed")
+	case st.ends:
+		return isCause().MatchString(before) && (after == "" || strings.IndexByte(":')", after[0]) >= 0)
+	}
+	return after == "" || !isAlnum(after[0]) || !isAlnum(st.text[len(st.text)-1]) || strings.HasSuffix(st.text, "alloc")
+}
+
+// runtimes matches evidence that an error number is CUDA's or HIP's and not a program's exit status.
+var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cudaerror|cudasuccess|` +
+	`hip ?error|alloc|cufft|curesult`)
+
+// beside reports whether one of the next count lines above (step -1) or below has a word of the class.
+func (st statement) beside(step, count int, c class) bool {
+	return slices.ContainsFunc(st.near(step, count), func(l *line) bool { return l.facts().has[c] })
+}
+
+// Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
+var (
+	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ )`)
+	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
+		`const|static|case|#define|grep|hint|tip|note|usage|example):*(?: |$)|[^ ]* = |\d[.)] )`)
+)
+
+// opensValue matches text before a quoted value: a log field, JSON, a name, or an exception printed by Python.
+var (
+	opensValue = lazily(`=.* (?:msg|err|error|message|reason|cause|exception|detail)=$|\{".*":$|` +
+		`named$|[a-z0-9]error\(?$`)
+	// opensCause matches an error number or name, or a colon, right before the quotes.
+	opensCause = lazily(`(?:[:"\d]|error|failure|code|instance of)$`)
+)
+
+// inQuotes reports whether the sign is quoted by source code or by a person.
+func inQuotes(before, after string) bool {
+	for _, quote := range []string{"`", `"`, "'"} {
+		at := strings.LastIndex(before, quote)
+		if at < 0 || strings.Count(before, quote)%2 == 0 || !strings.Contains(after, quote) {
+			continue
+		}
+		opened, inside := strings.TrimRight(before[:at], " "), before[at+1:]
+		apostrophe := quote == "'" && inside != "" && !strings.HasPrefix(after, "'") && !strings.HasSuffix(opened, "(")
+		isValue := opensValue().MatchString(opened) ||
+			strings.Trim(inside, `"`) == "" && opensCause().MatchString(opened)
+		if !apostrophe && !isValue {
+			return true
+		}
+	}
+	return false
+}
+
+// Words before a sign that turn it into a denial, a guess, advice or a definition.
+var (
+	supposing = lazily(`^(?:we|i|they) | (?:of|or)$`)
+	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
+		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
+		`typically|simulated?|likely|will|against|expected|earlier|previous|i|we|getting|get|fix|fixes|fixed|` +
+		`handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |when (?:it|the) |(?:is|was) an? |` +
+		`(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
+)
+
+func supposed(before string) bool {
+	before = strings.TrimRight(before, ": (")
+	clause := before[strings.LastIndex(before, ": ")+1:]
+	clause = clause[max(strings.LastIndex(clause, ". "), strings.LastIndex(clause, "? "))+1:]
+	return supposing().MatchString(before) || supposes().MatchString(clause)
+}
+
+// Words and marks after a sign that make it a topic, a counter, or source code.
+var discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
+	`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
+	`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
+
+// failed reports whether the line has a word for an error, or a requested size.
+func (st statement) failed() bool {
+	if st.facts.has[isError] || st.line.facts().has[isError] {
+		return true
+	}
+	if strings.Contains(st.before, "warn") {
+		return false
+	}
+	text, _, _ := strings.Cut(st.whole(), ". ") // advice follows
+	sizes := sizesIn(st.line.body[max(0, st.pos-maxBefore):st.pos] + text)
+	return slices.ContainsFunc(sizes, func(f figure) bool { return f.of == asked })
+}
+
+// How many lines around a statement may belong to it, because errors are often spread over several lines.
+const (
+	linesAbove = 4
+	linesBelow = 2
+)
+
+// place returns what ran out. If host and GPU are both named, it is host memory; if neither is, nearby lines decide.
+func (st statement) place() (record.MessageKind, bool) {
+	own := st.facts
+	switch {
+	case st.kind == record.KindShared:
+		return record.KindShared, true
+	case st.kind == record.KindFault:
+		return record.KindFault, !st.weak || st.failed() && evidenceIn(st.before).has[isGPU]
+	case sizedTorch().MatchString(st.after) && own.has[isGPU]:
+		return record.KindDevice, true
+	case st.weak && !st.failed() && !st.endsError():
+		return "", false
+	case st.kind == record.KindHost && !st.soft, own.has[isHostCall], own.has[isHost]:
+		return record.KindHost, true
+	case !strings.Contains(st.around, "alloc") && st.hostNear():
+		return record.KindHost, true
+	case st.kind == record.KindDevice && !st.weak, own.has[isGPU] && !own.has[isCompiler] &&
+		(!st.soft || evidenceIn(st.clause()).has[isGPU]):
+		return called(own), true
+	case st.kind == record.KindHost:
+		return record.KindHost, true
+	case own.has[isCompiler]: // a compiler lacks host memory
+		return record.KindHost, st.text == "out of memory allocating"
+	}
+	return st.placeNear()
+}
+
+// placeNear decides by the lines around the statement, if an error is spread over several.
+func (st statement) placeNear() (record.MessageKind, bool) {
+	for _, l := range st.neighbours() {
+		if f := l.facts(); f.has[isGPU] && f.has[isError] {
+			return called(f), true
+		}
+	}
+	return record.KindDevice, st.speaker().onlyGPU
+}
+
+// neighbours returns the lines above and below the statement that may belong to it.
+func (st statement) neighbours() []*line {
+	return append(st.near(-1, linesAbove), st.near(1, linesBelow)...)
+}
+
+// endsError reports whether the statement ends an error, in its line or in one that began above.
+func (st statement) endsError() bool {
+	count := linesAbove
+	if st.pos == 0 {
+		count = 1
+	} else if !strings.HasSuffix(st.before, ": ") {
+		return false
+	}
+	return st.beside(-1, count, isError)
+}
+
+// hostNear reports whether another line names the failed call, or an earlier failure, and that was for host memory.
+func (st statement) hostNear() bool {
+	again := false
+	if last := len(st.found) - 1; last >= 0 {
+		again = st.found[last].Kind == record.KindHost && found{stream: st.line.stream, at: st.at}.isNear(st.found[last])
+	}
+	for _, l := range st.neighbours() {
+		call := l.facts().has[isHostCall] && !strings.Contains(l.lower, "): out of memory")
+		if call || again && strings.Contains(l.lower, "cudagetlasterror") {
+			return true
+		}
+	}
+	return again && strings.Contains(st.around, "cudagetlasterror")
+}
+
+func called(f *facts) record.MessageKind {
+	if f.has[isStart] {
+		return record.KindInit
+	}
+	return record.KindDevice
+}
+
+type speaker struct {
+	framework record.Framework
+	onlyGPU   bool // such messages are about the GPU's memory
+}
+
+func (st statement) speaker() speaker {
+	if best := min(st.facts.speaker, st.line.facts().speaker); best != nowhere {
+		return vocabulary().speakers[best]
+	}
+	return speaker{framework: record.FromOther}
+}
+
+func (st statement) framework(k record.MessageKind) record.Framework {
+	f := st.speaker().framework
+	if f == record.FromOther && (k != record.KindHost || st.facts.has[isGPU] || st.facts.has[isHostCall]) {
+		return record.FromCUDA
+	}
+	return f
+}

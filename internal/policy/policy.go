@@ -1,0 +1,80 @@
+// Package policy turns findings into actions, a verdict and an exit code.
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"bookend/internal/catalog"
+	"bookend/internal/config"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+)
+
+var strength = map[config.Action]int{config.Ignore: 0, config.Note: 1, config.Warn: 2, config.Drain: 3}
+
+// Decide turns the findings of a job's hook into one verdict and one exit code; the strongest action decides. A drain
+// needs a finding without doubts, a mode that may drain, and no guard against it.
+func Decide(c config.Config, phase slurm.Context, job slurm.Job, found []record.Finding) record.Verdict {
+	if own := c.Policy.Partitions[job.Partition]; own.Mode != "" {
+		c.Mode = own.Mode
+	}
+	v := record.Verdict{Action: config.Ignore}
+	for _, f := range found {
+		j := judge(c, phase, job.Partition, f)
+		v.Judged = append(v.Judged, j)
+		if strength[j.Action] > strength[v.Action] {
+			v.Action, v.Code = j.Action, f.Code
+		}
+	}
+	most := c.Drain.MaxRestarts
+	switch {
+	case phase == slurm.HealthCheck:
+		v.Exit = checkExit(found)
+	case v.Action != config.Drain:
+	case c.Mode != config.Enforce:
+		v.Action, v.Held = config.Warn, "observe mode"
+	case phase == slurm.Prolog && most > 0 && job.Restarts >= most:
+		v.Action = config.Warn
+		v.Held = fmt.Sprintf("the job was restarted %d times: another drained node would not help it", job.Restarts)
+	default:
+		v.Exit = catalog.Exit(v.Code)
+	}
+	return v
+}
+
+func judge(c config.Config, phase slurm.Context, partition string, f record.Finding) record.Judged {
+	want := c.Action(phase, partition, f.Code)
+	entry, _ := catalog.Lookup(f.Code)
+	warn := func(why string) record.Judged { return record.Judged{Action: config.Warn, Why: why} }
+	switch {
+	case entry.Scope == catalog.Own && want != config.Ignore && want != config.Note && phase == slurm.HealthCheck:
+		return warn("")
+	case entry.Scope == catalog.Own && want != config.Ignore && want != config.Note:
+		return record.Judged{Action: c.OnOwnError}
+	case want == config.Repeat && !f.Repeated:
+		return warn("it drains only if the next job meets it too")
+	case want != config.Drain && want != config.Repeat:
+		return record.Judged{Action: want}
+	case phase == slurm.HealthCheck:
+		return warn("the health check never drains")
+	case entry.NeverDrains() != "":
+		return warn(entry.NeverDrains())
+	case f.Unknown != "":
+		return warn("unknown: " + f.Unknown)
+	case len(f.Doubts) > 0:
+		return warn(f.Doubts[0])
+	}
+	return record.Judged{Action: config.Drain}
+}
+
+// checkExit returns 0 unless the node was not checked: Slurm only logs it, and nothing else should act on it.
+func checkExit(found []record.Finding) int {
+	for _, e := range catalog.All() {
+		met := func(f record.Finding) bool { return f.Code == e.Code && f.Unknown == "" }
+		if e.Unchecked && slices.ContainsFunc(found, met) {
+			return e.Exit
+		}
+	}
+	return 0
+}

@@ -1,0 +1,51 @@
+package record
+
+import (
+	"slices"
+	"time"
+
+	"bookend/internal/gpu"
+)
+
+// MaxBaseline is the most memory, in bytes, that a GPU's baseline may explain and that a service may hold and still
+// count as part of the node. Services were measured to hold less; a leftover of a job that matters is larger.
+const MaxBaseline = 64 << 20
+
+// Baseline is what a GPU carries without any job, in one epoch. Only an admin can add memory without a holder to it.
+type Baseline struct {
+	GPU   gpu.ID    `json:"gpu"`
+	Epoch gpu.Epoch `json:"epoch"`
+	// Bytes is memory beyond the listed processes, at most MaxBaseline.
+	Bytes uint64 `json:"bytes"`
+	// Residents are listed processes of system services.
+	Residents []Resident    `json:"residents,omitempty"`
+	Accepted  bool          `json:"accepted,omitempty"` // accepted by an admin: learning does not replace it
+	Holder    string        `json:"holder,omitempty"`   // what holds Bytes: a service's name, or "accepted"
+	At        time.Duration `json:"at_ns"`              // CLOCK_BOOTTIME of the sample it was learned from
+}
+
+// Resident is one process of a baseline.
+type Resident struct {
+	PID     int           `json:"pid"`
+	Start   time.Duration `json:"start_ns"` // CLOCK_BOOTTIME; with the PID it identifies one process
+	Bytes   uint64        `json:"bytes"`
+	Service string        `json:"service,omitempty"`
+}
+
+// Expected returns what a sample of a GPU with this baseline may show and still be clean.
+func (b Baseline) Expected(l Limits) gpu.Expected {
+	e := gpu.Expected{Bytes: b.Bytes}
+	for _, r := range b.Residents {
+		e.Processes = append(e.Processes, gpu.ExpectedProcess{PID: r.PID, Bytes: r.Bytes, Share: l.PerClient})
+	}
+	return e
+}
+
+// Wander is how far the figures of services vary by themselves, in bytes: a few pages of 2 MiB.
+const Wander = 4 << 20
+
+func (b Baseline) Same(o Baseline) bool {
+	near := func(x, y uint64) bool { return max(x, y)-min(x, y) <= Wander }
+	sameResident := func(x, y Resident) bool { return x.PID == y.PID && x.Start == y.Start && near(x.Bytes, y.Bytes) }
+	return near(b.Bytes, o.Bytes) && b.Holder == o.Holder && slices.EqualFunc(b.Residents, o.Residents, sameResident)
+}

@@ -1,0 +1,74 @@
+package record
+
+// CauseName identifies a cause.
+type CauseName string
+
+// The causes, in the order in which they are reported.
+const (
+	CauseOthers    CauseName = "others"    // another job or process on the GPU
+	CauseLeftover  CauseName = "leftover"  // memory left by an earlier job
+	CauseUnlisted  CauseName = "unlisted"  // memory without a process
+	CausePieces    CauseName = "pieces"    // fragmentation between processes, shown by a test allocation
+	CausePool      CauseName = "pool"      // fragmentation inside the framework's own pool
+	CauseFault     CauseName = "fault"     // driver or device fault
+	CauseOwn       CauseName = "own"       // the job's own peak
+	CauseProcesses CauseName = "processes" // several processes of the job on one GPU
+	CauseLimits    CauseName = "limits"    // ulimit -v, host memory
+	CauseShare     CauseName = "share"     // a share smaller than the GPU: MIG, shard, MPS
+)
+
+// Answer is yes, no or "cannot tell".
+type Answer string
+
+const (
+	Yes        Answer = "yes"
+	No         Answer = "no"
+	CannotTell Answer = "cannot tell"
+)
+
+// Cause is the judgement of one cause.
+type Cause struct {
+	Name   CauseName `json:"name"`
+	Answer Answer    `json:"answer"`
+	// Evidence is a short text for the job's owner that names no other user's job or process. It needs report.Clean.
+	Evidence string `json:"evidence"`
+	// Index is Slurm's index of the GPU that the evidence is about; nil if that is all of the job's GPUs or uncertain.
+	Index *int `json:"index,omitempty"`
+	// With is the cause that this one accompanies, for example memory without a process that an earlier job left. It is
+	// empty for a cause that stands by itself.
+	With CauseName `json:"with,omitempty"`
+}
+
+// Explains reports whether the cause applied and stands by itself.
+func (c Cause) Explains() bool { return c.Answer == Yes && c.With == "" }
+
+// Reason is why a diagnosis is worth reporting, strongest first.
+type Reason string
+
+const (
+	ByMessage Reason = "message" // the job's output reports that memory ran out
+	ByShared  Reason = "shared"  // it only reports that a kernel's shared memory or registers ran out
+	ByFailure Reason = "failure" // the job failed
+	ByCause   Reason = "cause"   // a cause outside the job was found
+)
+
+// Diagnosis explains how a job ended.
+type Diagnosis struct {
+	Reason Reason `json:"reason,omitempty"` // empty if there is nothing to report
+	// Headline is the answer in one sentence for the job's owner.
+	Headline string   `json:"headline,omitempty"`
+	Causes   []Cause  `json:"causes,omitempty"` // all of them, in order
+	Try      []string `json:"try,omitempty"`    // what its owner can do, most promising first; at most MaxTry
+}
+
+const MaxTry = 3
+
+// Cause returns the cause with this name, or the zero Cause if it was not judged.
+func (d Diagnosis) Cause(n CauseName) Cause {
+	for _, c := range d.Causes {
+		if c.Name == n {
+			return c
+		}
+	}
+	return Cause{}
+}

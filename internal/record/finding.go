@@ -1,0 +1,136 @@
+package record
+
+import (
+	"cmp"
+	"fmt"
+
+	"bookend/internal/catalog"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// Finding is one observation, or one question that could not be answered (Unknown is set).
+type Finding struct {
+	Code    catalog.Code `json:"code"`
+	GPU     gpu.ID       `json:"gpu,omitempty"`     // empty: the driver, or Bookend itself
+	Index   *int         `json:"index,omitempty"`   // Slurm's index of that GPU, for display
+	Unknown string       `json:"unknown,omitempty"` // why the answer is neither yes nor no
+
+	Bytes  gpu.Figure `json:"bytes,omitzero"`   // memory this finding is about
+	Holder *Holder    `json:"holder,omitempty"` // the process it is about
+	Owner  *Owner     `json:"owner,omitempty"`  // the job it is blamed on, with the level of evidence
+	// Candidates are live processes that may hold it: for a process that is gone, those that have this very GPU open;
+	// for memory without a process, those that have the driver open without a known reason. Searched is set if every
+	// process of the node was examined for that.
+	Candidates []Holder `json:"candidates,omitempty"`
+	Searched   bool     `json:"searched,omitempty"`
+
+	Xid   int     `json:"xid,omitempty"`   // number of the driver error it is about; 0 for none
+	Ended Outcome `json:"ended,omitempty"` // what became of Holder if clean-up was to end it; empty if it was not
+
+	// Repeated is set if the last other job on this GPU, or on the node if GPU is empty, ended with the same finding.
+	Repeated bool `json:"repeated,omitempty"`
+
+	Observed string `json:"observed,omitempty"` // may contain raw strings of the system: use report.Clean
+	Expected string `json:"expected,omitempty"`
+
+	// Doubts are the reasons why this does not prove that the GPU is unusable. A drain requires that there are none.
+	Doubts []string `json:"doubts,omitempty"`
+}
+
+// Holder is a process that holds a GPU's memory.
+type Holder struct {
+	Process
+	Memory  gpu.Figure `json:"memory"` // unknown for a candidate: a descriptor proves no bytes
+	Classes []Class    `json:"classes,omitempty"`
+	Owner   *Owner     `json:"owner,omitempty"` // of a candidate; a holder's owner is that of its finding
+	Open    []string   `json:"open,omitempty"`  // device nodes it has open, if that was read: "nvidia0"
+}
+
+// Saw returns a finding about no GPU in particular: what was observed and what was expected.
+func Saw(c catalog.Code, observed, expected string) Finding {
+	return Finding{Code: c, Observed: observed, Expected: expected}
+}
+
+// Unsure returns a question about no GPU in particular that could not be answered, and why.
+func Unsure(c catalog.Code, why string) Finding { return Finding{Code: c, Unknown: why} }
+
+func (f *Finding) AddDoubt(format string, args ...any) {
+	f.Doubts = append(f.Doubts, fmt.Sprintf(format, args...))
+}
+
+// Owner is the job a finding is blamed on.
+type Owner struct {
+	Job   slurm.JobID `json:"job"`
+	SLUID slurm.SLUID `json:"sluid,omitempty"`
+	UID   uint32      `json:"uid"`
+	Level Level       `json:"level"`
+}
+
+// JobName returns the job's id, its SLUID if that is all that its cgroup names, or "none".
+func (o Owner) JobName() string { return cmp.Or(o.Slurm().Name(), "none") }
+
+// Named reports whether the owner is a job. For a process that the recorder saw in no job's cgroup it is not.
+func (o Owner) Named() bool { return o.Slurm().Found() }
+
+// OnlyRecorded reports whether only the recorder saw this, between the job's two ends.
+func (f Finding) OnlyRecorded() bool { return f.Owner != nil && f.Owner.Level == ByRecorder }
+
+func (o Owner) Slurm() slurm.Owner { return slurm.Owner{ID: o.Job, SLUID: o.SLUID} }
+
+// Outcome is what became of a process that clean-up was to end. The values appear in records and in the documents of
+// the command line, so they must not change.
+type Outcome string
+
+const (
+	AlreadyGone Outcome = "gone" // before any signal was sent
+	ByTerm      Outcome = "sigterm"
+	ByKill      Outcome = "sigkill"
+	StillThere  Outcome = "still_there" // SIGKILL was sent: it hangs in the kernel
+	Refused     Outcome = "refused"     // no signal was sent
+)
+
+// Signal names the signal that ended the process, as signal(7) does, empty if clean-up did not end it.
+func (o Outcome) Signal() string { return map[Outcome]string{ByTerm: "SIGTERM", ByKill: "SIGKILL"}[o] }
+
+// Text returns the outcome in words.
+func (o Outcome) Text() string {
+	words := map[Outcome]string{
+		ByTerm: "ended by SIGTERM", ByKill: "ended by SIGKILL", AlreadyGone: "already gone", StillThere: "still there",
+	}
+	return cmp.Or(words[o], string(o))
+}
+
+// WorthTelling is the default of thresholds.report, in bytes, for readers of records without the configuration.
+const WorthTelling = 32 << 20
+
+// WithoutProcess reports whether no live process is listed for the memory: any process may have held it.
+func (f Finding) WithoutProcess() bool { return f.Code == catalog.Residue || f.Code == catalog.Phantom }
+
+// Same reports whether two findings have the same code, GPU and process.
+func (f Finding) Same(o Finding) bool {
+	who := func(h *Holder) (i Instance) {
+		if h != nil {
+			i = Instance{PID: h.PID, Start: h.Start}
+		}
+		return i
+	}
+	return f.Code == o.Code && f.GPU == o.GPU && who(f.Holder) == who(o.Holder)
+}
+
+// Level is the evidence behind an attribution, strongest first.
+type Level string
+
+const (
+	ByCgroup      Level = "cgroup"      // the process is in the job's cgroup
+	BySighting    Level = "sighting"    // an earlier hook saw it there
+	ByRecorder    Level = "recorded"    // the recorder saw it there, between a job's two ends
+	ByExclusive   Level = "exclusive"   // it started between the job's two ends, same user, on a GPU given to it alone
+	ByEnvironment Level = "environment" // its environment names the job: a hint
+	NoEvidence    Level = "none"
+)
+
+// Weaker reports whether a level is weaker evidence than another.
+func (l Level) Weaker(than Level) bool { return rank[l] < rank[than] }
+
+var rank = map[Level]int{NoEvidence: 0, ByEnvironment: 1, ByExclusive: 2, BySighting: 3, ByRecorder: 3, ByCgroup: 4}

@@ -1,0 +1,192 @@
+package record
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// Process is what /proc shows about one PID. Strings are raw: the process chose them.
+type Process struct {
+	PID  int  `json:"pid"`
+	Gone bool `json:"gone,omitempty"` // no such PID, or only its zombie: the driver lists a dead process
+	// Reused is set with Gone if another process has the PID by now, and that one has no GPU open.
+	Reused bool   `json:"reused,omitempty"`
+	Why    string `json:"why,omitempty"` // why the rest is unknown, if it is
+	// Start is the start time as CLOCK_BOOTTIME, from field 22 of stat, to the kernel's 10 ms tick.
+	Start    time.Duration `json:"start_ns,omitempty"`
+	UID      uint32        `json:"uid"`
+	Name     string        `json:"name,omitempty"`    // comm
+	State    string        `json:"state,omitempty"`   // R S D T Z …; X once all live threads are ending
+	Cgroup   slurm.Owner   `json:"cgroup,omitzero"`   // the job its cgroup names, if any
+	EnvJobID slurm.JobID   `json:"env_job,omitempty"` // SLURM_JOB_ID in its initial environment: forgeable
+	// EnvJobHere is why that job may be on this node without a record: it has a step here with a process of this user,
+	// or whether it has one could not be read. It is empty if it has none, or if a cgroup names the process's job.
+	EnvJobHere string `json:"env_job_here,omitempty"`
+	// EnvUnknown is why its environment was not read. Steps are then the jobs that it may name: those with a step here
+	// that runs a process of this user.
+	EnvUnknown string        `json:"env_unknown,omitempty"`
+	Steps      []slurm.JobID `json:"steps,omitempty"`
+	// Service is the system manager's unit in its cgroup ("dcgm.service"), Container its container; not set with a job.
+	Service   string `json:"service,omitempty"`
+	Container string `json:"container,omitempty"`
+	Exe       string `json:"exe,omitempty"`        // target of its exe link
+	OtherPIDs bool   `json:"other_pids,omitempty"` // it has another PID in its own PID namespace
+	// DeviceUnknown is why it is unknown whether the process has a GPU open; the holder may be another process.
+	DeviceUnknown string `json:"device_unknown,omitempty"`
+	Hangs         bool   `json:"hangs,omitempty"` // its /proc entry could not be read in time
+}
+
+// Instance identifies one process; its PID alone may be reused.
+type Instance struct {
+	PID   int           `json:"pid"`
+	Start time.Duration `json:"start_ns,omitempty"` // CLOCK_BOOTTIME; 0 if unknown, which matches any
+}
+
+// Class is a kind of holder. A process may be of several.
+type Class string
+
+const (
+	Orphan    Class = "orphan"    // its job has ended
+	Phantom   Class = "phantom"   // the driver lists it, but it is gone
+	Exported  Class = "exported"  // may hold an exported handle: it has the driver open without a known reason
+	Stopped   Class = "stopped"   // state T or t: SIGKILL ends it
+	Dying     Class = "dying"     // ending, a zombie whose threads live on, or in uninterruptible sleep
+	MPS       Class = "mps"       // a vendor's multi-process service: its server, its daemon or a client
+	Container Class = "container" // in a container, or in another PID namespace
+	System    Class = "system"    // a service of the system manager: not a job's
+)
+
+// Classes returns the classes that follow from the process and from how the driver lists it (kinds; none if it is not
+// listed). Orphan and Exported need more than the process, so the caller adds them.
+func Classes(p Process, kinds ...gpu.Kind) []Class {
+	if p.Gone {
+		return []Class{Phantom}
+	}
+	var all []Class
+	for _, c := range []struct {
+		is    bool
+		class Class
+	}{
+		{p.State == "T" || p.State == "t", Stopped},
+		{p.State == "Z" || p.State == "D" || p.State == "X", Dying},
+		{slices.Contains(kinds, gpu.MPS) || p.OfMPS(), MPS},
+		{p.Apart(), Container},
+		{p.OfSystem(), System},
+	} {
+		if c.is {
+			all = append(all, c.class)
+		}
+	}
+	return all
+}
+
+// OfMPS reports whether a process has the name of an MPS program. Any process can, so this alone excuses nothing.
+func (p Process) OfMPS() bool { return gpu.OfMPS(path.Base(p.Exe)) || gpu.OfMPS(p.Name) }
+
+// OfSystem reports whether a process is a service of the node: only root can put one there.
+func (p Process) OfSystem() bool { return p.Service != "" && !p.Cgroup.Found() }
+
+// Apart reports whether a process is in a container or another PID namespace: its UID may not be its user's.
+func (p Process) Apart() bool { return p.Container != "" || p.OtherPIDs }
+
+// Scan is one search of /proc for holders of device nodes.
+type Scan struct {
+	Holdings []Holding `json:"holdings"`
+	Looked   int       `json:"looked"` // processes that were examined
+	// Partial is why holders may have been missed, apart from Unread: processes that could not be read completely.
+	Partial string    `json:"partial,omitempty"`
+	Unread  []Process `json:"unread,omitempty"`
+	// Hung are the processes whose memory was still being read when time was up.
+	Hung []Instance `json:"hung,omitempty"`
+}
+
+// Missed says why holders may have been missed, empty if every process was read completely.
+func (s Scan) Missed() string {
+	var missed []string
+	if s.Partial != "" {
+		missed = append(missed, s.Partial)
+	}
+	for _, p := range s.Unread[:min(len(s.Unread), 1)] {
+		missed = append(missed, fmt.Sprintf("process %d: %s", p.PID, cmp.Or(p.Why, p.EnvUnknown)))
+	}
+	if more := len(s.Unread) - 1; more > 0 {
+		missed = append(missed, fmt.Sprintf("and %d more processes", more))
+	}
+	return strings.Join(missed, "; ")
+}
+
+// Tick is the resolution of a process's start time in /proc: 1/100 s on every Linux (USER_HZ).
+const Tick = 10 * time.Millisecond
+
+// Holding is a process with the driver's device nodes that it has open or mapped. A descriptor proves no bytes.
+type Holding struct {
+	Process
+	Minors  []int `json:"minors,omitempty"`  // of the GPUs, sorted
+	Control bool  `json:"control,omitempty"` // the control node: names no GPU
+	UVM     bool  `json:"uvm,omitempty"`     // a node of shared memory: names no GPU
+	Caps    bool  `json:"caps,omitempty"`    // a file of the driver's capabilities
+	// Renders are the minors of AMD's render nodes. Buffers is a dma-buf: memory of any GPU whose driver exports such.
+	Renders []int `json:"renders,omitempty"`
+	Buffers bool  `json:"dma_bufs,omitempty"`
+}
+
+// Has reports whether the GPU's own node is open or, if its minor is unknown, any node of its vendor.
+func (h Holding) Has(d gpu.Device) bool {
+	if d.Minor == nil {
+		return h.Of(gpu.VendorOf(d))
+	}
+	return slices.Contains(h.minors(gpu.VendorOf(d)), *d.Minor)
+}
+
+// MayHold reports whether a GPU's unlisted memory may be held: the GPU, only nodes of no GPU, or a dma-buf is open.
+func (h Holding) MayHold(d gpu.Device) bool {
+	v := gpu.VendorOf(d)
+	return h.Has(d) || h.Of(v) && len(h.minors(v)) == 0 || v == &gpu.AMD && h.Buffers
+}
+
+// Of reports whether any device node of a vendor is open.
+func (h Holding) Of(v *gpu.Vendor) bool {
+	if v == &gpu.AMD {
+		return len(h.Renders) > 0 || h.Buffers
+	}
+	return len(h.Minors) > 0 || h.Control || h.UVM || h.Caps
+}
+
+func (h Holding) minors(v *gpu.Vendor) []int {
+	if v == &gpu.AMD {
+		return h.Renders
+	}
+	return h.Minors
+}
+
+// Open names the device nodes that the process has open, as in /dev.
+func (h Holding) Open() (names []string) {
+	v := &gpu.NVIDIA
+	for _, minor := range h.Minors {
+		names = append(names, v.CardNode(minor))
+	}
+	for _, minor := range h.Renders {
+		names = append(names, gpu.AMD.CardNode(minor))
+	}
+	has := [...]bool{h.Control, h.UVM, h.Caps, h.Buffers}
+	for i, name := range [...]string{v.Nodes.Control, v.Nodes.Shared[0], v.Nodes.Caps, "dma-buf"} {
+		if has[i] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Sighting is a process that a hook saw in a job's cgroup while the cgroup still existed.
+type Sighting struct {
+	PID   int
+	Start time.Duration
+	Owner slurm.Owner
+}

@@ -1,0 +1,279 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/catalog"
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+	"bookend/test/must"
+)
+
+// An end may be another run's only where Slurm does not say which, and one of the same job has just ended.
+func TestMistakable(t *testing.T) {
+	job := slurm.Job{ID: 100, UID: 7}
+	open := Run{Key: "w2", Job: job, Epoch: gpu.Epoch{Boot: "b"}, Start: &End{At: 30 * time.Second}}
+	ended := func(change func(*Run)) []Run {
+		r := Run{Key: "w1", Job: job, Epoch: gpu.Epoch{Boot: "b"}, Ends: []End{{At: 20 * time.Second}}}
+		change(&r)
+		return []Run{open, r}
+	}
+	same := func(*Run) {}
+	sure := job
+	sure.Start = time.Unix(1_790_000_000, 0)
+	known := open
+	known.Job.Start = sure.Start
+	for name, tt := range map[string]struct {
+		run  Run
+		runs []Run
+		job  slurm.Job
+		now  time.Duration
+		want bool
+	}{
+		"just ended":          {open, ended(same), job, time.Minute, true},
+		"long ago":            {open, ended(same), job, time.Hour, false},
+		"not by this clock":   {open, ended(same), job, 10 * time.Second, false},
+		"the only run":        {open, []Run{open}, job, time.Minute, false},
+		"this very run":       {open, ended(func(r *Run) { r.Key = "w2" }), job, time.Minute, false},
+		"another job":         {open, ended(func(r *Run) { r.Job.ID = 101 }), job, time.Minute, false},
+		"another user's":      {open, ended(func(r *Run) { r.Job.UID = 8 }), job, time.Minute, false},
+		"of a former boot":    {open, ended(func(r *Run) { r.Epoch.Boot = "a" }), job, time.Minute, false},
+		"still open":          {open, ended(func(r *Run) { r.Ends = nil }), job, time.Minute, false},
+		"Slurm tells the run": {known, ended(same), sure, time.Minute, false},
+	} {
+		if got := tt.run.Mistakable(tt.runs, tt.job, tt.now, 5*time.Minute); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// runOn is a run on a card that it got clean, open where ends is 0.
+func runOn(job slurm.JobID, card gpu.ID, starts, ends time.Duration) Run {
+	r := Run{
+		Job: slurm.Job{ID: job, Partition: "main"}, Epoch: life, Key: "w1",
+		Devices: []Assigned{{Device: gpu.Device{ID: card}}},
+		Start: &End{
+			At: starts, Curves: map[gpu.ID]Curve{card: {State: Clean}},
+			Snapshot: gpu.Snapshot{At: starts, Readings: []gpu.Reading{{Device: gpu.Device{ID: card}}}},
+		},
+	}
+	if ends > 0 {
+		r.Ends = []End{{At: ends}}
+	}
+	return r
+}
+
+var life = gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+
+// A job is named as its user knows it, everywhere the same.
+func TestJobName(t *testing.T) {
+	run := func(id, leader slurm.JobID, array slurm.ArrayTask) Run {
+		return Run{Job: slurm.Job{ID: id, HetJobID: leader}, Display: Display{Array: array}}
+	}
+	for want, r := range map[string]Run{
+		"1": run(1, 0, slurm.ArrayTask{}), "102_7": run(103, 0, slurm.ArrayTask{Master: 102, Task: 7}),
+		"104+1": run(105, 104, slurm.ArrayTask{}), "104+0": run(104, 104, slurm.ArrayTask{}),
+	} {
+		if got := r.JobName(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Within a boot CLOCK_BOOTTIME orders runs, however the wall clock was set meanwhile. Boots are ordered by the wall clock
+// at each one's newest record.
+func TestNewest(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	run := func(key, boot string, up time.Duration, wall time.Time) Run {
+		return Run{Key: key, Epoch: gpu.Epoch{Boot: boot}, Start: &End{At: up, Wall: wall}}
+	}
+	for name, tt := range map[string]struct {
+		runs []Run
+		want string
+	}{
+		"one boot": {[]Run{run("1", "b", time.Minute, noon), run("2", "b", time.Hour, noon.Add(time.Hour))}, "21"},
+		"set back": {[]Run{run("1", "b", time.Minute, noon), run("2", "b", time.Hour, noon.Add(-48*time.Hour))}, "21"},
+		"set ahead, and back": {[]Run{run("1", "b", time.Minute, noon.Add(91*24*time.Hour)),
+			run("2", "b", time.Hour, noon.Add(time.Hour))}, "21"},
+		"a clock without a battery": {[]Run{run("1", "a", 90*time.Hour, noon), run("2", "b", time.Minute, time.Unix(60, 0)),
+			run("3", "b", time.Hour, noon.Add(2*time.Hour))}, "321"},
+		"two boots": {[]Run{run("1", "a", 90*time.Hour, noon), run("2", "b", time.Minute, noon.Add(time.Hour))}, "21"},
+		"a boot that is unknown": {[]Run{run("1", "", 90*time.Hour, noon), run("2", "b", time.Minute, noon.Add(time.Hour)),
+			run("3", "", time.Minute, noon.Add(2*time.Hour))}, "321"},
+	} {
+		for range 2 {
+			got := ""
+			for _, r := range Newest(tt.runs) {
+				got += r.Key
+			}
+			if got != tt.want {
+				t.Errorf("%s: %s, want %s", name, got, tt.want)
+			}
+			slices.Reverse(tt.runs)
+		}
+	}
+}
+
+// readable is the size that a record must stay below to be read: package state's.
+const readable = 1 << 20
+
+// Of every list that is longer than fits the first entries stay, of the findings besides the first of each code. The others are
+// counted, a list of the GPU's processes counts as not whole, and the caller's own lists are left as they are.
+func TestBoundedLists(t *testing.T) {
+	few, many := maxEntries["findings"], maxEntries["listed"]
+	over := many + 1
+	e := End{Scan: &Scan{}}
+	var listed []gpu.Process
+	for i := range over {
+		p := Process{PID: i + 1}
+		e.Findings = append(e.Findings, Finding{Code: catalog.Stray})
+		e.Verdict.Judged = append(e.Verdict.Judged, Judged{Action: config.Warn})
+		e.Processes, e.Scan.Holdings = append(e.Processes, p), append(e.Scan.Holdings, Holding{Process: p})
+		listed = append(listed, gpu.Process{PID: p.PID})
+	}
+	e.Snapshot.Readings = []gpu.Reading{{Processes: listed}}
+	e.Findings[over-1] = Finding{Code: catalog.Orphan, Candidates: make([]Holder, over)}
+	e.Findings[over-1].Candidates[over-1].Owner = &Owner{Job: 7}
+	before, _ := json.Marshal(e)
+	got := e.Bounded()
+	want := map[string]int{"processes": 1, "listed": 1, "holdings": over - few, "candidates": over - few, "findings": over - few - 2}
+	if !maps.Equal(got.Rest, want) || len(got.Verdict.Judged) != len(got.Findings) {
+		t.Errorf("rest %v, want %v", got.Rest, want)
+	}
+	f, r := got.Findings[len(got.Findings)-1], got.Snapshot.Readings[0]
+	if f.Candidates[0].Owner == nil {
+		t.Error("the candidate with an owner, which may clear it, is gone")
+	}
+	if got.Scan.Partial == "" || f.Code != catalog.Orphan || r.ProcessesUnknown == "" {
+		t.Errorf("what was left out is not told: %+v", got)
+	}
+	if after, _ := json.Marshal(e); string(before) != string(after) {
+		t.Error("the caller's own was changed")
+	}
+	if again := got.Bounded(); !reflect.DeepEqual(again, got) {
+		t.Errorf("bounded twice it differs:\n%+v\n%+v", got.Rest, again.Rest)
+	}
+}
+
+// Whatever a hook saw: its codes, its verdict and what a drain was for stay when lists are cut and when the evidence is left
+// out, and without evidence the record is small enough to be read.
+func TestBoundedKeepsTheVerdict(t *testing.T) {
+	for seed := range uint64(12) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		r := Run{Version: 1, Key: "t1", Job: slurm.Job{ID: 7}, Start: crowded(random)}
+		for range 1 + random.IntN(4) {
+			r.Ends = append(r.Ends, *crowded(random))
+		}
+		bounded, bare := r.Start.Bounded(), r.Bare()
+		sameVerdict(t, *r.Start, bounded)
+		sameVerdict(t, *r.Start, *bare.Start)
+		for i := range r.Ends {
+			sameVerdict(t, r.Ends[i], r.Ends[i].Bounded())
+			sameVerdict(t, r.Ends[i], bare.Ends[i])
+		}
+		check := Check{Snapshot: r.Start.Snapshot, Findings: r.Start.Findings, Verdict: r.Start.Verdict, Health: r.Start.Health}
+		for _, c := range []Check{check.Bounded(), check.Bare()} {
+			sameVerdict(t, *r.Start, End{Findings: c.Findings, Verdict: c.Verdict})
+		}
+		for _, what := range []any{bare, check.Bare()} {
+			data, err := json.Marshal(what)
+			must.Not(t, err != nil || len(data) >= readable/2, "seed %d: %d bytes, %v", seed, len(data), err)
+		}
+	}
+}
+
+// crowded is an end with far too much of what has no bound of its own, in texts that JSON makes six times as long.
+func crowded(random *rand.Rand) *End {
+	many := func() int { return 1 << random.IntN(11) }
+	text := func() string { return strings.Repeat("\x01", random.IntN(1<<random.IntN(13))) }
+	e := End{Scan: &Scan{}, Kernel: &gpu.KernelLog{}, Report: text()}
+	all := catalog.All()
+	for i := range many() {
+		f := Finding{Code: all[random.IntN(len(all))].Code, GPU: gpu.ID(fmt.Sprintf("GPU-%d", random.IntN(16))),
+			Bytes: gpu.Bytes(random.Uint64N(1 << 40)), Observed: text(), Unknown: text()}
+		for range many() / 64 {
+			f.Candidates = append(f.Candidates,
+				Holder{Process: Process{PID: random.IntN(1 << 22), Exe: text()}})
+		}
+		e.Findings = append(e.Findings, f)
+		action := config.Warn
+		if random.IntN(3) == 0 {
+			action = config.Drain
+		}
+		e.Verdict.Judged = append(e.Verdict.Judged, Judged{Action: action, Why: text()})
+		if i == 0 || action == config.Drain {
+			e.Verdict.Action, e.Verdict.Code, e.Verdict.Exit = action, f.Code, 10+i
+		}
+	}
+	for range many() {
+		p := Process{PID: random.IntN(1 << 22), Name: text(), Exe: text()}
+		e.Processes, e.Scan.Holdings = append(e.Processes, p), append(e.Scan.Holdings, Holding{Process: p})
+		e.Kernel.Xids = append(e.Kernel.Xids, gpu.Xid{Text: text()})
+	}
+	for i := range 16 {
+		reading := gpu.Reading{Device: gpu.Device{ID: gpu.ID(fmt.Sprintf("GPU-%d", i))}}
+		for range many() {
+			reading.Processes = append(reading.Processes,
+				gpu.Process{PID: random.IntN(1 << 22), Memory: gpu.Bytes(random.Uint64())})
+		}
+		e.Snapshot.Readings = append(e.Snapshot.Readings, reading)
+		e.Health = append(e.Health, gpu.Health{Facts: make([]gpu.Fact, 64)})
+	}
+	return &e
+}
+
+// sameVerdict compares what decides after an end: codes, exit code, the causes of a drain, and the finding it is for.
+func sameVerdict(t *testing.T, before, after End) {
+	t.Helper()
+	v, w := before.Verdict, after.Verdict
+	if v.Exit != w.Exit || v.Code != w.Code || v.Action != w.Action || len(w.Judged) != len(after.Findings) ||
+		judged(before) != judged(after) {
+		t.Errorf("%s, exit %d\nwas %s, exit %d", judged(after), w.Exit, judged(before), v.Exit)
+	}
+	i, j := v.Decisive(before.Findings), w.Decisive(after.Findings)
+	if (i < 0) != (j < 0) || i >= 0 &&
+		(before.Findings[i].GPU != after.Findings[j].GPU || before.Findings[i].Bytes != after.Findings[j].Bytes) {
+		t.Errorf("the drain was for %+v, and is for %+v", i, j)
+	}
+}
+
+// judged are an end's codes, and what package drain takes the causes of a drain from.
+func judged(e End) string {
+	all := map[string]bool{}
+	for i, f := range e.Findings {
+		all[string(f.Code)] = true
+		if e.Verdict.Judged[i].Action == config.Drain {
+			all[fmt.Sprintf("%s %s", f.Code, f.GPU)] = true
+		}
+	}
+	return fmt.Sprint(slices.Sorted(maps.Keys(all)))
+}
+
+// docs/limits.md has the limits as they are.
+func TestBoundsAreDocumented(t *testing.T) {
+	page := must.Have(os.ReadFile("../../docs/limits.md"))(t)
+	for name, most := range maxEntries {
+		row := regexp.MustCompile(`(?m)^\|.*` + regexp.QuoteMeta("`"+name+"`") + fmt.Sprintf(`.* \| %d \|$`, most))
+		if !row.Match(page) {
+			t.Errorf("no row %s with %d", name, most)
+		}
+	}
+	for _, text := range []string{
+		fmt.Sprintf("at most %d KiB, a user's report %d KiB", maxText>>10, maxReport>>10),
+	} {
+		if !strings.Contains(string(page), text) {
+			t.Errorf("no %q", text)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+)
+
+// Side is what was seen at one end of a job: the last sample of its GPUs, how each settled, and the listed processes.
+type Side struct {
+	Snapshot  gpu.Snapshot
+	Curves    map[gpu.ID]Curve
+	Processes map[int]Process
+	// Stayed is what every sample of a GPU that did not settle showed: processes that are still the same, and memory of
+	// no process (PID 0), each with its smallest figure. Nothing else is certain on such a GPU.
+	Stayed     map[gpu.ID][]Stay
+	Scan       *Scan        // nil without a search for holders, as when nothing was unexplained
+	Neighbours gpu.Snapshot // one sample of the node's other GPUs, zero if there was none
+}
+
+// AtRest reports whether every GPU was read and is clean.
+func (s Side) AtRest(cards []Assigned) bool {
+	return !slices.ContainsFunc(cards, func(c Assigned) bool { return s.Curves[c.Device.ID].State != Clean })
+}
+
+// Listed returns the entry of a PID on a GPU in this sample, and whether there is one. A nil Side has none.
+func (s *Side) Listed(id gpu.ID, pid int) (gpu.Process, bool) {
+	if s == nil {
+		return gpu.Process{}, false
+	}
+	r, _ := s.Snapshot.Reading(id)
+	return r.Process(pid)
+}
+
+// Settled reports whether every GPU was read and has settled, clean or not.
+func (s Side) Settled(cards []Assigned) bool {
+	return !slices.ContainsFunc(cards, func(c Assigned) bool { return !s.Curves[c.Device.ID].State.AtRest() })
+}
+
+// Limits are the thresholds of a comparison, in bytes.
+type Limits struct {
+	Report    uint64 // memory that should be free is reported from this amount on
+	Drain     uint64 // with less than this on a GPU, nothing is certain enough to drain
+	PerClient uint64 // what the driver holds for a listed process beyond its listed figure
+}
+
+// perClient was measured to be 8 to 9 MiB (driver 580).
+const perClient = 9 << 20
+
+// LimitsOf returns the limits that a configuration sets.
+func LimitsOf(t config.Thresholds) Limits {
+	return Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: perClient}
+}
+
+// Spare is what the driver may hold for so many processes beyond PerClient each, if it was seen to hold client for one.
+func (l Limits) Spare(processes int, client uint64) uint64 {
+	return uint64(processes) * (max(client, l.PerClient) - l.PerClient)
+}
+
+// Unexplained returns the memory in use less the baseline, the listed processes and the driver's share for each of
+// them, in bytes, or why that is unknown.
+func Unexplained(r gpu.Reading, l Limits, b Baseline) (bytes uint64, unknown string) {
+	if r.Memory.Unjudged != "" {
+		return 0, r.Memory.Unjudged
+	}
+	if !r.Memory.Used.Known() {
+		return 0, r.Memory.Used.Unknown
+	}
+	var listed uint64
+	for _, p := range r.Processes {
+		if !p.Memory.Known() {
+			return 0, fmt.Sprintf("memory of PID %d: %s", p.PID, p.Memory.Unknown)
+		}
+		listed += p.Memory.Bytes + l.PerClient
+	}
+	if used := r.Memory.Used.Bytes; used > listed {
+		return used - min(used, listed+b.Bytes), ""
+	}
+	if listed > r.Memory.Used.Bytes+uint64(len(r.Processes))*l.PerClient {
+		return 0, "processes account for more than is used: shared memory counted twice"
+	}
+	return 0, ""
+}
+
+// Rest returns Unexplained as a figure.
+func Rest(r gpu.Reading, l Limits, b Baseline) gpu.Figure {
+	bytes, unknown := Unexplained(r, l, b)
+	return gpu.Figure{Bytes: bytes, Unknown: unknown}
+}
+
+// Lacks reports whether this sample proves that a finding's process has left its GPU.
+func (s Side) Lacks(f Finding) bool {
+	r, read := s.Snapshot.Reading(f.GPU)
+	if f.Holder == nil || !read || r.ProcessesUnknown != "" {
+		return false
+	}
+	now, known := s.Processes[f.Holder.PID]
+	another := known && now.Why == "" && now.Start != f.Holder.Start
+	_, listed := s.Listed(f.GPU, f.Holder.PID)
+	return another || !listed
+}
+
+// StayOf returns what stayed on a GPU of a process or, with PID 0, of no listed process.
+func (s Side) StayOf(id gpu.ID, pid int) (Stay, bool) {
+	i := slices.IndexFunc(s.Stayed[id], func(p Stay) bool { return p.PID == pid })
+	if i < 0 {
+		return Stay{}, false
+	}
+	return s.Stayed[id][i], true
+}

@@ -1,0 +1,54 @@
+package record
+
+import (
+	"bookend/internal/catalog"
+	"bookend/internal/config"
+)
+
+// Judged is what policy decided about one finding.
+type Judged struct {
+	Action config.Action `json:"action"`
+	Why    string        `json:"why,omitempty"` // why the action is weaker than configured
+}
+
+// Verdict is a hook's outcome.
+type Verdict struct {
+	Action config.Action `json:"action"`
+	Exit   int           `json:"exit"`
+	// Code is the finding that decided, empty if none did.
+	Code catalog.Code `json:"code,omitempty"`
+	// Held is why a drain was not carried out: observe mode, or a guard.
+	Held   string   `json:"held,omitempty"`
+	Judged []Judged `json:"judged,omitempty"` // one for each finding, in order
+}
+
+// Of returns the decision about a finding by its index. A finding made after the verdict is reported (Warn).
+func (v Verdict) Of(i int) Judged {
+	if i < len(v.Judged) {
+		return v.Judged[i]
+	}
+	return Judged{Action: config.Warn}
+}
+
+// Drains reports whether the finding with this index was judged to drain.
+func (v Verdict) Drains(i int) bool { return v.Of(i).Action == config.Drain }
+
+// Decisive returns the index of the finding that decided, -1 if none did: one that drains, with the most memory.
+func (v Verdict) Decisive(found []Finding) int {
+	best := -1
+	for i, f := range found {
+		switch {
+		case f.Code != v.Code:
+		case best < 0, v.Drains(i) && !v.Drains(best),
+			v.Drains(i) == v.Drains(best) && f.Bytes.Bytes > found[best].Bytes.Bytes:
+			best = i
+		}
+	}
+	return best
+}
+
+// Tells reports whether policy reports the finding with this index: it neither ignores nor only notes it.
+func (v Verdict) Tells(i int) bool {
+	a := v.Of(i).Action
+	return a != config.Ignore && a != config.Note
+}
