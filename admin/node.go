@@ -79,19 +79,19 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 	}
 	unread := func(what string, err error) {
 		if err != nil {
-			s.See("", fmt.Sprintf("%s cannot be read: %v", what, err))
+			s.AddTrouble("", fmt.Sprintf("%s cannot be read: %v", what, err))
 		}
 	}
-	s.See(catalog.BadConfig, problem)
-	s.See(catalog.BackendRefused, "")
+	s.AddTrouble(catalog.BadConfig, problem)
+	s.AddTrouble(catalog.BackendRefused, "")
 	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
 		program, options := cfg.BackendOf(v.Name, protocol.Snapshot)
 		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
-			s.See(t.Code, "the backend cannot be started: "+t.Detail)
+			s.AddTrouble(t.Code, "the backend cannot be started: "+t.Detail)
 		}
 	}
 	if all.store != nil {
-		s.See(catalog.Stuck, stuck(a.env, cfg, all))
+		s.AddTrouble(catalog.Stuck, stuck(a.env, cfg, all))
 		damaged, err := all.store.Damaged()
 		unread("which records are damaged", err)
 		for _, d := range damaged {
@@ -104,12 +104,12 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 		check, err := all.store.LastCheck()
 		unread("what the last health check saw", err)
 		if check != nil {
-			s.Checked(*check)
+			s.AddCheck(*check)
 		}
 		unwritten, err := all.store.DiskTroubles()
 		unread("what could not be written to disk", err)
 		for _, t := range unwritten {
-			s.See(t.Code, t.Words())
+			s.AddTrouble(t.Code, t.Words())
 		}
 		if kept := all.store.RecorderState(); kept.At != 0 && all.store.HasRecorder() {
 			s.Recorder = &view.Recorder{At: a.env.Clock.Booted().Add(kept.At), Jobs: len(kept.Runs),
@@ -118,7 +118,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 	}
 	counts, err := metrics.Read(cfg.Paths.Var)
 	unread("what the hooks have counted", err)
-	s.Meet(counts.Troubles)
+	s.AddCounts(counts.Troubles)
 	s.Hooks = counts.Last
 	return s
 }

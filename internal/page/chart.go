@@ -225,11 +225,11 @@ func (h *layout) count() {
 
 // Entry is one finding in the time shown, with where it was made and what policy decided.
 type Entry struct {
-	At    time.Time
-	Phase string // start, end, health check
-	Job   string // empty for a health check
-	User  string // unescaped
-	record.Finding
+	At      time.Time
+	Phase   string // start, end, health check
+	Job     string // empty for a health check
+	User    string // unescaped
+	Finding record.Finding
 	Kind    catalog.Entry
 	Judged  record.Judged
 	Drained bool // the hook drained the node for this finding's code
@@ -292,7 +292,7 @@ const markWidth = 1.0 / 64
 
 func (c Chart) marks(id gpu.ID) (marks []Mark) {
 	for i, e := range slices.Backward(c.Entries) { // entries are sorted latest first
-		if e.GPU != id {
+		if e.Finding.GPU != id {
 			continue
 		}
 		at := c.at(e.At)

@@ -231,7 +231,7 @@ func (s sheet) Link(m Mark) string {
 
 // LaneOf returns the index of a finding's lane, or -1 if it concerns no GPU that is shown.
 func (s sheet) LaneOf(e Entry) int {
-	return slices.IndexFunc(s.Chart.Lanes, func(l Lane) bool { return l.GPU.Device.ID == e.GPU })
+	return slices.IndexFunc(s.Chart.Lanes, func(l Lane) bool { return l.GPU.Device.ID == e.Finding.GPU })
 }
 
 func shape(e Entry) string {
@@ -254,20 +254,21 @@ func (s sheet) MarkTip(m Mark) string {
 // Seen describes what was found and which process holds it.
 func (s sheet) Seen(e Entry) report.Safe {
 	var parts []string
-	if e.Bytes.Known() && e.Bytes.Bytes > 0 {
-		parts = append(parts, figure(e.Bytes))
+	f := e.Finding
+	if f.Bytes.Known() && f.Bytes.Bytes > 0 {
+		parts = append(parts, figure(f.Bytes))
 	}
-	if e.Holder != nil {
-		parts = append(parts, "process "+process(e.Holder.Process))
+	if f.Holder != nil {
+		parts = append(parts, "process "+process(f.Holder.Process))
 	}
-	if e.Observed != "" {
-		parts = append(parts, e.Observed)
+	if f.Observed != "" {
+		parts = append(parts, f.Observed)
 	}
-	if e.Unknown != "" {
-		parts = append(parts, "unknown: "+e.Unknown)
+	if f.Unknown != "" {
+		parts = append(parts, "unknown: "+f.Unknown)
 	}
-	if n := len(e.Candidates); e.Holder == nil && n > 0 {
-		parts = append(parts, "maybe held by "+process(e.Candidates[0].Process))
+	if n := len(f.Candidates); f.Holder == nil && n > 0 {
+		parts = append(parts, "maybe held by "+process(f.Candidates[0].Process))
 		if n > 1 {
 			parts = append(parts, fmt.Sprintf("or by %d more", n-1))
 		}
@@ -286,7 +287,7 @@ func process(p record.Process) string {
 }
 
 func ownerText(e Entry) string {
-	o := e.Owner
+	o := e.Finding.Owner
 	if o == nil {
 		return ""
 	}

@@ -100,7 +100,7 @@ func FuzzPage(f *testing.F) {
 func TestUsersAreNotNamed(t *testing.T) {
 	r := reportOf(t, "python3")
 	r.People, r.Damaged = []string{"alice.smith", "root", ""}, []state.Damage{{Path: "/home/alice.smith/n7", Why: "cut off"}}
-	r.Chart.Entries[0].Observed, r.Chart.Entries[0].User = "/home/alice.smith/x of alice.smithy", "alice.smith"
+	r.Chart.Entries[0].Finding.Observed, r.Chart.Entries[0].User = "/home/alice.smith/x of alice.smithy", "alice.smith"
 	r.Chart.Lanes[0].Blocks[0].User = "alice.smith"
 	if text := pageOf(t, r).Text; strings.Count(text, "of alice.smith") != 4 {
 		t.Errorf("not named in the block, the mark, and the finding's user and text: %q", text)

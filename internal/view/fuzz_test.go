@@ -32,8 +32,8 @@ func show(w io.Writer, run record.Run, path, name string) {
 		s := Status{Node: name, Mode: config.Observe, GPUs: NewGPUs(scene), Damaged: []string{path}, Drain: name,
 			Driver: &Driver{Release: name, Problem: path}, Slurm: &SlurmNode{State: name, Reason: name, By: path},
 			Recorder: &Recorder{Problem: path}}
-		s.See("", path)
-		s.See(catalog.Stuck, name)
+		s.AddTrouble("", path)
+		s.AddTrouble(catalog.Stuck, name)
 		NewStatus(s, runs).Text(w)
 	}
 }

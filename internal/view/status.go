@@ -74,7 +74,7 @@ type Recorder struct {
 type Trouble struct {
 	Code   catalog.Code `json:"code"` // empty if it has no finding code
 	Title  string       `json:"title"`
-	Said   []string     `json:"said"` // what was found
+	Seen   []string     `json:"said"` // what was found
 	Remedy string       `json:"remedy"`
 	Met    *Met         `json:"met,omitempty"` // by hooks
 }
@@ -88,9 +88,9 @@ type Met struct {
 	Job   slurm.JobID  `json:"job"`  // of that hook
 }
 
-// See adds a problem that exists now. An empty text means that the code was checked and does not apply.
-func (s *Status) See(c catalog.Code, said string) {
-	if said == "" {
+// AddTrouble adds a problem that exists now. An empty text means that the code was checked and does not apply.
+func (s *Status) AddTrouble(c catalog.Code, seen string) {
+	if seen == "" {
 		if s.refuted == nil {
 			s.refuted = map[catalog.Code]bool{}
 		}
@@ -103,15 +103,15 @@ func (s *Status) See(c catalog.Code, said string) {
 		entry, _ := catalog.Lookup(c)
 		s.Troubles = append(s.Troubles, Trouble{Code: c, Title: entry.Title, Remedy: entry.Remedy})
 	}
-	s.Troubles[i].Said = append(s.Troubles[i].Said, said)
+	s.Troubles[i].Seen = append(s.Troubles[i].Seen, seen)
 }
 
-// Meet adds the hooks' counts to the troubles, and a trouble that the last hook met unless a check now refutes it.
-func (s *Status) Meet(counted []metrics.Trouble) {
+// AddCounts adds the hooks' counts to the troubles, and a trouble that the last hook met unless a check now refutes it.
+func (s *Status) AddCounts(counted []metrics.Trouble) {
 	for _, m := range counted {
 		is := func(t Trouble) bool { return t.Code == m.Code }
 		if !slices.ContainsFunc(s.Troubles, is) && m.Clear == 0 && !s.refuted[m.Code] {
-			s.See(m.Code, string(m.Detail))
+			s.AddTrouble(m.Code, string(m.Detail))
 		}
 		if i := slices.IndexFunc(s.Troubles, is); i >= 0 {
 			s.Troubles[i].Met = &Met{m.Since, m.Last, m.Count, m.Hook, m.Job}
@@ -119,8 +119,8 @@ func (s *Status) Meet(counted []metrics.Trouble) {
 	}
 }
 
-// Checked adds the result of the last health check.
-func (s *Status) Checked(c record.Check) {
+// AddCheck adds the result of the last health check.
+func (s *Status) AddCheck(c record.Check) {
 	s.Check = &LastCheck{At: c.Wall, TookSeconds: c.Took.Round(time.Millisecond).Seconds(), Stopped: c.Stopped,
 		Codes: []catalog.Code{}}
 	for i, f := range c.Findings {
@@ -222,12 +222,12 @@ func (s Status) next() string {
 func (s Status) troublesText(w io.Writer) {
 	for _, t := range s.Troubles {
 		if t.Code == "" {
-			fmt.Fprintf(w, "  trouble: %s\n", strings.Join(t.Said, "; "))
+			fmt.Fprintf(w, "  trouble: %s\n", strings.Join(t.Seen, "; "))
 			continue
 		}
 		fmt.Fprintf(w, "  trouble: %s, %s\n", t.Code, t.Title)
-		for _, said := range t.Said {
-			fmt.Fprintf(w, "    %s\n", said)
+		for _, seen := range t.Seen {
+			fmt.Fprintf(w, "    %s\n", seen)
 		}
 		if m := t.Met; m != nil {
 			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(m.Count), "hook", "s"), stamp(m.Since),

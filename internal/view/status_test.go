@@ -36,9 +36,9 @@ func TestStatus(t *testing.T) {
 		s := node.Status
 		s.At = clock(10, 0)
 		for _, seen := range node.See {
-			s.See(catalog.Code(seen[0]), seen[1])
+			s.AddTrouble(catalog.Code(seen[0]), seen[1])
 		}
-		s.Meet(node.Met)
+		s.AddCounts(node.Met)
 		scene := Input{Now: node.Now, Who: node.Who, At: clock(8, 0).Add, Runs: node.Runs, Epoch: now,
 			Baselines: node.Baselines, Limits: record.Limits{PerClient: 9 << 20}}
 		if s.Driver != nil || node.Now.At > 0 {
