@@ -55,8 +55,10 @@ func notice(m faultinject.Mutant) (by string) {
 			faults(m.Part, 2, hooks, t)
 		}
 	})
-	if errors.Is(err, errHistory) {
-		return err.Error()
+	if errors.Is(err, errHistory) { // several nodes may have had it
+		_, by, _ = strings.Cut(err.Error(), errHistory.Error())
+		by, _, _ = strings.Cut(by, "\n")
+		return by
 	}
 	rig.Try(err)
 	return t.harm()
