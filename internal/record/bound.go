@@ -82,11 +82,10 @@ func (e End) Bare() End {
 		SlurmConf: e.SlurmConf, Verdict: e.Verdict, Snapshot: gpu.Snapshot{At: e.Snapshot.At},
 		Health: e.Health, Rest: map[string]int{Everything: 1}}
 	b.Verdict.Judged, b.Verdict.Held = nil, clip(e.Verdict.Held, maxBare)
-	for _, f := range e.Findings {
+	for i, f := range e.Findings {
 		b.Findings = append(b.Findings, Finding{Code: f.Code, GPU: f.GPU, Index: f.Index, Bytes: f.Bytes,
 			Owner: f.Owner, Unknown: clip(f.Unknown, maxBare), Xid: f.Xid, Doubts: f.Doubts[:min(len(f.Doubts), 1)]})
-	}
-	for _, j := range e.Verdict.Judged {
+		j := e.Verdict.Of(i)
 		b.Verdict.Judged = append(b.Verdict.Judged, Judged{Action: j.Action, Why: clip(j.Why, maxBare)})
 	}
 	if k := e.Kernel; k != nil {

@@ -65,7 +65,7 @@ func jobOf(name, end string) (id slurm.JobID, is bool) {
 func (s *Store) Damaged() ([]record.Damaged, error) {
 	var list []record.Damaged
 	names, err := s.aside()
-	clear, _ := clearFile.read(s)
+	clear := clearFile.peek(s)
 	for _, name := range names {
 		if id, is := jobOf(name, unsettled); is {
 			list = append(list, record.Damaged{File: name, Job: id, Clear: clear[name]})

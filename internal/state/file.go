@@ -58,13 +58,19 @@ func (f file[T]) read(s *Store) (none T, err error) {
 	return decode(data, f.wrong)
 }
 
-// peek reads a file of any node without opening its store. The content is zero if it cannot be used.
-func peek[T any](run, node string, f file[T]) (content T) {
-	s, err := storeAt(run, node)
-	if err == nil {
-		content, _ = f.read(s)
-	}
+// peek is read for content whose loss does no harm: it is zero if the file cannot be used.
+func (f file[T]) peek(s *Store) T {
+	content, _ := f.read(s)
 	return content
+}
+
+// peekNode is peek for a node whose store is not open.
+func (f file[T]) peekNode(run, node string) (none T) {
+	s, err := storeAt(run, node)
+	if err != nil {
+		return none
+	}
+	return f.peek(s)
 }
 
 // decode parses the content and refuses what this program cannot have written.

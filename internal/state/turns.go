@@ -200,7 +200,7 @@ func (s *Store) Stuck(user *uint32, alive func(Stuck) bool) (*Stuck, error) {
 
 // PeekStuck is Stuck for the driver, for readers that change nothing. It is nil if nothing can be read.
 func PeekStuck(run, node string, alive func(Stuck) bool) *Stuck {
-	return firstStuck(peek(run, node, stuckFile), nil, alive)
+	return firstStuck(stuckFile.peekNode(run, node), nil, alive)
 }
 
 func firstStuck(all []Stuck, user *uint32, alive func(Stuck) bool) *Stuck {
@@ -214,7 +214,7 @@ func firstStuck(all []Stuck, user *uint32, alive func(Stuck) bool) *Stuck {
 
 // PeekReaders returns the stuck readers that are alive; none if the record cannot be used. It changes nothing.
 func PeekReaders(run, node string, alive func(Stuck) bool) []Stuck {
-	return living(peek(run, node, readersFile), alive)
+	return living(readersFile.peekNode(run, node), alive)
 }
 
 const sayAgain = time.Hour

@@ -56,7 +56,7 @@ func (s *Store) PutLastCheck(c record.Check) error {
 func (s *Store) Numbering() (*slurmconf.Kept, error) { return numberingFile.Load(s) }
 
 // PeekNumbering is Numbering for readers that change nothing. It is nil if nothing can be read.
-func PeekNumbering(run, node string) *slurmconf.Kept { return peek(run, node, numberingFile) }
+func PeekNumbering(run, node string) *slurmconf.Kept { return numberingFile.peekNode(run, node) }
 
 // PutNumbering replaces the stored answer. Concurrent hooks get the same answer.
 func (s *Store) PutNumbering(k slurmconf.Kept) error { return numberingFile.Save(s, &k) }
@@ -69,19 +69,13 @@ type Inventory struct {
 }
 
 // Inventory returns the stored inventory, empty if it cannot be read: losing it does no harm.
-func (s *Store) Inventory() Inventory {
-	last, _ := inventoryFile.read(s)
-	return last
-}
+func (s *Store) Inventory() Inventory { return inventoryFile.peek(s) }
 
 // PutInventory stores the inventory for the next hook.
 func (s *Store) PutInventory(i Inventory) error { return inventoryFile.Save(s, i) }
 
 // Examined is when the full condition of all GPUs was last read (CLOCK_BOOTTIME), 0 if that is not known.
-func (s *Store) Examined() time.Duration {
-	at, _ := examinedFile.read(s)
-	return at
-}
+func (s *Store) Examined() time.Duration { return examinedFile.peek(s) }
 
 // SetExamined records when it was read.
 func (s *Store) SetExamined(at time.Duration) error { return examinedFile.Save(s, at) }
@@ -171,10 +165,7 @@ func (s *Store) HasRecorder() bool {
 func (s *Store) PutRecorderState(r RecorderState) error { return recordedFile.write(s, r) }
 
 // RecorderState returns what was recorded of the runs that have not ended; empty if there is none.
-func (s *Store) RecorderState() RecorderState {
-	recorded, _ := recordedFile.read(s)
-	return recorded
-}
+func (s *Store) RecorderState() RecorderState { return recordedFile.peek(s) }
 
 // Openings tracks the runs of a node that have begun and not ended. It reads the records again only after a change.
 type Openings struct {
