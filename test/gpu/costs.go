@@ -68,7 +68,7 @@ func (l *lane) wholePrograms() (rows []benchmark, done func()) {
 			l.program("nvidia-smi", "what an admin types", l.smi),
 			l.program("usual shell epilog", "both queries, and a ps for each process", usual))
 	}
-	return []benchmark{{rounds: rounds, contenders: all}}, nothing
+	return []benchmark{{rounds: l.rounds(), contenders: all}}, nothing
 }
 
 // program is one that the lane can run as it is.
@@ -166,9 +166,8 @@ func atOnce(n int, do func(int)) time.Duration {
 func (l *lane) hookCost() (rows []benchmark, done func()) {
 	start([]string{l.site.Program("bookend-healthcheck")}, l.checkEnv(), nil).end() // as a site's has run lately
 	looks, tests := []string{"look"}, []string{"probe"}
-	turns := rounds
 	if w := l.site.World(l.node); w != nil {
-		looks, tests, turns = append(looks, w.NVML()), append(tests, "142000", w.CUDA()), 5
+		looks, tests = append(looks, w.NVML()), append(tests, "142000", w.CUDA())
 	} else {
 		tests = append(tests, fmt.Sprint(l.free()))
 	}
@@ -182,7 +181,7 @@ func (l *lane) hookCost() (rows []benchmark, done func()) {
 	row := func(name string, limit float64, timed slurm.Context, config string, on [][]int, rival contender) {
 		ours := l.visit("", name, timed, config, on)
 		ours.timing.Name = filepath.Base(ours.timing.Command)
-		rows = append(rows, benchmark{name, ours.timing.Name + ", against " + rival.timing.What, limit, turns,
+		rows = append(rows, benchmark{name, ours.timing.Name + ", against " + rival.timing.What, limit, l.rounds(),
 			[]contender{ours, rival}})
 	}
 	row("start of a job with every GPU", startLimit, slurm.Prolog, untested, every, look)

@@ -51,7 +51,7 @@ func (l *lane) recordCost() (rows []benchmark, done func()) {
 			return l.meanStep(id, from, to)
 		}}
 	}
-	return []benchmark{{"training step", what, stepLimit, rounds, []contender{
+	return []benchmark{{"training step", what, stepLimit, l.rounds(), []contender{
 		step("beside it", func() func() { return nothing }),
 		step("without", func() func() {
 			signalAll(pids, syscall.SIGSTOP)
