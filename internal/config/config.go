@@ -72,11 +72,11 @@ const (
 // Config is the whole configuration. The zero value is not usable; Default returns one that is.
 type Config struct {
 	Version    int        `yaml:"version"`
-	Mode       Mode       `yaml:"mode" words:"observe enforce"`
-	OnOwnError Action     `yaml:"on_own_error" was:"on_unknown" words:"warn drain"` // what Bookend's own faults lead to
-	DrainOn    []Group    `yaml:"drain_on" words:"leftovers faults"`                // other groups only warn
+	Mode       Mode       `yaml:"mode" allow:"observe enforce"`
+	OnOwnError Action     `yaml:"on_own_error" allow:"warn drain"`   // what Bookend's own faults lead to
+	DrainOn    []Group    `yaml:"drain_on" allow:"leftovers faults"` // other groups only warn
 	Paths      Paths      `yaml:"paths"`
-	Backend    string     `yaml:"backend" text:"path"` // the program of the NVIDIA backend
+	Backend    string     `yaml:"backend" allow:"path"` // the program of the NVIDIA backend
 	NVIDIA     NVIDIA     `yaml:"nvidia"`
 	AMD        AMD        `yaml:"amd"`
 	Slurm      Slurm      `yaml:"slurm"`
@@ -88,38 +88,38 @@ type Config struct {
 	CleanUp    CleanUp    `yaml:"clean_up"`
 	Drain      DrainRules `yaml:"drain"`
 	Policy     Policy     `yaml:"policy"`
-	JobLog     JobLog     `yaml:"job_log" word:"show"`
+	JobLog     JobLog     `yaml:"job_log"`
 	Log        Log        `yaml:"log"`
 	Metrics    Metrics    `yaml:"metrics"`
 	// HelpURL and Contact are in every report of a problem: the site's page for its users, and where they get help.
-	HelpURL string `yaml:"help_url" text:"line or empty"`
-	Contact string `yaml:"contact" text:"line or empty"`
+	HelpURL string `yaml:"help_url" allow:"line or empty"`
+	Contact string `yaml:"contact" allow:"line or empty"`
 
 	Unused []Problem `yaml:"-"` // keys in the file that only earlier versions used, and keys' former names
 }
 
 type Paths struct {
-	Proc string `yaml:"proc" text:"path"` // /proc
-	Sys  string `yaml:"sys" text:"path"`  // /sys
-	Dev  string `yaml:"dev" text:"path"`  // /dev
-	Run  string `yaml:"run" text:"path"`  // /run/bookend: a tmpfs, the only place that hooks write to themselves
-	Var  string `yaml:"var" text:"path"`  // /var/lib/bookend: closed records, written by children
-	Log  string `yaml:"log" text:"path"`  // /var/log/bookend
+	Proc string `yaml:"proc" allow:"path"` // /proc
+	Sys  string `yaml:"sys" allow:"path"`  // /sys
+	Dev  string `yaml:"dev" allow:"path"`  // /dev
+	Run  string `yaml:"run" allow:"path"`  // /run/bookend: a tmpfs, the only place that hooks write to themselves
+	Var  string `yaml:"var" allow:"path"`  // /var/lib/bookend: closed records, written by children
+	Log  string `yaml:"log" allow:"path"`  // /var/log/bookend
 }
 
 type NVIDIA struct {
 	// The libraries. If empty, the loader finds libnvidia-ml.so.1 and libcuda.so.1.
-	NVMLLibrary string `yaml:"nvml_library" text:"path or empty"`
-	CUDALibrary string `yaml:"cuda_library" text:"path or empty"`
-	DriverProc  string `yaml:"driver_proc" text:"path or empty"` // empty: the backend lists the GPUs
+	NVMLLibrary string `yaml:"nvml_library" allow:"path or empty"`
+	CUDALibrary string `yaml:"cuda_library" allow:"path or empty"`
+	DriverProc  string `yaml:"driver_proc" allow:"path or empty"` // empty: the backend lists the GPUs
 	// GPUMap maps Slurm's index to a UUID or bus id. If it is empty, Slurm's own numbering applies.
-	GPUMap map[int]string `yaml:"gpu_map" text:"name"`
+	GPUMap map[int]string `yaml:"gpu_map" allow:"name"`
 }
 
 type AMD struct {
-	Backend string `yaml:"backend" text:"path"` // the program of the AMD backend
+	Backend string `yaml:"backend" allow:"path"` // the program of the AMD backend
 	// HIPLibrary is ROCm's library for test allocations by bookend-hip, next to the backend. If empty, there are none.
-	HIPLibrary string `yaml:"hip_library" text:"path or empty"`
+	HIPLibrary string `yaml:"hip_library" allow:"path or empty"`
 }
 
 // Tests reports whether there is a test allocation for a vendor's GPUs.
@@ -145,12 +145,12 @@ func (c Config) BackendOf(vendor string, op protocol.Op) (program string, o prot
 
 // Slurm holds the facts about the site that Slurm does not pass to its hooks.
 type Slurm struct {
-	SharedPartitions []string `yaml:"shared_partitions" text:"name"`  // they give one GPU to several jobs
-	Shards           Shards   `yaml:"shards" words:"auto yes no"`     // parts of GPUs, which look like whole GPUs
-	GresConf         string   `yaml:"gres_conf" text:"path or empty"` // empty: where this node's slurmd reads it
-	RunInJobBackend  bool     `yaml:"run_in_job_backend"`             // ask the backend even under PrologFlags=RunInJob
-	Scontrol         string   `yaml:"scontrol" text:"path"`           // for drain.reason_by; of slurmd's own version
-	Slurmd           string   `yaml:"slurmd" text:"path or empty"`    // empty: the running slurmd's own program
+	SharedPartitions []string `yaml:"shared_partitions" allow:"name"`  // they give one GPU to several jobs
+	Shards           Shards   `yaml:"shards" allow:"auto yes no"`      // parts of GPUs, which look like whole GPUs
+	GresConf         string   `yaml:"gres_conf" allow:"path or empty"` // empty: where this node's slurmd reads it
+	RunInJobBackend  bool     `yaml:"run_in_job_backend"`              // ask the backend even under PrologFlags=RunInJob
+	Scontrol         string   `yaml:"scontrol" allow:"path"`           // for drain.reason_by; of slurmd's own version
+	Slurmd           string   `yaml:"slurmd" allow:"path or empty"`    // empty: the running slurmd's own program
 }
 
 // Deadlines limit each hook, counted from process start; a step gets the lesser of its limit and what is left.
@@ -158,16 +158,16 @@ type Deadlines struct {
 	Prolog      HookDeadline  `yaml:"prolog"`
 	Epilog      HookDeadline  `yaml:"epilog"`
 	HealthCheck CheckDeadline `yaml:"health_check"`
-	Task        Duration      `yaml:"task" from:"100ms" to:"10s"`
+	Task        Duration      `yaml:"task" allow:"100ms to 10s"`
 }
 
 // CheckDeadline is the time limit of the health check and of its steps. Slurm ends the health check after 60 s.
 type CheckDeadline struct {
-	Total   Duration `yaml:"total" from:"1s" to:"55s"`                    // leaves its children time to end
-	Driver  Duration `yaml:"driver" from:"500ms" to:"55s"`                // one watch of the GPUs
-	Scan    Duration `yaml:"processes" was:"scan" from:"100ms" to:"55s"`  // reading /proc
-	Slurm   Duration `yaml:"slurm" from:"100ms" to:"55s"`                 // calls to Slurm, if any
-	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"55s"` // state, log, records to disk
+	Total   Duration `yaml:"total" allow:"1s to 55s"`        // leaves its children time to end
+	Driver  Duration `yaml:"driver" allow:"500ms to 55s"`    // one watch of the GPUs
+	Scan    Duration `yaml:"processes" allow:"100ms to 55s"` // reading /proc
+	Slurm   Duration `yaml:"slurm" allow:"100ms to 55s"`     // calls to Slurm, if any
+	Outputs Duration `yaml:"records" allow:"100ms to 55s"`   // state, log, records to disk
 }
 
 // Hook returns these limits in the form of a root hook's: calls to Slurm take the place of the job's log.
@@ -177,12 +177,12 @@ func (d CheckDeadline) Hook() HookDeadline {
 
 // HookDeadline is the time limit of one root hook and of its steps.
 type HookDeadline struct {
-	Total   Duration `yaml:"total" from:"1s" to:"10m"`
-	Driver  Duration `yaml:"driver" from:"500ms" to:"10m"`                // the backend, with settling
-	Scan    Duration `yaml:"processes" was:"scan" from:"100ms" to:"10m"`  // reading /proc; in a prolog part of Driver
-	Probe   Duration `yaml:"probe" from:"100ms" to:"10m"`                 // the test allocation; in a prolog likewise
-	Append  Duration `yaml:"job_log" was:"append" from:"0s" to:"10m"`     // the job's log; a prolog appends nothing
-	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"10m"` // state, log
+	Total   Duration `yaml:"total" allow:"1s to 10m"`
+	Driver  Duration `yaml:"driver" allow:"500ms to 10m"`    // the backend, with settling
+	Scan    Duration `yaml:"processes" allow:"100ms to 10m"` // reading /proc; in a prolog part of Driver
+	Probe   Duration `yaml:"probe" allow:"100ms to 10m"`     // the test allocation; in a prolog likewise
+	Append  Duration `yaml:"job_log" allow:"0s to 10m"`      // the job's log; a prolog appends nothing
+	Outputs Duration `yaml:"records" allow:"100ms to 10m"`   // state, log
 }
 
 type Duration time.Duration // "3.5s" in the file
@@ -195,62 +195,62 @@ type Settle struct {
 
 type SettleTimes struct {
 	Max  Duration `yaml:"max"`
-	Flat Duration `yaml:"stable" was:"flat" from:"200ms" to:"10m"`
+	Flat Duration `yaml:"stable" allow:"200ms to 10m"`
 }
 
 type Size uint64
 
 // Thresholds are the amounts from which memory that should be free counts.
 type Thresholds struct {
-	Report Size `yaml:"report" from:"1MiB" to:"1048576GiB"` // as a finding
-	Drain  Size `yaml:"drain"`                              // as a finding that may drain
+	Report Size `yaml:"report" allow:"1MiB to 1048576GiB"` // as a finding
+	Drain  Size `yaml:"drain"`                             // as a finding that may drain
 }
 
 // Probe says when GPUs are tested by allocating the largest possible block.
 type Probe struct {
-	At ProbeAt `yaml:"at" words:"never prolog epilog both"`
+	At ProbeAt `yaml:"at" allow:"never prolog epilog both"`
 	// An end tests a GPU again after so much time, or so many jobs; 0 means at every end (health.TestRecord.Worn).
-	Every     Duration `yaml:"every" from:"0s" to:"24h"`
-	AfterJobs int      `yaml:"after_jobs" from:"1" to:"100000"`
+	Every     Duration `yaml:"every" allow:"0s to 24h"`
+	AfterJobs int      `yaml:"after_jobs" allow:"1 to 100000"`
 	// Gap is the free memory beyond the largest block that is worth reporting: healthy GPUs had up to 3 MiB (measured).
-	Gap Size `yaml:"gap" from:"4MiB" to:"1024GiB"`
+	Gap Size `yaml:"gap" allow:"4MiB to 1024GiB"`
 }
 
 type Record struct {
-	Every Duration `yaml:"every" from:"0s" to:"60s"` // between two samples; 0: nothing is recorded
+	Every Duration `yaml:"every" allow:"0s to 60s"` // between two samples; 0: nothing is recorded
 }
 
 // CleanUp says whether the epilog ends processes that a cgroup proves to be the ended job's.
 type CleanUp struct {
 	Enabled bool     `yaml:"enabled"`
-	Grace   Duration `yaml:"grace" from:"100ms" to:"10s"` // between SIGTERM and SIGKILL
+	Grace   Duration `yaml:"grace" allow:"100ms to 10s"` // between SIGTERM and SIGKILL
 }
 
 type DrainRules struct {
-	ReasonBy    ReasonBy `yaml:"reason_by" words:"healthcheck hook none"`
-	MaxRestarts int      `yaml:"max_restarts" from:"0" to:"1000"` // after so many, a prolog drain does not stop the job
+	ReasonBy    ReasonBy `yaml:"reason_by" allow:"healthcheck hook none"`
+	MaxRestarts int      `yaml:"max_restarts" allow:"0 to 1000"` // after so many, a prolog drain does not stop the job
 	Resume      Resume   `yaml:"resume"`
 }
 
 // Resume says whether the health check resumes a node that Bookend drained.
 type Resume struct {
 	Enabled bool `yaml:"enabled"`
-	After   int  `yaml:"after" from:"1" to:"1000"` // health checks in a row that find the cause gone
+	After   int  `yaml:"after" allow:"1 to 1000"` // health checks in a row that find the cause gone
 }
 
 // Policy maps codes to actions that differ from the catalogue's; a partition's own map comes first.
 type Policy struct {
-	Prolog map[catalog.Code]Action `yaml:"prolog" words:"ignore note warn repeat drain"`
-	Epilog map[catalog.Code]Action `yaml:"epilog" words:"ignore note warn repeat drain"`
+	Prolog map[catalog.Code]Action `yaml:"prolog" allow:"ignore note warn repeat drain"`
+	Epilog map[catalog.Code]Action `yaml:"epilog" allow:"ignore note warn repeat drain"`
 	// HealthCheck never contains Drain: Slurm only logs the health check's exit code.
-	HealthCheck map[catalog.Code]Action    `yaml:"health_check" words:"ignore note warn drain"`
+	HealthCheck map[catalog.Code]Action    `yaml:"health_check" allow:"ignore note warn drain"`
 	Partitions  map[string]PartitionPolicy `yaml:"partitions"`
 }
 
 type PartitionPolicy struct {
-	Mode   Mode                    `yaml:"mode,omitempty" words:"observe enforce"`
-	Prolog map[catalog.Code]Action `yaml:"prolog,omitempty" words:"ignore note warn repeat drain"`
-	Epilog map[catalog.Code]Action `yaml:"epilog,omitempty" words:"ignore note warn repeat drain"`
+	Mode   Mode                    `yaml:"mode,omitempty" allow:"observe enforce"`
+	Prolog map[catalog.Code]Action `yaml:"prolog,omitempty" allow:"ignore note warn repeat drain"`
+	Epilog map[catalog.Code]Action `yaml:"epilog,omitempty" allow:"ignore note warn repeat drain"`
 }
 
 // Action returns what a hook does with a finding: as the partition says, else the file, else the catalogue.
@@ -275,14 +275,14 @@ func (c Config) Action(phase slurm.Context, partition string, of catalog.Code) A
 
 // JobLog says what users see. A single word in its place is its Show.
 type JobLog struct {
-	Show    Show    `yaml:"show" words:"problems summary all none"`
-	Privacy Privacy `yaml:"privacy" words:"own jobs"`
+	Show    Show    `yaml:"show" allow:"problems summary all none"`
+	Privacy Privacy `yaml:"privacy" allow:"own jobs"`
 	Read    bool    `yaml:"read"` // the end of the job's output, as the user, for frameworks' out-of-memory messages
 }
 
 type Log struct {
-	Level  LogLevel  `yaml:"level" words:"debug info warning error"`
-	Format LogFormat `yaml:"format" words:"text json"`
+	Level  LogLevel  `yaml:"level" allow:"debug info warning error"`
+	Format LogFormat `yaml:"format" allow:"text json"`
 	File   bool      `yaml:"file"`   // paths.log/bookend.log
 	Syslog bool      `yaml:"syslog"` // /dev/log, if present
 }
@@ -290,7 +290,7 @@ type Log struct {
 type Metrics struct {
 	// Textfile is for the textfile collector of Prometheus' node_exporter: an absolute path that ends in
 	// TextfileSuffix, in a directory that, like those above it, only root can write. If empty, none is written.
-	Textfile string `yaml:"textfile" text:"textfile or empty"`
+	Textfile string `yaml:"textfile" allow:"textfile or empty"`
 }
 
 const TextfileSuffix = ".prom"

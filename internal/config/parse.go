@@ -14,7 +14,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"bookend/internal/catalog"
 	"bookend/internal/protocol"
 )
 
@@ -83,7 +82,7 @@ func degraded(c Config, problems []Problem) Config {
 	d := Default()
 	from, to := reflect.ValueOf(c), reflect.ValueOf(&d).Elem()
 	for i := range to.NumField() {
-		section := to.Type().Field(i).Tag.Get("yaml")
+		section := keyOf(to.Type().Field(i))
 		in := func(p Problem) bool { return strings.HasPrefix(p.Key+".", section+".") }
 		if slices.Contains([]string{"paths", "backend", "nvidia", "amd", "log", "metrics"}, section) &&
 			!slices.ContainsFunc(problems, in) {
@@ -144,18 +143,17 @@ func Settings(data []byte) []Setting {
 }
 
 func (r reader) settings(v reflect.Value, section string) (all []Setting) {
-	for i := range v.NumField() {
-		name, field := v.Type().Field(i).Tag.Get("yaml"), v.Field(i)
-		key := strings.TrimPrefix(section+"."+name, ".")
-		if name == "-" || slices.Contains(dropped, key) {
+	for field, value := range v.Fields() {
+		key := strings.TrimPrefix(section+"."+keyOf(field), ".")
+		if _, old := former[key]; old || key == "-" {
 			continue
 		}
-		if field.Kind() == reflect.Struct {
-			all = append(all, r.settings(field, key)...)
+		if value.Kind() == reflect.Struct {
+			all = append(all, r.settings(value, key)...)
 			continue
 		}
 		node := yaml.Node{}
-		_ = node.Encode(field.Interface()) // scalars, lists and maps can always be encoded
+		_ = node.Encode(value.Interface()) // scalars, lists and maps can always be encoded
 		node.Style |= yaml.FlowStyle
 		text, _ := yaml.Marshal(&node)
 		all = append(all, Setting{Key: key, Value: strings.TrimSpace(string(text)), Line: r.lines[key]})
@@ -184,25 +182,6 @@ func (r *reader) check(c *Config) {
 		"drain.resume.enabled", "drain.reason_by")
 	r.require(c.Record.Every == 0 || c.Record.Every >= Duration(protocol.MinEvery),
 		fmt.Sprintf("must be 0s, or at least %v", protocol.MinEvery), "record.every")
-	r.checkPolicy("policy.prolog", c.Policy.Prolog)
-	r.checkPolicy("policy.epilog", c.Policy.Epilog)
-	for of, action := range c.Policy.HealthCheck {
-		r.require(action != Drain, "the health check never drains: Slurm only logs how it ends",
-			"policy.health_check."+string(of))
-	}
-	for name, p := range c.Policy.Partitions {
-		r.checkPolicy("policy.partitions."+clip(name)+".prolog", p.Prolog)
-		r.checkPolicy("policy.partitions."+clip(name)+".epilog", p.Epilog)
-	}
-}
-
-// checkPolicy refuses a drain for a finding that never drains, so that the admin learns that it has no effect.
-func (r *reader) checkPolicy(key string, actions map[catalog.Code]Action) {
-	for of, action := range actions {
-		if e, _ := catalog.Lookup(of); action == Drain {
-			r.require(e.NeverDrains() == "", "never drains: "+e.NeverDrains(), key+"."+string(of))
-		}
-	}
 }
 
 // require reports text at the first of keys that the file contains, unless a problem is reported for one of them.

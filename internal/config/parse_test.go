@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -158,8 +159,9 @@ func TestEveryKeyCanBeRead(t *testing.T) {
 			t.Errorf("%s: %v", text, problems)
 		}
 	}
-	if grace, _ := reflect.TypeFor[CleanUp]().FieldByName("Grace"); grace.Tag.Get("to") != MaxGrace.String() {
-		t.Errorf("clean_up.grace goes to %s, want %v", grace.Tag.Get("to"), MaxGrace)
+	grace, _ := reflect.TypeFor[CleanUp]().FieldByName("Grace")
+	if allow := grace.Tag.Get("allow"); !strings.HasSuffix(allow, " to "+MaxGrace.String()) {
+		t.Errorf("clean_up.grace is %s, want up to %v", allow, MaxGrace)
 	}
 }
 
@@ -219,6 +221,7 @@ policy:
   partitions: {debug: {mode: observe}}
 nvidia: {gpu_map: {1: GPU-b, 0: GPU-a}}
 slurm: {shared_partitions: [a, b]}
+job_log: all
 `
 	got := map[string]Setting{}
 	for _, s := range Settings([]byte(text)) {
@@ -234,7 +237,8 @@ slurm: {shared_partitions: [a, b]}
 		"slurm.shared_partitions": {Value: "[a, b]", Line: 8},
 		"thresholds.drain":        {Value: "512MiB"},
 		"help_url":                {Value: `""`},
-		"job_log.show":            {Value: "summary"},
+		"job_log.show":            {Value: "all", Line: 9},
+		"job_log.privacy":         {Value: "own"},
 	} {
 		if want.Key = key; got[key] != want {
 			t.Errorf("%s: got %+v, want %+v", key, got[key], want)
@@ -292,6 +296,31 @@ func refused(t *testing.T, c Config, problems []Problem) {
 			t.Fatalf("problem %q", s)
 		}
 	}
+}
+
+// What 1.0.0 could say still loads, with a word about each key that is called something else now or has no effect.
+func TestFormerKeys(t *testing.T) {
+	defaults := map[string]string{}
+	for _, s := range Settings(nil) {
+		defaults[s.Key] = s.Value
+	}
+	texts := map[string]string{"policy.partitions.debug.epilog.BKD-BARMAP": "drain", "policy.prolog.BKD-BARMAP": "warn"}
+	for key, now := range former {
+		section := key[:strings.LastIndexByte(key, '.')+1]
+		texts[key] = cmp.Or(defaults[section+now], "{holders: false}")
+		must.Not(t, now != "" && defaults[section+now] == "", "%s is called %s now, which is no key", key, section+now)
+	}
+	for key, value := range texts {
+		text := strings.ReplaceAll(key, ".", ": {") + ": " + value + strings.Repeat("}", strings.Count(key, "."))
+		got, problems := Parse([]byte(text))
+		must.Not(t, len(problems) > 0 || len(got.Unused) != 1 || got.Unused[0].Key != key,
+			"%s: problems %v, unused %v", text, problems, got.Unused)
+		got.Unused, got.Policy = nil, Policy{}
+		must.Not(t, !reflect.DeepEqual(got, Default()), "%s gives %+v", text, got)
+	}
+	got, problems := Parse([]byte("on_unknown: drain\nsettle: {epilog: {flat: 3600ms}}\n"))
+	must.Not(t, len(problems) > 0 || got.OnOwnError != Drain || got.Settle.Epilog.Flat != seconds(3.6),
+		"%v, %+v", problems, got)
 }
 
 // A key under both its names would be two values.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"reflect"
@@ -15,108 +14,110 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// reader fills a Config from YAML nodes. The struct and its tags are the schema: yaml is the key, was its name in
-// earlier versions; words, from, to and text limit its value. The YAML package's own decoder would take yes for true
-// and 2.5 for 2, follow aliases, clear what has no value, and name no keys in errors.
+// reader fills a Config from YAML nodes. The struct and its tags are the schema: yaml is the key, and allow limits its
+// value. The YAML package's own decoder would take yes for true and 2.5 for 2, follow aliases, clear what has no value,
+// and name no keys in errors.
 type reader struct {
 	problems []Problem
 	unused   []Problem
 	lines    map[string]int // the line of each key
 }
 
-// dropped are keys of earlier versions that have no effect any more.
-var dropped = []string{
-	"BKD-BARMAP", // in a policy
-	"deadlines.prolog.append", "deadlines.prolog.job_log", "job_log.end", "job_log.start", "job_log.steps",
-	"job_log.why", "look", "nvidia.accounting", "nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig",
-	"probe.partitions", "thresholds.per_client",
+// former are the keys that only 1.0.0 and earlier versions used, with their present names. The others have no effect.
+var former = map[string]string{
+	"on_unknown": "on_own_error", "settle.prolog.flat": "stable", "settle.epilog.flat": "stable",
+	"deadlines.prolog.scan": "processes", "deadlines.prolog.outputs": "records",
+	"deadlines.epilog.scan": "processes", "deadlines.epilog.outputs": "records", "deadlines.epilog.append": "job_log",
+	"deadlines.health_check.scan": "processes", "deadlines.health_check.outputs": "records",
+	"deadlines.prolog.append": "", "deadlines.prolog.job_log": "", "job_log.end": "", "job_log.start": "",
+	"job_log.steps": "", "job_log.why": "", "look": "", "nvidia.accounting": "", "nvidia.gpu_order": "",
+	"probe.exclusive": "", "probe.max_age": "", "probe.mig": "", "probe.partitions": "", "thresholds.per_client": "",
 }
 
 func (r *reader) problem(line int, key, text string) {
 	r.problems = append(r.problems, Problem{Line: line, Key: key, Text: text})
 }
 
-// fill sets v from n. What does not fit is reported as a problem and leaves v as it is.
-func (r *reader) fill(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
+// fill sets v from n. What does not fit is reported as a problem and leaves v as it is. allow is the tag of the key.
+func (r *reader) fill(n *yaml.Node, v reflect.Value, key, allow string) {
 	kind := v.Kind()
-	section := kind == reflect.Struct || kind == reflect.Map || kind == reflect.Slice
-	switch {
+	switch single := n.Kind == yaml.ScalarNode; {
 	case n.Kind == yaml.AliasNode:
 		// An alias of an alias of an alias … is how a short YAML file becomes a huge one.
 		r.problem(n.Line, key, "aliases are not allowed")
-	case section && n.Tag == "!!null": // everything below is commented out
-	case kind == reflect.Struct && n.Kind == yaml.ScalarNode && tag.Get("word") != "":
-		r.field(v, tag.Get("word"), key, n)
-	case kind == reflect.Struct:
-		r.pairs(n, key, func(name, at string, value *yaml.Node) { r.field(v, name, at, value) })
-	case kind == reflect.Map:
-		r.pairs(n, key, func(name, at string, value *yaml.Node) { r.entry(v, name, at, value, tag) })
+	case n.Tag == "!!null" && (kind == reflect.Struct || kind == reflect.Map || kind == reflect.Slice):
+		// Everything below is commented out.
+	case v.Type() == reflect.TypeFor[JobLog]() && single:
+		r.lines[key+".show"] = n.Line
+		r.field(v, "show", key, n)
+	case kind == reflect.Struct || kind == reflect.Map:
+		r.section(n, v, key, allow)
 	case kind == reflect.Slice && n.Kind != yaml.SequenceNode:
 		r.problem(n.Line, key, "want a list")
 	case kind == reflect.Slice:
 		list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 		for i, item := range n.Content {
-			r.fill(item, list.Index(i), fmt.Sprintf("%s.%d", key, i), tag)
+			r.fill(item, list.Index(i), fmt.Sprintf("%s.%d", key, i), allow)
 		}
 		v.Set(list)
-	case n.Kind != yaml.ScalarNode:
+	case !single:
 		r.problem(n.Line, key, "want a single value")
 	default:
-		if err := scalar(n, v, tag); err != nil {
-			r.problem(n.Line, key, err.Error())
+		if why := scalar(n, v, key, allow); why != "" {
+			r.problem(n.Line, key, why)
 		}
 	}
 }
 
-func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value *yaml.Node)) {
+// section fills a struct or a map, and takes keys of earlier versions for what they are called now.
+func (r *reader) section(n *yaml.Node, v reflect.Value, key, allow string) {
 	if n.Kind != yaml.MappingNode {
 		r.problem(n.Line, key, "want keys and values")
 		return
 	}
 	seen := map[string]int{} // the line of each key
 	for pair := range slices.Chunk(n.Content, 2) {
-		name, at := pair[0], strings.TrimPrefix(key+"."+clip(pair[0].Value), ".")
-		switch {
-		case name.Kind != yaml.ScalarNode:
-			r.problem(name.Line, key, "a key must be a single word")
-		case seen[name.Value] > 0:
-			r.problem(name.Line, at, fmt.Sprintf("is set twice, first in line %d", seen[name.Value]))
-		case slices.Contains(dropped, at), slices.Contains(dropped, name.Value) && strings.HasPrefix(at, "policy."):
-			seen[name.Value] = name.Line
-			r.unused = append(r.unused, Problem{Line: name.Line, Key: at, Text: "has no effect any more: remove it"})
-		default:
-			seen[name.Value], r.lines[at] = name.Line, name.Line
-			use(name.Value, at, pair[1])
+		name, line := pair[0].Value, pair[0].Line
+		at := strings.TrimPrefix(key+"."+clip(name), ".")
+		now, old := former[at]
+		if now != "" {
+			r.unused = append(r.unused, Problem{Line: line, Key: at, Text: "is called " + now + " now"})
+			at, name = strings.TrimSuffix(at, name)+now, now
 		}
+		switch {
+		case pair[0].Kind != yaml.ScalarNode:
+			r.problem(line, key, "a key must be a single word")
+		case seen[name] > 0:
+			r.problem(line, at, fmt.Sprintf("is set twice, first in line %d", seen[name]))
+		case old && now == "", name == "BKD-BARMAP" && strings.HasPrefix(at, "policy."):
+			r.unused = append(r.unused, Problem{Line: line, Key: at, Text: "has no effect any more: remove it"})
+		case v.Kind() == reflect.Struct:
+			r.lines[at] = line
+			r.field(v, name, at, pair[1])
+		default:
+			r.lines[at] = line
+			r.entry(v, name, at, pair[1], allow)
+		}
+		seen[name] = line
 	}
 }
 
 func (r *reader) field(v reflect.Value, name, at string, value *yaml.Node) {
 	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag
-		key, _, _ := strings.Cut(tag.Get("yaml"), ",")
-		if name == "" || name != key && name != tag.Get("was") || key == "-" {
-			continue
-		}
-		is := at // if a single word stands for the whole section
-		if above, named := strings.CutSuffix(at, name); named {
-			is = above + key
-		}
-		if old := tag.Get("was"); old != "" && r.lines[is] > 0 && r.lines[strings.TrimSuffix(is, key)+old] > 0 {
-			r.problem(r.lines[at], at, "is set twice: "+old+" is what earlier versions called "+key)
+		if field := v.Type().Field(i); name != "-" && name == keyOf(field) {
+			r.fill(value, v.Field(i), at, field.Tag.Get("allow"))
 			return
 		}
-		if name != key {
-			r.unused = append(r.unused, Problem{Line: r.lines[at], Key: at, Text: "is called " + key + " now"})
-			r.lines[is] = r.lines[at]
-		}
-		r.fill(value, v.Field(i), is, tag)
-		return
 	}
 	r.problem(r.lines[at], at, "no such key")
 }
 
-func (r *reader) entry(v reflect.Value, name, at string, value *yaml.Node, tag reflect.StructTag) {
+func keyOf(field reflect.StructField) string {
+	key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+	return key
+}
+
+func (r *reader) entry(v reflect.Value, name, at string, value *yaml.Node, allow string) {
 	k, why := reflect.New(v.Type().Key()).Elem(), ""
 	if k.Kind() == reflect.Int {
 		i, err := strconv.ParseUint(name, 10, 15)
@@ -133,103 +134,105 @@ func (r *reader) entry(v reflect.Value, name, at string, value *yaml.Node, tag r
 		return
 	}
 	elem := reflect.New(v.Type().Elem()).Elem()
-	r.fill(value, elem, at, tag)
+	r.fill(value, elem, at, allow)
 	if v.IsNil() {
 		v.Set(reflect.MakeMap(v.Type()))
 	}
 	v.SetMapIndex(k, elem)
 }
 
-// scalar sets v from the single value of a key. The cases are all the types that a Config is made of.
-func scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
-	if n.Tag == "!!null" {
-		return errors.New("has no value")
-	}
-	quoted := fmt.Sprintf("%q", clip(n.Value))
-	switch v.Addr().Interface().(type) {
-	case *Duration, *Size, *int:
-		i, err := number(v.Type(), n)
-		if err != nil {
-			return err
-		}
-		low, bounded := tag.Lookup("from")
-		if bounded && (i < limit(v.Type(), low) || i > limit(v.Type(), tag.Get("to"))) {
-			return fmt.Errorf("must be from %s to %s", low, tag.Get("to"))
-		}
-		v.Set(reflect.ValueOf(i).Convert(v.Type()))
-		return nil
-	case *bool:
-		if n.Tag != "!!bool" {
-			return errors.New(quoted + " is neither true nor false without quotes")
-		}
+// scalar sets v from the single value of a key, or returns what is wrong with it.
+func scalar(n *yaml.Node, v reflect.Value, key, allow string) (problem string) {
+	quoted, isText := fmt.Sprintf("%q", clip(n.Value)), v.Type() == reflect.TypeFor[string]()
+	switch kind := v.Kind(); {
+	case n.Tag == "!!null":
+		return "has no value"
+	case kind == reflect.Bool && n.Tag != "!!bool":
+		return quoted + " is neither true nor false without quotes"
+	case kind == reflect.Bool:
 		v.SetBool(strings.EqualFold(n.Value, "true"))
-		return nil
-	case *string:
-		if n.Tag != "!!str" {
-			return errors.New(quoted + " is not a text: put it in quotes")
-		}
-		if why := textProblem(tag.Get("text"), n.Value); why != "" {
-			return errors.New(why)
-		}
-	default:
-		if words := tag.Get("words"); n.Tag != "!!str" || !slices.Contains(strings.Fields(words), n.Value) {
-			return fmt.Errorf("%s is none of: %s", quoted, words)
-		}
+		return ""
+	case kind != reflect.String:
+		return setNumber(n, v, allow)
+	case isText && n.Tag != "!!str":
+		return quoted + " is not a text: put it in quotes"
+	case isText:
+		problem = textProblem(allow, n.Value)
+	case n.Tag != "!!str" || !slices.Contains(strings.Fields(allow), n.Value):
+		return quoted + " is none of: " + allow
+	case n.Value == string(Drain) && strings.HasPrefix(key, "policy."):
+		problem = drainProblem(key)
 	}
-	v.SetString(n.Value)
-	return nil
+	if problem == "" {
+		v.SetString(n.Value)
+	}
+	return problem
 }
 
-// longest exceeds what any key needs: most have their own limit.
-const longest = 720 * time.Hour
+// drainProblem refuses a drain for a finding that never drains, so that the admin learns that it has no effect.
+func drainProblem(key string) string {
+	of, _ := catalog.Lookup(catalog.Code(key[strings.LastIndexByte(key, '.')+1:]))
+	switch {
+	case strings.HasPrefix(key, "policy.health_check."):
+		return "the health check never drains: Slurm only logs how it ends"
+	case of.NeverDrains() != "":
+		return "never drains: " + of.NeverDrains()
+	}
+	return ""
+}
 
-func number(kind reflect.Type, n *yaml.Node) (int64, error) {
-	switch kind {
+func setNumber(n *yaml.Node, v reflect.Value, allow string) string {
+	i, ok, form := number(v.Type(), n)
+	low, high, bounded := strings.Cut(allow, " to ")
+	switch {
+	case !ok:
+		return fmt.Sprintf("%q is not a %s", clip(n.Value), form)
+	case bounded && (i < limit(v.Type(), low) || i > limit(v.Type(), high)):
+		return "must be from " + allow
+	}
+	v.Set(reflect.ValueOf(i).Convert(v.Type()))
+	return ""
+}
+
+// number parses a value of a type that is a number in another form, and names that form.
+func number(t reflect.Type, n *yaml.Node) (i int64, ok bool, form string) {
+	switch t {
 	case reflect.TypeFor[Duration]():
-		if d, err := time.ParseDuration(n.Value); err == nil && d >= 0 && d <= longest {
-			return int64(d), nil
-		}
-		return 0, fmt.Errorf("%q is not a duration from 0s to 720h, such as 3.5s or 500ms", clip(n.Value))
+		d, err := time.ParseDuration(n.Value)
+		return int64(d), err == nil && d >= 0 && d <= 720*time.Hour, "duration from 0s to 720h, such as 3.5s or 500ms"
 	case reflect.TypeFor[Size]():
-		if size, ok := parseSize(n.Value); ok {
-			return int64(size), nil
-		}
-		return 0, fmt.Errorf("%q is not a size, such as 512MiB (units: B, KiB, MiB, GiB)", clip(n.Value))
+		size, ok := parseSize(n.Value)
+		return int64(size), ok, "size, such as 512MiB (units: B, KiB, MiB, GiB)"
 	}
-	i, err := strconv.Atoi(n.Value)
-	if err != nil || n.Tag != "!!int" {
-		return 0, fmt.Errorf("%q is not a whole number without quotes", clip(n.Value))
-	}
-	return int64(i), nil
+	i, err := strconv.ParseInt(n.Value, 10, 0)
+	return i, err == nil && n.Tag == "!!int", "whole number without quotes"
 }
 
 // limit parses a limit in a tag, which has the form of a value.
-func limit(kind reflect.Type, text string) int64 {
-	i, _ := number(kind, &yaml.Node{Value: text, Tag: "!!int"})
+func limit(t reflect.Type, text string) int64 {
+	i, _, _ := number(t, &yaml.Node{Value: text})
 	return i
 }
 
 // textProblem says what is wrong with a text of a kind, empty if nothing is. Libraries are paths too, or empty for the
 // loader's own directories, which only root can write: a bare name would bypass the check of who may write the file.
 func textProblem(kind, text string) string {
-	kind, orEmpty := strings.CutSuffix(kind, " or empty")
-	plain, why := plain(text), ""
-	switch base := path.Base(text); {
+	quoted, tooLong := fmt.Sprintf("%q", clip(text)), len(text) > 128
+	switch kind, orEmpty := strings.CutSuffix(kind, " or empty"); {
 	case orEmpty && text == "":
-	case kind == "name" && (text == "" || len(text) > 128 || !plain || strings.Contains(text, " ")):
-		why = "is not a name of 1 to 128 printable characters"
-	case kind == "line" && (len(text) > 128 || !plain): // users read it as it is
-		why = "is not a line of at most 128 printable characters"
+		return ""
+	case kind == "name" && (text == "" || tooLong || !plain(text) || strings.Contains(text, " ")):
+		return quoted + " is not a name of 1 to 128 printable characters"
+	case kind == "line" && (tooLong || !plain(text)): // users read it as it is
+		return quoted + " is not a line of at most 128 printable characters"
 	case kind == "name" || kind == "line":
-	case !path.IsAbs(text) || path.Clean(text) != text || text == "/" || !plain:
-		why = "is not an absolute path below / in its shortest form"
-	case kind == "textfile" && (!strings.HasSuffix(base, TextfileSuffix) || strings.HasPrefix(base, ".")):
-		why = "does not end in NAME" + TextfileSuffix + ": node_exporter would not read it"
+		return ""
+	case !path.IsAbs(text) || path.Clean(text) != text || text == "/" || !plain(text):
+		return quoted + " is not an absolute path below / in its shortest form"
+	case kind == "textfile" && (!strings.HasSuffix(text, TextfileSuffix) || strings.HasPrefix(path.Base(text), ".")):
+		return quoted + " does not end in NAME" + TextfileSuffix + ": node_exporter would not read it"
 	}
-	if why != "" {
-		why = fmt.Sprintf("%q %s", clip(text), why)
-	}
-	return why
+	return ""
 }
 
 func plain(text string) bool {
