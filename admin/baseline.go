@@ -13,7 +13,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/nodefiles"
 	"bookend/internal/record"
-	"bookend/internal/report"
+	"bookend/internal/safetext"
 	"bookend/internal/state"
 	"bookend/internal/view"
 )
@@ -166,14 +166,14 @@ func (a *app) reading(cfg config.Config, all records, name string) (gpu.Reading,
 func acceptable(r gpu.Reading, who map[int]record.Process, t config.Thresholds) (record.Baseline, error) {
 	b := record.Baseline{GPU: r.Device.ID, Accepted: true, Holder: "accepted"}
 	if r.ProcessesUnknown != "" {
-		return b, fmt.Errorf("its processes are unknown: %s", report.Clean(r.ProcessesUnknown, 200))
+		return b, fmt.Errorf("its processes are unknown: %s", safetext.Clean(r.ProcessesUnknown, 200))
 	}
 	for _, p := range r.Processes {
 		facts := who[p.PID]
 		if facts.Gone || facts.Why != "" || !facts.OfSystem() || facts.EnvJobID != 0 || !p.Memory.Known() ||
 			p.Memory.Bytes > record.MaxBaseline {
 			return b, fmt.Errorf("process %d (%s) is on it, and is no small service of the node: end it first", p.PID,
-				report.Clean(facts.Name, 48))
+				safetext.Clean(facts.Name, 48))
 		}
 		b.Residents = append(b.Residents, record.Resident{
 			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
@@ -183,7 +183,7 @@ func acceptable(r gpu.Reading, who map[int]record.Process, t config.Thresholds) 
 	bytes, unknown := record.Unexplained(r, limits, record.Baseline{})
 	switch {
 	case unknown != "":
-		return b, fmt.Errorf("how much that is is unknown: %s", report.Clean(unknown, 200))
+		return b, fmt.Errorf("how much that is is unknown: %s", safetext.Clean(unknown, 200))
 	case bytes == 0:
 		return b, errors.New("there is nothing: all memory in use is explained")
 	case bytes > record.MaxBaseline:

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
@@ -35,7 +34,7 @@ func busyIn(t tester, dir string) testNode {
 	n.job(t, 43, cardB, false)
 	must(t, n.store.PutBaseline(record.Baseline{GPU: cardB, Epoch: n.epoch, Bytes: 10 << 20, Holder: "dcgm.service",
 		Residents: []record.Resident{{PID: 812, Service: "dcgm.service"}}}))
-	must(t, n.store.PutProbes(condition.TestRecord{Epoch: n.epoch, Wall: time.Now(), Probe: gpu.Probe{Device: cardA,
+	must(t, n.store.PutProbes(record.TestRecord{Epoch: n.epoch, Wall: time.Now(), Probe: gpu.Probe{Device: cardA,
 		Result: gpu.ProbeOK, Free: gpu.Bytes(2), Largest: gpu.Bytes(1)}}))
 	must(t, os.MkdirAll(n.dir+"/var", 0o755))
 	must(t, metrics.Record(metrics.Files{Var: n.dir + "/var"}, metrics.Run{

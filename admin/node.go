@@ -17,7 +17,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/metrics"
 	"bookend/internal/nodefiles"
-	"bookend/internal/protocol"
 	"bookend/internal/record"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/stage"
@@ -85,7 +84,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 	s.AddTrouble(catalog.BadConfig, problem)
 	s.AddTrouble(catalog.BackendRefused, "")
 	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
-		program, options := cfg.BackendOf(v.Name, protocol.Snapshot)
+		program, options := cfg.BackendOf(v.Name, false)
 		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
 			s.AddTrouble(t.Code, "the backend cannot be started: "+t.Detail)
 		}

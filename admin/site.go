@@ -17,9 +17,8 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/doctor"
 	"bookend/internal/nodefiles"
-	"bookend/internal/protocol"
-	"bookend/internal/report"
 	"bookend/internal/safefile"
+	"bookend/internal/safetext"
 	"bookend/internal/stage"
 	"bookend/internal/view"
 )
@@ -61,7 +60,7 @@ it. docs/config.md and bookend.yaml(5) say what each means.`,
 
 // say writes a line that may contain text from outside. A path can have 4095 bytes.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintln(a.env.Stdout, report.Keep(fmt.Sprintf(format, args...), 8<<10))
+	fmt.Fprintln(a.env.Stdout, safetext.Keep(fmt.Sprintf(format, args...), 8<<10))
 }
 
 func (a *app) showConfig(defaults bool) error {
@@ -171,13 +170,13 @@ func (a *app) checkConfig(args []string) error {
 func (a *app) startable(cfg config.Config) error {
 	var programs []string
 	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
-		program, options := cfg.BackendOf(v.Name, protocol.Snapshot)
+		program, options := cfg.BackendOf(v.Name, false)
 		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
 			a.say("%s: %s", t.Code, t.Detail)
 			return a.unusable("configuration is valid, but the hooks cannot start the backend and would look at no GPU")
 		}
 		a.say("checked: %s: there, executable; only root can write it and the directories above it", program)
-		tests, options := cfg.BackendOf(v.Name, protocol.Probe)
+		tests, options := cfg.BackendOf(v.Name, true)
 		if t := backend.Check(backend.Params{Path: tests, Root: true}, options); cfg.Tests(v.Name) && t != nil {
 			a.say("%s: %s", t.Code, t.Detail)
 			return a.unusable("configuration is valid, but the hooks would test no GPU")

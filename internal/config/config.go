@@ -10,7 +10,6 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/protocol"
 	"bookend/internal/slurm"
 )
 
@@ -125,18 +124,21 @@ type AMD struct {
 // Tests reports whether there is a test allocation for a vendor's GPUs.
 func (c Config) Tests(vendor string) bool { return vendor != gpu.AMD.Name || c.AMD.HIPLibrary != "" }
 
-// BackendOf returns the program that operates on a vendor's GPUs, and its options.
-func (c Config) BackendOf(vendor string, op protocol.Op) (program string, o protocol.Options) {
+// minEvery is the shortest interval between two samples of a recording.
+const minEvery = 100 * time.Millisecond
+
+// BackendOf returns the program that looks at a vendor's GPUs, or the one that tests them, and its options.
+func (c Config) BackendOf(vendor string, tests bool) (program string, o map[string]string) {
 	if vendor == gpu.AMD.Name {
-		o = protocol.Options{"proc": c.Paths.Proc, "sys": c.Paths.Sys}
-		if op != protocol.Probe {
+		o = map[string]string{"proc": c.Paths.Proc, "sys": c.Paths.Sys}
+		if !tests {
 			return c.AMD.Backend, o
 		}
 		o["hip_library"] = c.AMD.HIPLibrary
 		return path.Join(path.Dir(c.AMD.Backend), "bookend-hip"), o
 	}
-	o = protocol.Options{"nvml_library": c.NVIDIA.NVMLLibrary}
-	if op == protocol.Probe {
+	o = map[string]string{"nvml_library": c.NVIDIA.NVMLLibrary}
+	if tests {
 		o["cuda_library"] = c.NVIDIA.CUDALibrary
 	}
 	maps.DeleteFunc(o, func(_, path string) bool { return path == "" }) // the backend finds it by itself

@@ -14,7 +14,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"bookend/internal/protocol"
 )
 
 const (
@@ -180,8 +179,8 @@ func (r *reader) check(c *Config) {
 	r.require(!c.Drain.Resume.Enabled || c.Drain.ReasonBy != ReasonByNone,
 		"needs drain.reason_by: only a node with a Bookend reason is resumed",
 		"drain.resume.enabled", "drain.reason_by")
-	r.require(c.Record.Every == 0 || c.Record.Every >= Duration(protocol.MinEvery),
-		fmt.Sprintf("must be 0s, or at least %v", protocol.MinEvery), "record.every")
+	r.require(c.Record.Every == 0 || c.Record.Every >= Duration(minEvery),
+		fmt.Sprintf("must be 0s, or at least %v", minEvery), "record.every")
 }
 
 // require reports text at the first of keys that the file contains, unless a problem is reported for one of them.

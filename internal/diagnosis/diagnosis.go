@@ -53,9 +53,6 @@ type Input struct {
 	WallStart    time.Time // the job's start as wall time; zero if unknown
 }
 
-// Unlimited is the AddressSpace of a job without a limit. No processor addresses 4 EiB, so larger values mean the same.
-const Unlimited = 1 << 62
-
 // RecordedUse holds the recorder's measurements of one GPU. They are lower bounds, since nothing is known between samples.
 type RecordedUse struct {
 	Device   gpu.ID

@@ -30,7 +30,7 @@ func well(cards int) Input {
 	}
 	in := Input{
 		Job:   slurm.Job{ID: 42, UID: 1001, Node: "n1", Exit: slurm.ExitStatus{Known: true, Raw: 1 << 8}},
-		Start: side(100 * time.Second), End: side(1000 * time.Second), Kernel: &gpu.KernelLog{}, AddressSpace: gpu.Bytes(Unlimited),
+		Start: side(100 * time.Second), End: side(1000 * time.Second), Kernel: &gpu.KernelLog{}, AddressSpace: gpu.Bytes(record.Unlimited),
 		WallStart: ends.Add(-900 * time.Second),
 	}
 	for i, id := range []gpu.ID{gpu0, gpu1}[:cards] {

@@ -111,17 +111,17 @@ func (j judge) others(leftover record.Cause) record.Cause {
 func (j judge) meanwhile() (record.Cause, bool) {
 	for _, f := range j.failures {
 		if foreign := f.sum(j.foreign); f.restMattered() && foreign >= significant {
-			return on(f.card, yes(Size(foreign)+" when it failed")), true
+			return on(f.card, yes(gpu.Size(foreign)+" when it failed")), true
 		}
 	}
 	if j.strange > 0 {
-		return on(j.strangeAt.card, untold(Size(j.strange)+" held by something when it failed")), true
+		return on(j.strangeAt.card, untold(gpu.Size(j.strange)+" held by something when it failed")), true
 	}
 	for _, s := range j.Seen {
 		if !j.foreign[s.PID] || s.Bytes.Bytes < significant || len(j.about(s.Device)) > 0 && j.decided() {
 			continue
 		}
-		c := yes(Size(s.Bytes.Bytes) + " while your job ran" + j.clock(s.At))
+		c := yes(gpu.Size(s.Bytes.Bytes) + " while your job ran" + j.clock(s.At))
 		if j.unplaced() || j.decided() { // the allocation failed, or may have failed, on another GPU
 			c = untold(c.Evidence + unweighed)
 		}
@@ -166,13 +166,13 @@ func (j judge) unlisted(leftover record.Cause) record.Cause {
 		return c
 	}
 	if j.strange > 0 {
-		return untold(Size(j.strange) + " held by something when it failed")
+		return untold(gpu.Size(j.strange) + " held by something when it failed")
 	}
 	for _, r := range j.Recorded {
 		if r.Unlisted < significant || j.decided() {
 			continue
 		}
-		text, card := Size(r.Unlisted)+" while your job ran", j.mine(r.Device)
+		text, card := gpu.Size(r.Unlisted)+" while your job ran", j.mine(r.Device)
 		if r.Together > 0 {
 			return on(card, untold(text+"; it may be managed memory of your job"))
 		}
@@ -227,7 +227,7 @@ func (j judge) about(id gpu.ID) []failure {
 
 // wording describes how much was found and when. It names the job that left it only if that is the same user's.
 func (j judge) wording(s stock) string {
-	text := Size(s.bytes)
+	text := gpu.Size(s.bytes)
 	if s.blurs {
 		text = "at least " + text
 	}
@@ -237,19 +237,11 @@ func (j judge) wording(s stock) string {
 	case !s.start:
 		return text + " at the end of your job"
 	case len(s.found) == 1 && o != nil && o.Job == j.Job.ID:
-		return text + fmt.Sprintf(" when your job began, %sby an earlier run of this job", Probably(o))
+		return text + fmt.Sprintf(" when your job began, %sby an earlier run of this job", record.Probably(o))
 	case len(s.found) == 1 && o != nil && o.UID == j.Job.UID && o.Job != 0:
-		return text + fmt.Sprintf(" when your job began, %sby your job %d", Probably(o), o.Job)
+		return text + fmt.Sprintf(" when your job began, %sby your job %d", record.Probably(o), o.Job)
 	}
 	return text + " when your job began"
-}
-
-// Probably returns "probably " for an owner that neither a cgroup nor a sighting proves.
-func Probably(o *record.Owner) string {
-	if o.Level.Weaker(record.BySighting) {
-		return "probably "
-	}
-	return ""
 }
 
 // absent answers for a cause that neither end found. It is no only if the messages' figures rule it out, if a limit

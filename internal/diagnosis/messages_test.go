@@ -167,14 +167,14 @@ func TestNoLimit(t *testing.T) {
 		want   record.Answer
 		reason record.Reason
 	}{
-		{"RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.", gpu.Bytes(Unlimited), record.No, record.ByFailure},
-		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 2: out of memory", gpu.Bytes(Unlimited), record.CannotTell, record.ByMessage},
-		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 3: initialization error", gpu.Bytes(Unlimited), record.No, record.ByFailure},
-		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Operation not permitted", gpu.Bytes(Unlimited), record.No, record.ByFailure},
-		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gpu.Bytes(Unlimited), record.CannotTell, record.ByFailure},
+		{"RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.", gpu.Bytes(record.Unlimited), record.No, record.ByFailure},
+		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 2: out of memory", gpu.Bytes(record.Unlimited), record.CannotTell, record.ByMessage},
+		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 3: initialization error", gpu.Bytes(record.Unlimited), record.No, record.ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Operation not permitted", gpu.Bytes(record.Unlimited), record.No, record.ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gpu.Bytes(record.Unlimited), record.CannotTell, record.ByFailure},
 		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gib(4), record.Yes, record.ByMessage},
-		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Cannot allocate memory", gpu.Bytes(Unlimited), record.Yes, record.ByMessage},
-		{"/usr/local/cuda/bin/ptxas: error: out of memory", gpu.Bytes(Unlimited), record.No, record.ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Cannot allocate memory", gpu.Bytes(record.Unlimited), record.Yes, record.ByMessage},
+		{"/usr/local/cuda/bin/ptxas: error: out of memory", gpu.Bytes(record.Unlimited), record.No, record.ByFailure},
 	} {
 		in := well(1)
 		in.AddressSpace, in.Messages = tt.limit, oomlog.Find([]byte(tt.text+"\n"))

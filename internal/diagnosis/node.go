@@ -20,13 +20,13 @@ func (j judge) pieces() record.Cause {
 	roomy := slices.IndexFunc(j.failures, func(f failure) bool { return !f.short() })
 	if roomy < 0 && len(j.failures) > 0 && len(j.failures) == len(j.said(record.KindDevice)) {
 		f := j.failures[0]
-		return on(f.card, no(fmt.Sprintf("only %s free, %s asked", Size(f.free), Size(f.asked))))
+		return on(f.card, no(fmt.Sprintf("only %s free, %s asked", gpu.Size(f.free), gpu.Size(f.asked))))
 	}
 	for _, p := range j.Probes {
 		if p.Result != gpu.ProbeGap || p.Free.Bytes < p.Largest.Bytes+significant || j.fits(p.Largest.Bytes) {
 			continue
 		}
-		gap := yes(fmt.Sprintf("%s free, largest block %s", Size(p.Free.Bytes), Size(p.Largest.Bytes)))
+		gap := yes(fmt.Sprintf("%s free, largest block %s", gpu.Size(p.Free.Bytes), gpu.Size(p.Largest.Bytes)))
 		if j.unplaced() {
 			gap = untold(gap.Evidence + unweighed)
 		}
@@ -35,7 +35,7 @@ func (j judge) pieces() record.Cause {
 	switch why := j.untested(); {
 	case roomy >= 0:
 		f := j.failures[roomy]
-		return on(f.card, untold(fmt.Sprintf("%s was free, yet %s could not be had", Size(f.free), Size(f.asked))))
+		return on(f.card, untold(fmt.Sprintf("%s was free, yet %s could not be had", gpu.Size(f.free), gpu.Size(f.asked))))
 	case why != "":
 		return untold(why)
 	}
@@ -84,7 +84,7 @@ func (j judge) shared() record.Cause {
 		}
 		text := "a part of a GPU (MIG or partition)"
 		if room := j.capacity(card.Device.ID); room > 0 {
-			text += " with " + Size(room)
+			text += " with " + gpu.Size(room)
 		}
 		return on(&card, yes(text))
 	}
@@ -315,7 +315,7 @@ func (j judge) hostMemory() record.Cause {
 		case len(j.said(record.KindDevice)) > 0:
 			return untold("refused host memory too" + unweighed)
 		case j.cramped():
-			return yes("refused host memory; ulimit -v is " + Size(j.AddressSpace.Bytes))
+			return yes("refused host memory; ulimit -v is " + gpu.Size(j.AddressSpace.Bytes))
 		case !ambiguous(m):
 			return yes("refused host memory, not the GPU's")
 		}
@@ -362,7 +362,7 @@ func ambiguous(m record.Message) bool {
 }
 
 func (j judge) cramped() bool {
-	return j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && j.AddressSpace.Bytes < Unlimited
+	return j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && j.AddressSpace.Bytes < record.Unlimited
 }
 
 // addressSpace describes the address-space limit with which CUDA could not serve a program: CUDA needs far more than
@@ -371,7 +371,7 @@ func (j judge) addressSpace() string {
 	refused := j.startless() || len(j.said(record.KindDevice)) > len(j.failures) ||
 		slices.ContainsFunc(j.failures, func(f failure) bool { return !f.short() })
 	if refused && !j.started && j.cramped() && j.AddressSpace.Bytes < j.roomiest() {
-		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", Size(j.AddressSpace.Bytes))
+		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", gpu.Size(j.AddressSpace.Bytes))
 	}
 	return ""
 }
@@ -384,10 +384,10 @@ func (j judge) unlimited() record.Cause {
 	case j.startless():
 		return untold("CUDA could not start for want of memory; no limit was seen, but a script may set ulimit -v")
 	case j.cramped():
-		return untold("ulimit -v is " + Size(j.AddressSpace.Bytes))
+		return untold("ulimit -v is " + gpu.Size(j.AddressSpace.Bytes))
 	case unread != "":
 		return untold(unread)
-	case !j.AddressSpace.Known() || j.AddressSpace.Bytes < Unlimited,
+	case !j.AddressSpace.Known() || j.AddressSpace.Bytes < record.Unlimited,
 		len(j.said(record.KindDevice)) > 0 && !j.started: // a CPU allocator may print the same
 		return untold("its ulimit -v when it failed is not known (the task hooks tell the first)")
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
 
@@ -15,9 +16,9 @@ func (j judge) pool() record.Cause {
 		if !f.Idle.Known() {
 			continue
 		}
-		idle, asked := Size(f.Idle.Bytes), Size(f.asked)
+		idle, asked := gpu.Size(f.Idle.Bytes), gpu.Size(f.asked)
 		if f.poolMattered() {
-			text := fmt.Sprintf("%s reserved but unallocated; %s requested, %s free", idle, asked, Size(f.free))
+			text := fmt.Sprintf("%s reserved but unallocated; %s requested, %s free", idle, asked, gpu.Size(f.free))
 			return on(f.card, yes(text))
 		}
 		c = on(f.card, no(fmt.Sprintf("%s unused, %s asked", idle, asked)))
@@ -79,20 +80,20 @@ func worse(a, b record.Cause) record.Cause {
 }
 
 func atOnce(asked, room uint64) string {
-	return fmt.Sprintf("asked %s at once, of a GPU with %s", Size(asked), Size(room))
+	return fmt.Sprintf("asked %s at once, of a GPU with %s", gpu.Size(asked), gpu.Size(room))
 }
 
 func need(f failure) record.Cause {
-	switch use := fmt.Sprintf("used %s, then requested %s more", pair(f.mine, " of ", f.total), Size(f.asked)); {
+	switch use := fmt.Sprintf("used %s, then requested %s more", pair(f.mine, " of ", f.total), gpu.Size(f.asked)); {
 	case f.asked > f.total:
 		return yes(atOnce(f.asked, f.total))
 	case !f.short():
-		return no(fmt.Sprintf("%s was free, %s asked", Size(f.free), Size(f.asked)))
+		return no(fmt.Sprintf("%s was free, %s asked", gpu.Size(f.free), gpu.Size(f.asked)))
 	case f.restKnown && !f.together(), // or it needs more than the GPU has, whatever others held
 		!f.restKnown && f.mine-min(f.mine, f.idle)+f.asked > f.total:
 		return yes(use)
 	case f.restKnown:
-		return no(fmt.Sprintf("%s asked fit in %s", pair(f.mine-min(f.mine, f.idle), " + ", f.asked), Size(f.total)))
+		return no(fmt.Sprintf("%s asked fit in %s", pair(f.mine-min(f.mine, f.idle), " + ", f.asked), gpu.Size(f.total)))
 	}
 	return untold("the message does not say how much it had in all")
 }
@@ -140,7 +141,7 @@ func (j judge) full(r RecordedUse) bool {
 func (j judge) processes() record.Cause {
 	for _, f := range j.failures {
 		if ours := j.oursBeside(f); ours >= significant && f.restMattered() {
-			return on(f.card, yes(fmt.Sprintf("others of your job held %s of it when it failed", Size(ours))))
+			return on(f.card, yes(fmt.Sprintf("others of your job held %s of it when it failed", gpu.Size(ours))))
 		}
 	}
 	var r RecordedUse // the most processes of the job in one sample of one GPU
@@ -153,7 +154,7 @@ func (j judge) processes() record.Cause {
 			unused = append(unused, fmt.Sprint(card.Index))
 		}
 	}
-	several := fmt.Sprintf("%d processes with %s", r.Together, Size(r.Own))
+	several := fmt.Sprintf("%d processes with %s", r.Together, gpu.Size(r.Own))
 	if len(unused) > 0 {
 		several += "; idle: GPU " + strings.Join(unused, ",")
 	}
@@ -167,7 +168,7 @@ func (j judge) processes() record.Cause {
 	case r.Together > 1:
 		return on(j.mine(r.Device), untold(several+unweighed))
 	case j.strange > 0:
-		return untold(fmt.Sprintf("something else held %s; it may be your job's own", Size(j.strange)))
+		return untold(fmt.Sprintf("something else held %s; it may be your job's own", gpu.Size(j.strange)))
 	case j.figured() && !slices.ContainsFunc(j.failures, func(f failure) bool { return f.sum(j.ours) > 0 }):
 		return no("the rest was not your job's")
 	case j.limited():

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
 
@@ -106,7 +107,7 @@ func (j judge) headline(d record.Diagnosis) string {
 	case d.Reason == record.ByFailure:
 		return j.failed() + "; " + cmp.Or(j.unsearched(), "no message about memory in its output")
 	case j.strange > 0:
-		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange))
+		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, gpu.Size(j.strange))
 	case j.nodeIsWell(d) && j.startless():
 		return fmt.Sprintf("%snothing seen on %s explains it; a limit such as ulimit -v would", lead, j.Job.Node)
 	case j.nodeIsWell(d):
@@ -223,17 +224,9 @@ func (j judge) remedies(n record.CauseName) []string {
 
 const moreHost = "more host memory: sbatch --mem, or fewer data workers"
 
-// Size formats bytes like the frameworks do, so that users can compare them.
-func Size(bytes uint64) string {
-	if bytes >= 1<<30 {
-		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
-	}
-	return fmt.Sprintf("%d MiB", bytes>>20)
-}
-
 // pair formats two sizes, with the unit only once if it is the same: "92.9 + 12.0 GiB".
 func pair(a uint64, between string, b uint64) string {
-	first, second := Size(a), Size(b)
+	first, second := gpu.Size(a), gpu.Size(b)
 	if strings.HasSuffix(second, " GiB") {
 		first = strings.TrimSuffix(first, " GiB")
 	}

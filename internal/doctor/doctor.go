@@ -15,26 +15,10 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/report"
+	"bookend/internal/record"
+	"bookend/internal/safetext"
 	"bookend/internal/slurmconf"
 )
-
-const (
-	OK      = "ok"
-	Warning = "warning" // it works, but slower, less protected, or with gaps
-	Wrong   = "wrong"   // Bookend cannot work, jobs or nodes suffer, or a user could change what root runs
-	Unknown = "unknown" // it could not be checked
-)
-
-// Result is the result of one check. Path and Seen may contain strings from outside; Printable cleans them.
-type Result struct {
-	Check string // its name
-	Level string // OK, Warning, Wrong or Unknown
-	Path  string // the file, or another subject of the check
-	Seen  string // the actual state
-	Why   string // why it matters; only if Level is not OK
-	Fix   string // a command to run, or what to change
-}
 
 // Site is the node that is checked, as its configuration describes it.
 type Site struct {
@@ -102,26 +86,32 @@ type view struct {
 	Site
 	check Check
 	path  string
-	found []Result
+	found []record.DoctorResult
 }
 
-func (v *view) say(level, seen, fix string) *Result {
-	v.found = append(v.found, Result{Check: v.check.Name, Level: level, Path: v.path, Seen: seen, Why: v.check.why,
+func (v *view) say(level, seen, fix string) *record.DoctorResult {
+	v.found = append(v.found, record.DoctorResult{Check: v.check.Name, Level: level, Path: v.path, Seen: seen, Why: v.check.why,
 		Fix: fix})
 	return &v.found[len(v.found)-1]
 }
 
-func (v *view) wrong(seen, fix string) *Result   { return v.say(Wrong, seen, fix) }
-func (v *view) warn(seen, fix string) *Result    { return v.say(Warning, seen, fix) }
-func (v *view) unknown(seen, fix string) *Result { return v.say(Unknown, seen, fix) }
+func (v *view) wrong(seen, fix string) *record.DoctorResult {
+	return v.say(record.DoctorWrong, seen, fix)
+}
+func (v *view) warn(seen, fix string) *record.DoctorResult {
+	return v.say(record.DoctorWarning, seen, fix)
+}
+func (v *view) unknown(seen, fix string) *record.DoctorResult {
+	return v.say(record.DoctorUnknown, seen, fix)
+}
 
 func (v *view) conf() slurmconf.Conf { return *v.Survey.Slurm.Conf }
 
-func (c Check) results(s Site) []Result {
+func (c Check) results(s Site) []record.DoctorResult {
 	v := view{Site: s, check: c, path: c.path(s)}
 	well := c.judge(&v)
 	if len(v.found) == 0 {
-		return []Result{{Check: c.Name, Level: OK, Path: v.path, Seen: well}}
+		return []record.DoctorResult{{Check: c.Name, Level: record.DoctorOK, Path: v.path, Seen: well}}
 	}
 	return v.found
 }
@@ -130,19 +120,21 @@ func (c Check) results(s Site) []Result {
 const Patience = 5 * time.Second
 
 // Examine runs all checks on the node. What does not answer within patience is unknown.
-func Examine(s Site, patience time.Duration) []Result { return examine(s, patience, Checks()) }
+func Examine(s Site, patience time.Duration) []record.DoctorResult {
+	return examine(s, patience, Checks())
+}
 
-func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
+func examine(s Site, patience time.Duration, checks []Check) (all []record.DoctorResult) {
 	s.Survey = survey(s, patience)
 	if conf := s.Survey.Slurm.Conf; conf == nil || conf.Doubt() != "" {
 		without := []string{"programs", "config", "drop-filesystem", "slurm-conf", "driver"}
 		checks = slices.DeleteFunc(checks, func(c Check) bool { return !slices.Contains(without, c.Name) })
 	}
-	collects := make([]func() ([]Result, error), len(checks))
+	collects := make([]func() ([]record.DoctorResult, error), len(checks))
 	for i, c := range checks {
-		collects[i] = func() ([]Result, error) { return c.results(s), nil }
+		collects[i] = func() ([]record.DoctorResult, error) { return c.results(s), nil }
 		if c.files {
-			collects[i] = child.Async(func() ([]Result, error) {
+			collects[i] = child.Async(func() ([]record.DoctorResult, error) {
 				return opCheck.Ask(request{s, c.Name}, patience)
 			})
 		}
@@ -165,7 +157,7 @@ type request struct {
 	Check string
 }
 
-func (r request) check() ([]Result, error) {
+func (r request) check() ([]record.DoctorResult, error) {
 	for _, c := range Checks() {
 		if c.Name == r.Check {
 			return c.results(r.Site), nil
@@ -175,8 +167,10 @@ func (r request) check() ([]Result, error) {
 }
 
 // Fails reports whether a result is more than a warning. What could not be checked is not known to be good.
-func Fails(results []Result) bool {
-	return slices.ContainsFunc(results, func(r Result) bool { return r.Level == Wrong || r.Level == Unknown })
+func Fails(results []record.DoctorResult) bool {
+	return slices.ContainsFunc(results, func(r record.DoctorResult) bool {
+		return r.Level == record.DoctorWrong || r.Level == record.DoctorUnknown
+	})
 }
 
 func fixed(path string) func(Site) string { return func(Site) string { return path } }
@@ -184,16 +178,16 @@ func fixed(path string) func(Site) string { return func(Site) string { return pa
 // widest bounds a value in a line: paths may have 4095 bytes, but no path in use has.
 const widest = 400
 
-var words = [][3]string{{Wrong, "ERROR", " error"}, {Unknown, "UNKNOWN", " unknown"}, {Warning, "WARNING", " warning"},
-	{OK, "ok", " ok"}}
+var words = [][3]string{{record.DoctorWrong, "ERROR", " error"}, {record.DoctorUnknown, "UNKNOWN", " unknown"}, {record.DoctorWarning, "WARNING", " warning"},
+	{record.DoctorOK, "ok", " ok"}}
 
 // Print writes the count, then the problems, worst first, with why and fix below; what is ok only with all.
-func Print(w io.Writer, node string, results []Result, all bool) {
+func Print(w io.Writer, node string, results []record.DoctorResult, all bool) {
 	var counts []string
 	results, n := Printable(results), count(results)
 	for _, l := range words {
 		k, one := n[l[0]], l[2]
-		if k > 1 && (l[0] == Wrong || l[0] == Warning) {
+		if k > 1 && (l[0] == record.DoctorWrong || l[0] == record.DoctorWarning) {
 			one += "s"
 		}
 		if k > 0 {
@@ -201,25 +195,25 @@ func Print(w io.Writer, node string, results []Result, all bool) {
 		}
 	}
 	hint := ""
-	if !all && n[OK] > 0 {
+	if !all && n[record.DoctorOK] > 0 {
 		hint = " (--all shows them)"
 	}
-	fmt.Fprintf(w, "%s: %s%s\n", report.Keep(node, widest), strings.Join(counts, ", "), hint)
+	fmt.Fprintf(w, "%s: %s%s\n", safetext.Keep(node, widest), strings.Join(counts, ", "), hint)
 	for _, l := range words {
 		for _, r := range results {
-			if r.Level != l[0] || r.Level == OK && !all {
+			if r.Level != l[0] || r.Level == record.DoctorOK && !all {
 				continue
 			}
 			fmt.Fprintf(w, "%s %s: %s: %s\n", l[1], r.Check, r.Path, r.Seen)
-			if r.Level != OK {
+			if r.Level != record.DoctorOK {
 				fmt.Fprintf(w, "  why: %s\n  fix: %s\n", r.Why, r.Fix)
 			}
 		}
 	}
 }
 
-func count(results []Result) map[string]int {
-	n := map[string]int{OK: 0, Warning: 0, Wrong: 0, Unknown: 0}
+func count(results []record.DoctorResult) map[string]int {
+	n := map[string]int{record.DoctorOK: 0, record.DoctorWarning: 0, record.DoctorWrong: 0, record.DoctorUnknown: 0}
 	for _, r := range results {
 		n[r.Level]++
 	}
@@ -228,12 +222,12 @@ func count(results []Result) map[string]int {
 
 // Printable returns the results with strings that are safe for a terminal. A fix is to be pasted, so its backslashes
 // stay.
-func Printable(results []Result) []Result {
+func Printable(results []record.DoctorResult) []record.DoctorResult {
 	results = slices.Clone(results)
 	for i := range results {
 		r := &results[i]
-		r.Path, r.Seen = string(report.Clean(r.Path, widest)), string(report.Clean(r.Seen, widest))
-		r.Why, r.Fix = string(report.Keep(r.Why, widest)), string(report.Keep(r.Fix, 2*widest))
+		r.Path, r.Seen = string(safetext.Clean(r.Path, widest)), string(safetext.Clean(r.Seen, widest))
+		r.Why, r.Fix = string(safetext.Keep(r.Why, widest)), string(safetext.Keep(r.Fix, 2*widest))
 	}
 	return results
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"bookend/internal/config"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
@@ -40,7 +41,7 @@ func TestNothingBelowOthersFolder(t *testing.T) {
 			v := view{}
 			r.judgeFile(&v, entry{path: "/x", regular: true, mode: 0o777,
 				distrust: &safefile.Untrusted{Path: path, UID: user, Mode: 0o777}})
-			if len(v.found) != 1 || v.found[0].Level != Wrong || !strings.Contains(v.found[0].Fix, fix) ||
+			if len(v.found) != 1 || v.found[0].Level != record.DoctorWrong || !strings.Contains(v.found[0].Fix, fix) ||
 				strings.Contains(v.found[0].Fix, "/x") != (path == "/x") {
 				t.Errorf("%v, %s: %+v", r.at, path, v.found)
 			}
@@ -56,7 +57,7 @@ func TestFoldersAbove(t *testing.T) {
 	fix := "chmod go-w " + n.dir + compare
 	above := map[string]int{}
 	for _, r := range notWell(n.examine()) {
-		if r.Seen == notAlone+n.dir+": mode 0775 lets others write" && r.Fix == fix && r.Level == Wrong {
+		if r.Seen == notAlone+n.dir+": mode 0775 lets others write" && r.Fix == fix && r.Level == record.DoctorWrong {
 			above[r.Check]++
 		}
 	}
@@ -88,7 +89,7 @@ func TestPartsThatHang(t *testing.T) {
 			if took := time.Since(began); took < patience || took > 4*(patience+time.Second)+5*time.Second {
 				t.Errorf("took %v", took)
 			}
-			must.Not(t, levels[check] != Unknown, "%s: %q, want %q", check, levels[check], Unknown)
+			must.Not(t, levels[check] != record.DoctorUnknown, "%s: %q, want %q", check, levels[check], record.DoctorUnknown)
 		})
 	}
 }
@@ -98,7 +99,7 @@ func TestWithoutSlurmd(t *testing.T) {
 	n := newNode(t)
 	must.Do(t, os.RemoveAll(n.in("sbin/slurmd")))
 	const want = "does not tell its version: slurmd is missing: set slurm.slurmd to its path"
-	if said := n.said("slurm-version"); len(said) != 1 || said[0].Level != Unknown || said[0].Seen != want {
+	if said := n.said("slurm-version"); len(said) != 1 || said[0].Level != record.DoctorUnknown || said[0].Seen != want {
 		t.Errorf("%+v", said)
 	}
 }
@@ -110,7 +111,7 @@ func TestPlaceOfConf(t *testing.T) {
 	store, err := state.Open(n.site.Config.Paths.Run, "n1")
 	must.Do(t, err)
 	must.Do(t, store.PutNumbering(slurmconf.Kept{Key: slurmconf.Key{Conf: n.in("slurm/slurm.conf")}}))
-	if said := n.said("slurm-conf"); len(said) != 1 || said[0].Level != OK || said[0].Path != n.in("slurm/slurm.conf") {
+	if said := n.said("slurm-conf"); len(said) != 1 || said[0].Level != record.DoctorOK || said[0].Path != n.in("slurm/slurm.conf") {
 		t.Errorf("%+v", said)
 	}
 }
@@ -127,11 +128,11 @@ func TestQuoted(t *testing.T) {
 // The worst comes first; a fix is not folded; a terminal gets no control characters.
 func TestPrint(t *testing.T) {
 	long := strings.Repeat("word ", 20)
-	results := []Result{
-		{Check: "state", Level: OK, Path: "/run/x", Seen: "root's, 0700"},
-		{Check: "config", Level: Wrong, Path: "/run/\x1b[2Jx", Seen: "belongs to user 7", Why: "they count",
+	results := []record.DoctorResult{
+		{Check: "state", Level: record.DoctorOK, Path: "/run/x", Seen: "root's, 0700"},
+		{Check: "config", Level: record.DoctorWrong, Path: "/run/\x1b[2Jx", Seen: "belongs to user 7", Why: "they count",
 			Fix: `chown root:root '/run/a\b'`},
-		{Check: "log", Level: Warning, Path: "/log", Seen: "seen", Why: "why", Fix: long},
+		{Check: "log", Level: record.DoctorWarning, Path: "/log", Seen: "seen", Why: "why", Fix: long},
 	}
 	var text bytes.Buffer
 	bad := `ERROR config: /run/\x1b[2Jx: belongs to user 7` + "\n" +

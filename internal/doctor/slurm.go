@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bookend/internal/config"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -123,9 +124,9 @@ func judgePyxis(v *view) string {
 	if !v.Survey.Slurm.Pyxis || !prolog && !epilog {
 		return "no pyxis with a task hook"
 	}
-	level := Warning
+	level := record.DoctorWarning
 	if have, ok := v.slurmdVersion(); ok && have.Has(slurm.TaskHookFails) {
-		level = Wrong
+		level = record.DoctorWrong
 	}
 	v.say(level, "pyxis, and a TaskProlog= or TaskEpilog=",
 		"bookend setup --pyxis yes --write   # where slurm.conf is maintained: it sets no task hooks")

@@ -10,7 +10,7 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/report"
+	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 )
 
@@ -179,7 +179,7 @@ func (in Input) write(open []Exit, x Exit, why string) Decision {
 func (in Input) leave(m Memory, why string) Decision { return in.said(Leave, why, m) }
 
 func (in Input) said(act Act, why string, m Memory) Decision {
-	why = string(report.Clean(why, maxWhy))
+	why = string(safetext.Clean(why, maxWhy))
 	m.Last = &Said{in.Now.UTC().Round(0), act, why}
 	return Decision{Act: act, Why: why, Memory: m}
 }

@@ -10,7 +10,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/record"
-	"bookend/internal/report"
+	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 )
 
@@ -30,7 +30,7 @@ const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][
 var words = map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}
 
 // Text composes the reason for a finding. It has no name from a user, and no bracket, which Slurm adds.
-func Text(f record.Finding, job slurm.JobID, phase slurm.Context) report.Safe {
+func Text(f record.Finding, job slurm.JobID, phase slurm.Context) safetext.Safe {
 	text := string(f.Code)
 	if f.Index != nil && *f.Index >= 0 && *f.Index <= math.MaxUint16 {
 		card := fmt.Sprintf(" gpu=%d", *f.Index)
@@ -47,7 +47,7 @@ func Text(f record.Finding, job slurm.JobID, phase slurm.Context) report.Safe {
 		text += fmt.Sprintf(" pid=%d", h.PID)
 	}
 	text += fmt.Sprintf(" job=%d %s; see: bookend show %d", job, words[phase], job)
-	return report.Clean(text, MaxReason)
+	return safetext.Clean(text, MaxReason)
 }
 
 // Reason is what one of our reasons says about its origin.

@@ -9,7 +9,7 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/report"
+	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 )
 
@@ -166,7 +166,7 @@ func (w Written) with(exits []Exit) Written {
 // Failed returns what to store if a decision could not be carried out: the next health check tries again.
 func (m Memory) Failed(err error) Memory {
 	why := fmt.Sprintf("not done: %s: %v", m.Last.Why, err)
-	m.Last = &Said{m.Last.Wall, Leave, string(report.Clean(why, maxWhy))}
+	m.Last = &Said{m.Last.Wall, Leave, string(safetext.Clean(why, maxWhy))}
 	return m
 }
 
@@ -179,11 +179,11 @@ func (m Memory) Here(boot string) Memory {
 }
 
 // Words describes for an admin, in one line, what is stored; empty if there is nothing to say.
-func (m Memory) Words() report.Safe {
+func (m Memory) Words() safetext.Safe {
 	const most = 400
 	if m.Last == nil {
 		return ""
 	}
 	when := m.Last.Wall.Local().Format("2006-01-02 15:04:05")
-	return report.Clean(fmt.Sprintf("%s at %s: %s", m.Last.Act, when, m.Last.Why), most)
+	return safetext.Clean(fmt.Sprintf("%s at %s: %s", m.Last.Act, when, m.Last.Why), most)
 }

@@ -231,3 +231,11 @@ func ParseBusID(s string) (BusID, error) {
 	}
 	return BusID(fmt.Sprintf("%04x:%02x:%02x.%x", n[0], n[1], n[2], n[3])), nil
 }
+
+// Size formats bytes like the frameworks do, so that users can compare them.
+func Size(bytes uint64) string {
+	if bytes >= 1<<30 {
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+	}
+	return fmt.Sprintf("%d MiB", bytes>>20)
+}

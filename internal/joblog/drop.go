@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"bookend/internal/diagnosis"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -89,7 +89,7 @@ func (d Drop) check() error {
 		return fmt.Errorf("%d files of steps", len(d.Steps))
 	case len(d.Name) > MaxName:
 		return fmt.Errorf("name of %d bytes", len(d.Name))
-	case d.AddressSpace > diagnosis.Unlimited:
+	case d.AddressSpace > record.Unlimited:
 		return fmt.Errorf("address space of %d bytes", d.AddressSpace)
 	}
 	for i, t := range append([]Target{d.Target}, d.Steps...) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/diagnosis"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -223,7 +223,7 @@ func FuzzParseDrop(f *testing.F) {
 			}
 			return
 		}
-		if len(b) > MaxDrop || d.Target != (Target{}) && d.Target.check() != nil || d.AddressSpace > diagnosis.Unlimited ||
+		if len(b) > MaxDrop || d.Target != (Target{}) && d.Target.check() != nil || d.AddressSpace > record.Unlimited ||
 			len(d.Steps) > MaxSteps || d.Array.Master == 0 && d.Array.Task != 0 {
 			t.Errorf("%s: %+v", b, d)
 		}

@@ -13,7 +13,6 @@ import (
 	"bookend/internal/attribution"
 	"bookend/internal/catalog"
 	"bookend/internal/compare"
-	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -34,7 +33,7 @@ func Judge(c Case) Judgement {
 		found = append(found, c.recorded(found)...)
 		found = append(found, c.condition()...)
 	}
-	found = slices.Concat(found, c.Later, condition.FoundByTests(c.Seen.Cards, c.Tests))
+	found = slices.Concat(found, c.Later, FoundByTests(c.Seen.Cards, c.Tests))
 	return c.decide(found)
 }
 
@@ -136,10 +135,10 @@ type Case struct {
 	// Node and Sharing are nil if nothing needs them: on clean GPUs nothing does.
 	Node    *Node
 	Sharing *slurmconf.Answer
-	Cleaned *Cleaned            // nil if no process was to be ended
-	Tests   []condition.Outcome // test allocations
-	Faults  []record.Finding    // what went wrong until the GPUs were sampled
-	Later   []record.Finding    // what went wrong with the tests
+	Cleaned *Cleaned         // nil if no process was to be ended
+	Tests   []Outcome        // test allocations
+	Faults  []record.Finding // what went wrong until the GPUs were sampled
+	Later   []record.Finding // what went wrong with the tests
 }
 
 // Past is what records show about the time before a hook.

@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/compare"
-	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -62,10 +61,10 @@ func TestLaterFindings(t *testing.T) {
 func TestSymptoms(t *testing.T) {
 	start := record.End{Wall: time.Unix(1_800_000_000, 0), Findings: []record.Finding{{Code: catalog.Dirty}},
 		Probes: []gpu.Probe{{Device: card, Result: gpu.ProbeOK}}}
-	tests := []condition.Outcome{{Probe: gpu.Probe{Device: card, Result: gpu.ProbeGap}}}
+	tests := []Outcome{{Probe: gpu.Probe{Device: card, Result: gpu.ProbeGap}}}
 	for name, tt := range map[string]struct {
 		start *record.End
-		tests []condition.Outcome
+		tests []Outcome
 		found int
 		want  gpu.ProbeResult
 	}{

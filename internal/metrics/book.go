@@ -12,8 +12,8 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/record"
-	"bookend/internal/report"
 	"bookend/internal/safefile"
+	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 )
 
@@ -36,13 +36,13 @@ type sample struct {
 type Trouble struct {
 	Code catalog.Code `json:"code"`
 	// Since is when it began: since then no day was without it.
-	Since  time.Time   `json:"since"`
-	Last   time.Time   `json:"last"`
-	Count  uint64      `json:"count"`            // runs that met it since Since
-	Hook   Hook        `json:"hook"`             // the last that met it
-	Job    slurm.JobID `json:"job"`              // the job of that hook
-	Clear  uint64      `json:"clear,omitempty"`  // runs of any hook after Last
-	Detail report.Safe `json:"detail,omitempty"` // of the last run that met it
+	Since  time.Time     `json:"since"`
+	Last   time.Time     `json:"last"`
+	Count  uint64        `json:"count"`            // runs that met it since Since
+	Hook   Hook          `json:"hook"`             // the last that met it
+	Job    slurm.JobID   `json:"job"`              // the job of that hook
+	Clear  uint64        `json:"clear,omitempty"`  // runs of any hook after Last
+	Detail safetext.Safe `json:"detail,omitempty"` // of the last run that met it
 }
 
 func (b *book) sample(name string, labels ...string) *sample {
@@ -161,7 +161,7 @@ func (b *book) find(r Run, f Finding) {
 		t.Count++
 	}
 	t.Last, t.Hook, t.Job, t.Clear = r.At, r.Hook, r.Job, 0
-	t.Detail = report.Clean(f.Detail, maxDetail)
+	t.Detail = safetext.Clean(f.Detail, maxDetail)
 }
 
 // bookVersion is the format version of counters.json; other versions are damaged. Additions do not change it: an
@@ -213,7 +213,7 @@ func decode(data []byte) (book, error) {
 	}
 	b.Troubles = slices.DeleteFunc(b.Troubles, func(t Trouble) bool { _, known := catalog.Lookup(t.Code); return !known })
 	for i := range b.Troubles {
-		b.Troubles[i].Detail = report.Keep(string(b.Troubles[i].Detail), maxDetail)
+		b.Troubles[i].Detail = safetext.Keep(string(b.Troubles[i].Detail), maxDetail)
 	}
 	return b, nil
 }

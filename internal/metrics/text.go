@@ -10,7 +10,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/report"
+	"bookend/internal/safetext"
 )
 
 // The names of the families: one prefix, base units, _total for what only grows.
@@ -163,6 +163,6 @@ func (f family) lines(s sample) string {
 }
 
 func quoted(value string) string {
-	clean := string(report.Clean(value, maxLabel))
+	clean := string(safetext.Clean(value, maxLabel))
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(clean) + `"`
 }

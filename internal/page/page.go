@@ -17,10 +17,9 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/report"
+	"bookend/internal/safetext"
 	"bookend/internal/state"
 	"bookend/internal/view"
 )
@@ -110,18 +109,18 @@ func (sheet) Policy() string {
 		hash(style), hash(script))
 }
 
-func safe(name any) report.Safe { return report.Clean(fmt.Sprint(name), 64) }
+func safe(name any) safetext.Safe { return safetext.Clean(fmt.Sprint(name), 64) }
 
 // Text makes text from outside safe for the page, and replaces user names by "(user)" if users are not shown. It needs
 // the raw text: a truncated one may end within a name.
-func (s sheet) Text(raw string) report.Safe {
+func (s sheet) Text(raw string) safetext.Safe {
 	if s.people != nil {
 		for range 2 { // of two adjacent names, the first match takes the separator that the second needs
 			raw = s.people.ReplaceAllString(raw, "$1\x00$2")
 		}
 		raw = strings.ReplaceAll(raw, "\x00", "(user)")
 	}
-	return report.Clean(raw, textWidth)
+	return safetext.Clean(raw, textWidth)
 }
 
 // namesOf matches any of the names as a word, preferring the longest; nil if there are none.
@@ -173,7 +172,7 @@ func plural(n int, one, more string) string {
 	return fmt.Sprintf("%d %s%s", n, one, more)
 }
 
-func model(c GPU) report.Safe {
+func model(c GPU) safetext.Safe {
 	text := strings.TrimPrefix(c.Device.Name, "NVIDIA ")
 	if c.Total.Known() && c.Total.Bytes > 0 {
 		text += ", " + figure(c.Total)
@@ -195,7 +194,7 @@ func figure(f gpu.Figure) string {
 	if !f.Known() {
 		return "an unknown amount"
 	}
-	return diagnosis.Size(f.Bytes)
+	return gpu.Size(f.Bytes)
 }
 
 // Label returns a block's name if it fits: letters are 6.6 pixels wide, lanes at least 600.
@@ -252,7 +251,7 @@ func (s sheet) MarkTip(m Mark) string {
 }
 
 // Seen describes what was found and which process holds it.
-func (s sheet) Seen(e Entry) report.Safe {
+func (s sheet) Seen(e Entry) safetext.Safe {
 	var parts []string
 	f := e.Finding
 	if f.Bytes.Known() && f.Bytes.Bytes > 0 {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/config"
-	"bookend/internal/report"
+	"bookend/internal/safetext"
 )
 
 // Limits for one line, about 20 KiB at most, so that no job can flood the log.
@@ -44,9 +44,9 @@ func (e Entry) Line(c config.Log) []byte {
 	}
 	fields := logrus.Fields{"program": safe(e.Program), "pid": e.PID}
 	for name, value := range e.Fields {
-		fields[string(report.Clean(name, 32))] = safe(value)
+		fields[string(safetext.Clean(name, 32))] = safe(value)
 	}
-	logger.WithTime(e.At).WithFields(fields).Log(own, string(report.Clean(e.Message, maxMessage)))
+	logger.WithTime(e.At).WithFields(fields).Log(own, string(safetext.Clean(e.Message, maxMessage)))
 	return line.Bytes()
 }
 
@@ -58,7 +58,7 @@ func safe(value any) any {
 	case time.Duration:
 		return v.Seconds()
 	}
-	return string(report.Clean(fmt.Sprint(value), maxValue))
+	return string(safetext.Clean(fmt.Sprint(value), maxValue))
 }
 
 // Syslog sends a line from Line to the log socket at path (/dev/log). It never waits: if the log daemon does not read,

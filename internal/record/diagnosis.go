@@ -30,7 +30,7 @@ const (
 type Cause struct {
 	Name   CauseName `json:"name"`
 	Answer Answer    `json:"answer"`
-	// Evidence is a short text for the job's owner that names no other user's job or process. It needs report.Clean.
+	// Evidence is a short text for the job's owner that names no other user's job or process. It needs safetext.Clean.
 	Evidence string `json:"evidence"`
 	// Index is Slurm's index of the GPU that the evidence is about; nil if that is all of the job's GPUs or uncertain.
 	Index *int `json:"index,omitempty"`
@@ -71,4 +71,15 @@ func (d Diagnosis) Cause(n CauseName) Cause {
 		}
 	}
 	return Cause{}
+}
+
+// Unlimited is the AddressSpace of a job without a limit. No processor addresses 4 EiB, so larger values mean the same.
+const Unlimited = 1 << 62
+
+// Probably returns "probably " for an owner that neither a cgroup nor a sighting proves.
+func Probably(o *Owner) string {
+	if o.Level.Weaker(BySighting) {
+		return "probably "
+	}
+	return ""
 }

@@ -31,7 +31,7 @@ type Finding struct {
 	// Repeated is set if the last other job on this GPU, or on the node if GPU is empty, ended with the same finding.
 	Repeated bool `json:"repeated,omitempty"`
 
-	Observed string `json:"observed,omitempty"` // may contain raw strings of the system: use report.Clean
+	Observed string `json:"observed,omitempty"` // may contain raw strings of the system: use safetext.Clean
 	Expected string `json:"expected,omitempty"`
 
 	// Doubts are the reasons why this does not prove that the GPU is unusable. A drain requires that there are none.

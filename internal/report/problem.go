@@ -9,9 +9,9 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/condition"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
+	"bookend/internal/safetext"
 )
 
 // Trap is a batch script's line that ends what it started and keeps its exit status: the inner trap spares the shell.
@@ -68,7 +68,7 @@ func (s Scene) problem(f record.Finding, at moment) []string {
 	}
 	switch {
 	case f.Unknown != "" && f.Holder == nil:
-		return []string{fmt.Sprintf("WARNING: %s could not be checked %s: %s", where, at, Clean(f.Unknown, Width))}
+		return []string{fmt.Sprintf("WARNING: %s could not be checked %s: %s", where, at, safetext.Clean(f.Unknown, Width))}
 	case f.Holder != nil && !traits.Condition, traits.Memory != "":
 		return []string{s.inUse(f, where, at), "  " + s.held(f, at)}
 	case at == atEnd && (f.Code == catalog.Xid || f.Code == catalog.XidFatal):
@@ -81,13 +81,13 @@ func (s Scene) problem(f record.Finding, at moment) []string {
 func (s Scene) inUse(f record.Finding, where string, at moment) string {
 	amount := "an unknown amount of memory"
 	if f.Bytes.Known() {
-		amount = diagnosis.Size(f.Bytes.Bytes)
+		amount = gpu.Size(f.Bytes.Bytes)
 	}
 	switch {
 	case at == atStart:
 		return fmt.Sprintf("WARNING: %s already had %s in use %s", where, amount, at)
 	case s.blamed(f):
-		return fmt.Sprintf("WARNING: your job %sleft %s in use on %s", diagnosis.Probably(f.Owner), amount, where)
+		return fmt.Sprintf("WARNING: your job %sleft %s in use on %s", record.Probably(f.Owner), amount, where)
 	}
 	return fmt.Sprintf("WARNING: %s had %s in use %s", where, amount, at)
 }
@@ -121,7 +121,9 @@ func (s Scene) held(f record.Finding, at moment) string {
 	return text
 }
 
-func name(h *record.Holder) string { return fmt.Sprintf("process %d (%s)", h.PID, Clean(h.Name, 32)) }
+func name(h *record.Holder) string {
+	return fmt.Sprintf("process %d (%s)", h.PID, safetext.Clean(h.Name, 32))
+}
 
 const mostCandidates = 3
 
@@ -171,9 +173,9 @@ func (s Scene) who(f record.Finding) string {
 	case f.Unknown != "":
 		return "of a job that this node has no record of"
 	}
-	text := diagnosis.Probably(o) + "of "
+	text := record.Probably(o) + "of "
 	if f.Code == catalog.Dirty {
-		text = diagnosis.Probably(o) + "left by "
+		text = record.Probably(o) + "left by "
 	}
 	switch {
 	case o.Job == s.Job.ID:
@@ -205,7 +207,7 @@ func (s Scene) yours(h *record.Holder, owner *record.Owner) bool {
 }
 
 // failing words a finding about a GPU's condition for users: no PIDs, which may be others', and no advice for admins.
-func failing(f record.Finding) Safe {
+func failing(f record.Finding) safetext.Safe {
 	text := f.Observed
 	switch f.Code {
 	case catalog.Xid, catalog.XidFatal:
@@ -226,12 +228,12 @@ func failing(f record.Finding) Safe {
 		text, _, _ = strings.Cut(text, ";")
 		text = "a test of CUDA failed: " + text
 	}
-	return Clean(text, Width)
+	return safetext.Clean(text, Width)
 }
 
 func (s Scene) startAdvice(told []record.Finding) []string {
 	free, known := s.leastFree()
-	text := fmt.Sprintf("%s is free. Not enough? ", diagnosis.Size(free))
+	text := fmt.Sprintf("%s is free. Not enough? ", gpu.Size(free))
 	if known == 0 {
 		text = "How much is free is unknown. Not enough? "
 	}

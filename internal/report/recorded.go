@@ -8,15 +8,16 @@ import (
 	"time"
 
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
+	"bookend/internal/gpu"
 	"bookend/internal/record"
+	"bookend/internal/safetext"
 )
 
 // idleFrom is how long a job must have run before a GPU that it never used is worth a line.
 const idleFrom = 10 * time.Minute
 
 // Running returns what can be reported of a job while it runs, for a terminal that its end report does not reach.
-func Running(s Scene) []Safe {
+func Running(s Scene) []safetext.Safe {
 	used, idle, tells := s.used(), s.idle(), s.Show == config.ShowSummary || s.Show == config.ShowAll
 	var out []string
 	for _, g := range used {
@@ -24,7 +25,7 @@ func Running(s Scene) []Safe {
 		others := s.others(g)
 		switch {
 		case others > 0 && !s.Shared:
-			held := diagnosis.Size(others)
+			held := gpu.Size(others)
 			out = append(out, fmt.Sprintf("%s: another process held %s while your job ran", where, held))
 		case g.Together > 1 && len(idle) > 0:
 			out = append(out, fmt.Sprintf("%s: %d processes of your job at once, and none on %d other GPUs of its own",
@@ -60,7 +61,7 @@ func (s Scene) peak() string {
 		words += "at least "
 	}
 	if len(used) > 1 && low.Own.Bytes < high.Own.Bytes/10*9 {
-		least := strings.TrimSuffix(diagnosis.Size(low.Own.Bytes), " GiB")
+		least := strings.TrimSuffix(gpu.Size(low.Own.Bytes), " GiB")
 		words += fmt.Sprintf("%s (GPU %d) to ", least, s.number(low))
 	}
 	words += s.of(high.Own.Bytes)

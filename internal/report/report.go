@@ -10,9 +10,9 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
+	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 )
 
@@ -44,7 +44,7 @@ type Scene struct {
 }
 
 // Start returns the text for the beginning of the job's log, nil if there is nothing to report.
-func Start(s Scene) []Safe {
+func Start(s Scene) []safetext.Safe {
 	told := s.told()
 	switch {
 	case s.Show == config.ShowNone, len(told) == 0 && s.Show != config.ShowAll:
@@ -56,7 +56,7 @@ func Start(s Scene) []Safe {
 }
 
 // End returns the text for the end of the job's log; why the job ran out of memory comes first.
-func End(s Scene) []Safe {
+func End(s Scene) []safetext.Safe {
 	told, ended := s.told(), s.ended()
 	switch {
 	case s.Show == config.ShowNone, s.Show == config.ShowProblems && s.Clean():
@@ -99,7 +99,7 @@ func (s Scene) rank(id gpu.ID) int {
 }
 
 // bounded limits a text to MaxLines. The advice, at its end, is never cut off.
-func (s Scene) bounded(body, advice []string) []Safe {
+func (s Scene) bounded(body, advice []string) []safetext.Safe {
 	if room := MaxLines - len(advice); len(body) > room {
 		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d "+
 			"on %s", len(body)-room+1, s.Job.ID, s.Node)
@@ -108,10 +108,10 @@ func (s Scene) bounded(body, advice []string) []Safe {
 	return lines(append(body, advice...)...)
 }
 
-func lines(text ...string) []Safe {
-	out := make([]Safe, len(text))
+func lines(text ...string) []safetext.Safe {
+	out := make([]safetext.Safe, len(text))
 	for i, t := range text {
-		out[i] = Keep("bookend: "+t, Width)
+		out[i] = safetext.Keep("bookend: "+t, Width)
 	}
 	return out
 }
@@ -178,7 +178,7 @@ func (s Scene) free() string {
 	case len(s.Cards) == 1:
 		return s.of(least) + " free"
 	}
-	return fmt.Sprintf("at least %s free on each GPU", diagnosis.Size(least))
+	return fmt.Sprintf("at least %s free on each GPU", gpu.Size(least))
 }
 
 // leastFree returns the least free memory of the job's GPUs, and on how many of them it is known.
@@ -199,11 +199,11 @@ func (s Scene) leastFree() (least uint64, known int) {
 func (s Scene) of(bytes uint64) string {
 	r, _ := s.Now.Snapshot.Reading(s.Cards[0].Device.ID)
 	if !r.Memory.Total.Known() {
-		return diagnosis.Size(bytes)
+		return gpu.Size(bytes)
 	}
 	total := r.Memory.Total.Bytes
 	if r.Memory.Reserved.Known() {
 		total -= min(total, r.Memory.Reserved.Bytes)
 	}
-	return fmt.Sprintf("%s of %s", strings.TrimSuffix(diagnosis.Size(bytes), " GiB"), diagnosis.Size(total))
+	return fmt.Sprintf("%s of %s", strings.TrimSuffix(gpu.Size(bytes), " GiB"), gpu.Size(total))
 }

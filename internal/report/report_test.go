@@ -15,6 +15,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
+	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 	"bookend/test/golden"
 )
@@ -57,7 +58,7 @@ func fails(c catalog.Code, observed string, xid int) record.Finding {
 	return record.Finding{Code: c, GPU: "GPU-a", Observed: observed, Xid: xid}
 }
 
-func text(lines []Safe) string {
+func text(lines []safetext.Safe) string {
 	var b strings.Builder
 	for _, l := range lines {
 		b.WriteString("\n" + string(l))
@@ -65,7 +66,7 @@ func text(lines []Safe) string {
 	return b.String()
 }
 
-func check(t *testing.T, lines []Safe, want string) {
+func check(t *testing.T, lines []safetext.Safe, want string) {
 	t.Helper()
 	if got := text(lines); got != want {
 		t.Errorf("got:%s\nwant:%s", got, want)
@@ -135,7 +136,7 @@ func TestEnd(t *testing.T) {
 var update = flag.Bool("update", false, "rewrite the files of testdata that say what is written")
 
 // written holds the texts of scenes to those of a file.
-func written(t *testing.T, file string, write func(Scene) []Safe, scenes map[string]Scene) {
+func written(t *testing.T, file string, write func(Scene) []safetext.Safe, scenes map[string]Scene) {
 	t.Helper()
 	golden.Archive(t, *update, file, func(given string) string {
 		name := strings.TrimSpace(given)

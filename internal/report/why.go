@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"bookend/internal/record"
+	"bookend/internal/safetext"
 )
 
 // asked reports whether the text says why the job may have run out of memory: after a good end only without findings.
@@ -31,7 +32,7 @@ func (s Scene) why() []string {
 		}
 	}
 	if len(s.Why.Try) > 0 {
-		out = append(out, "  Try: "+string(Clean(strings.Join(s.Why.Try, "; "), Width)))
+		out = append(out, "  Try: "+string(safetext.Clean(strings.Join(s.Why.Try, "; "), Width)))
 	}
 	if s.Why.Reason != record.ByMessage {
 		return out
@@ -57,16 +58,16 @@ func (s Scene) headline() string {
 		on = s.place()
 	}
 	if s.Why.Reason != record.ByMessage {
-		return string(Clean(s.Why.Headline, Width))
+		return string(safetext.Clean(s.Why.Headline, Width))
 	}
 	return strings.NewReplacer("Why out of memory", "OUT OF MEMORY on "+on,
 		"Why CUDA did not start", "CUDA DID NOT START on "+on,
 		"It ran out of memory, but ended", "OUT OF MEMORY on "+on+", but your job ended",
-	).Replace(string(Clean(s.Why.Headline, Width)))
+	).Replace(string(safetext.Clean(s.Why.Headline, Width)))
 }
 
 func (s Scene) evidence(c record.Cause) string {
-	text := string(Clean(c.Evidence, Width))
+	text := string(safetext.Clean(c.Evidence, Width))
 	if !strings.HasPrefix(text, "ulimit") {
 		text = strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
 	}

@@ -96,7 +96,7 @@ func (d *Driver) askAll(r protocol.Request, hears backend.Params) backend.Answer
 			func(device gpu.Device) bool { return gpu.VendorOf(device).Name != name })
 		p := hears
 		p.Root = d.EUID == 0
-		p.Path, own.Options = d.Config.BackendOf(name, r.Op)
+		p.Path, own.Options = d.Config.BackendOf(name, r.Op == protocol.Probe)
 		answers = append(answers, backend.Ask(p, own))
 	}
 	return backend.Joined(answers...)

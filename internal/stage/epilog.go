@@ -9,7 +9,6 @@ import (
 	"bookend/internal/attribution"
 	"bookend/internal/catalog"
 	"bookend/internal/compare"
-	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
@@ -30,7 +29,7 @@ func (r *work) prolog() {
 	}
 	r.Unfinished(begin(record.Run{Job: job}))
 	var sole bool
-	var tested map[gpu.ID]condition.TestRecord
+	var tested map[gpu.ID]record.TestRecord
 	r.observe(func() *gpu.KernelMark {
 		sole = r.claim()
 		r.Try(r.Store.RemoveReport(r.Job)) // an earlier run's must not be taken for this one's, whatever happens
@@ -129,7 +128,7 @@ func (r *work) outlast() {
 		return
 	}
 	wait := time.Duration(0)
-	if condition.WhenTested(r.Config.Probe.At, r.Phase) {
+	if judge.WhenTested(r.Config.Probe.At, r.Phase) {
 		wait = r.Left(time.Hour, r.Reserve())
 	}
 	if _, err := r.Store.Claim(r.Job, r.Phase, wait); err != nil {

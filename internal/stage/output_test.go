@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
 	"bookend/internal/joblog"
 	"bookend/internal/judge"
@@ -187,7 +186,7 @@ func FuzzAddressSpace(f *testing.F) {
 		if !ok || strings.Trim(strings.TrimPrefix(carried, "U"), "0123456789") != "" || !want.IsUint64() {
 			want = new(big.Int)
 		}
-		if carried == "" && (got == 0 || got > diagnosis.Unlimited) || carried != "" && got != min(want.Uint64(), diagnosis.Unlimited) {
+		if carried == "" && (got == 0 || got > record.Unlimited) || carried != "" && got != min(want.Uint64(), record.Unlimited) {
 			t.Fatalf("SLURM_RLIMIT_AS=%q: %d, want %v", carried, got, want)
 		}
 		record, err := joblog.Drop{AddressSpace: got}.Encode()

@@ -156,7 +156,7 @@ func (r *work) diagnose() {
 
 // test tests the job's GPUs by an allocation if it may, and uses the results of earlier tests that still hold. Findings
 // stay those of the records at the observation; the records right before a test only say whether it may be made.
-func (r *work) test(earlier map[gpu.ID]condition.TestRecord, sole bool) {
+func (r *work) test(earlier map[gpu.ID]record.TestRecord, sole bool) {
 	first := func() string { return gpu.VendorOf(r.Seen.Cards[0].Device).Name }
 	other := func(c record.Assigned) bool { return gpu.VendorOf(c.Device).Name != first() }
 	if r.Config.Probe.At == config.ProbeNever || len(r.Seen.Cards) == 0 || !r.Config.Tests(first()) ||
@@ -164,21 +164,21 @@ func (r *work) test(earlier map[gpu.ID]condition.TestRecord, sole bool) {
 		return
 	}
 	outcomes, open := r.trusted(earlier)
-	if condition.WhenTested(r.Config.Probe.At, r.Phase) && len(open) > 0 {
+	if judge.WhenTested(r.Config.Probe.At, r.Phase) && len(open) > 0 {
 		now, again := r.recheck()
-		plan := condition.TestCase{Scene: now.Whole(), Found: r.Found, InJob: r.InJob, Again: again}
+		plan := judge.TestCase{Scene: now.Whole(), Found: r.Found, InJob: r.InJob, Again: again}
 		may, skipped := plan.Plan(open)
 		tested, more := r.Test(may, plan.Known(may), sole)
 		r.keepTests(tested)
 		outcomes = append(outcomes, tested...)
 		for _, p := range append(skipped, more...) {
-			outcomes = append(outcomes, condition.Outcome{Probe: p})
+			outcomes = append(outcomes, judge.Outcome{Probe: p})
 		}
 	}
 	r.Tests, r.Later = outcomes, Once(r.Take(), r.Found)
 }
 
-func (r *work) earlierTests() map[gpu.ID]condition.TestRecord {
+func (r *work) earlierTests() map[gpu.ID]record.TestRecord {
 	if r.Config.Probe.At == config.ProbeNever {
 		return nil
 	}
@@ -188,8 +188,8 @@ func (r *work) earlierTests() map[gpu.ID]condition.TestRecord {
 }
 
 // since returns where a start reads the kernel's log from: before the oldest test that it may trust, nil for none.
-func (r *work) since(tested map[gpu.ID]condition.TestRecord) (mark *gpu.KernelMark) {
-	oldest := r.Clock.Boot() - condition.TestMaxAge
+func (r *work) since(tested map[gpu.ID]record.TestRecord) (mark *gpu.KernelMark) {
+	oldest := r.Clock.Boot() - judge.TestMaxAge
 	for _, t := range tested {
 		if t.Probe.At >= oldest && t.Kernel != (gpu.KernelMark{}) && (mark == nil || t.Kernel.Seq < mark.Seq) {
 			mark = &t.Kernel
@@ -201,53 +201,53 @@ func (r *work) since(tested map[gpu.ID]condition.TestRecord) (mark *gpu.KernelMa
 // trusted returns the results of earlier tests that still hold, and the GPUs without one. A start that tests does not
 // believe a bad result: the GPU may have been repaired since. If another hook has tested a GPU since the observation
 // began, neither test is believed: the kernel's log may not have been read from there on.
-func (r *work) trusted(earlier map[gpu.ID]condition.TestRecord) (outcomes []condition.Outcome, open []record.Assigned) {
+func (r *work) trusted(earlier map[gpu.ID]record.TestRecord) (outcomes []judge.Outcome, open []record.Assigned) {
 	if r.Phase != slurm.Prolog {
 		return r.unworn()
 	}
 	scene, latest := r.Scene(r.Seen.Side), r.earlierTests()
 	for _, card := range r.Seen.Cards {
 		test, known := earlier[card.Device.ID]
-		holds := latest[card.Device.ID].Probe.At == test.Probe.At && test.Holds(condition.SinceTest{
-			At: r.Clock.Boot(), Epoch: r.Seen.Epoch, Kernel: r.Seen.Kernel, Scene: scene, Card: card,
-			MaxAge: condition.TestMaxAge,
-		})
+		since := judge.SinceTest{At: r.Clock.Boot(), Epoch: r.Seen.Epoch, Kernel: r.Seen.Kernel, Scene: scene,
+			Card: card, MaxAge: judge.TestMaxAge}
+		holds := latest[card.Device.ID].Probe.At == test.Probe.At && since.Trusts(test)
 		switch {
-		case !known, condition.WhenTested(r.Config.Probe.At, r.Phase) && (!holds || test.Probe.Result != gpu.ProbeOK):
+		case !known, judge.WhenTested(r.Config.Probe.At, r.Phase) && (!holds || test.Probe.Result != gpu.ProbeOK):
 			open = append(open, card)
 		case holds:
-			outcomes = append(outcomes, condition.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
+			outcomes = append(outcomes, judge.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 		default:
 			const why = "none at a start (probe.at); the last one may not hold any more"
-			outcomes = append(outcomes, condition.Outcome{Probe: condition.SkippedTest(card.Device.ID, why)})
+			outcomes = append(outcomes, judge.Outcome{Probe: judge.SkippedTest(card.Device.ID, why)})
 		}
 	}
 	return outcomes, open
 }
 
 // unworn returns the last tests that still hold at this end, each with this job counted, and the GPUs to test again.
-func (r *work) unworn() (outcomes []condition.Outcome, open []record.Assigned) {
+func (r *work) unworn() (outcomes []judge.Outcome, open []record.Assigned) {
 	start := r.Past.Run.Start
 	if start == nil || r.Past.Again || r.Past.Second || r.Config.Probe.Every == 0 {
 		return nil, r.Seen.Cards
 	}
 	scene, latest := r.Scene(r.Seen.Side), r.earlierTests()
-	var counted []condition.TestRecord
+	var counted []record.TestRecord
 	for _, card := range r.Seen.Cards {
 		test := latest[card.Device.ID]
 		known, _ := start.Probe(card.Device.ID)
-		if test.Worn(condition.AtEnd{
-			SinceTest: condition.SinceTest{At: r.Clock.Boot(), Epoch: r.Seen.Epoch, Kernel: r.Seen.Kernel, Scene: scene,
+		end := judge.AtEnd{
+			SinceTest: judge.SinceTest{At: r.Clock.Boot(), Epoch: r.Seen.Epoch, Kernel: r.Seen.Kernel, Scene: scene,
 				Card: card, MaxAge: time.Duration(r.Config.Probe.Every)},
 			Start: known, Job: r.Job.Exit, Messages: len(r.heard.Messages), Found: r.Found,
 			AfterJobs: r.Config.Probe.AfterJobs,
-		}) {
+		}
+		if end.Outdates(test) {
 			open = append(open, card)
 			continue
 		}
 		test.Jobs++
 		counted = append(counted, test)
-		outcomes = append(outcomes, condition.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
+		outcomes = append(outcomes, judge.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 	}
 	r.Try(r.Store.PutProbes(counted...))
 	return outcomes, open
@@ -270,14 +270,14 @@ func (r *work) recheck() (now judge.Case, isAgain bool) {
 }
 
 // keepTests records tests for later starts, also one without a result: it voids what was known before it.
-func (r *work) keepTests(tested []condition.Outcome) {
+func (r *work) keepTests(tested []judge.Outcome) {
 	var mark gpu.KernelMark
 	if r.Seen.Kernel != nil {
 		mark = r.Seen.Kernel.Last
 	}
-	var records []condition.TestRecord
+	var records []record.TestRecord
 	for _, o := range tested {
-		records = append(records, condition.TestRecord{
+		records = append(records, record.TestRecord{
 			Probe: o.Probe, Epoch: r.Seen.Epoch, Kernel: mark, Wall: r.Clock.Wall(), Seen: o.Seen,
 		})
 	}

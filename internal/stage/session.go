@@ -94,7 +94,7 @@ func (r *recorder) begin(vendor string, devices []gpu.Device) {
 			case <-s.stop:
 			}
 		}}
-	params.Path, req.Options = r.Config.BackendOf(vendor, protocol.Record)
+	params.Path, req.Options = r.Config.BackendOf(vendor, false)
 	child.Go(func(p *child.Panic) { r.ended <- end{s, backend.Answer{Panic: p}} }, func() {
 		r.ended <- end{s, backend.Ask(params, req)}
 	})

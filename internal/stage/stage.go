@@ -23,6 +23,7 @@ import (
 	"bookend/internal/publish"
 	"bookend/internal/record"
 	"bookend/internal/report"
+	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 )
 
@@ -77,7 +78,7 @@ type work struct {
 	judge.Judgement
 	heard  judge.Heard
 	why    *record.Diagnosis // nil if there is nothing to diagnose
-	text   []report.Safe     // for the job's user
+	text   []safetext.Safe   // for the job's user
 	jobLog string            // delivery status of the end report, for the log
 	drain  *drain.Decision   // about the node, if it is new
 	gauges *record.Check     // for the metrics of a health check; nil for a job's hooks
@@ -209,7 +210,7 @@ func (r *work) report() report.Scene {
 	}
 }
 
-func joined(lines []report.Safe) string {
+func joined(lines []safetext.Safe) string {
 	var b strings.Builder
 	for _, l := range lines {
 		b.WriteString(string(l) + "\n")

@@ -16,7 +16,6 @@ import (
 	"bookend/internal/backend"
 	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/gpu"
@@ -75,7 +74,7 @@ func TestTestedWhileAStartLooks(t *testing.T) {
 	r.Config.Probe.At = config.ProbeEpilog
 	epoch := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}
 	test := func(result gpu.ProbeResult) {
-		r.Try(r.Store.PutProbes(condition.TestRecord{
+		r.Try(r.Store.PutProbes(record.TestRecord{
 			Probe: gpu.Probe{Device: id, At: r.Clock.Boot(), Result: result}, Epoch: epoch,
 			Kernel: gpu.KernelMark{Seq: 5}, Seen: 1,
 		}))

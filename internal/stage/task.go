@@ -15,11 +15,12 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
 	"bookend/internal/joblog"
 	"bookend/internal/procscan"
+	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/safefile"
+	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -103,7 +104,7 @@ var launchers = child.NewOperation("launchers", func(r procscan.JobRequest) (fou
 func printLines(w io.Writer, text string) {
 	var b bytes.Buffer
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(&b, "print | %s\n", report.Keep(strings.TrimSuffix(line, "\n"), report.Width))
+		fmt.Fprintf(&b, "print | %s\n", safetext.Keep(strings.TrimSuffix(line, "\n"), report.Width))
 	}
 	w.Write(b.Bytes())
 }
@@ -137,8 +138,8 @@ func taskEpilog(t *task) {
 	var b strings.Builder
 	for _, o := range open[:min(len(open), most)] {
 		const words = "bookend: process %d (%s) still uses a GPU at the end of your script"
-		line := fmt.Sprintf(words, o.PID, report.Clean(o.Name, 24))
-		fmt.Fprintf(&b, "| %s\n", report.Keep(line, report.Width))
+		line := fmt.Sprintf(words, o.PID, safetext.Clean(o.Name, 24))
+		fmt.Fprintf(&b, "| %s\n", safetext.Keep(line, report.Width))
 	}
 	if len(open) > most {
 		fmt.Fprintf(&b, "| bookend:   and %d more\n", len(open)-most)
@@ -202,11 +203,11 @@ func (t *task) addressSpace() uint64 {
 		if err != nil {
 			return 0
 		}
-		return min(n, diagnosis.Unlimited)
+		return min(n, record.Unlimited)
 	}
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &own); err != nil {
 		return 0
 	}
-	return min(own.Cur, diagnosis.Unlimited)
+	return min(own.Cur, record.Unlimited)
 }

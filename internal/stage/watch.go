@@ -10,7 +10,6 @@ import (
 	"bookend/internal/backend"
 	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
@@ -227,7 +226,7 @@ type tester struct {
 
 // Test tests GPUs as far as time allows, and returns the result or the reason for each. sole means that no other hook
 // works on the same start or end of the job; known are the processes that belong to the node.
-func (d *Driver) Test(cards []record.Assigned, known []int, sole bool) (tested []condition.Outcome, skipped []gpu.Probe) {
+func (d *Driver) Test(cards []record.Assigned, known []int, sole bool) (tested []judge.Outcome, skipped []gpu.Probe) {
 	t, n, why := tester{Driver: d}, 0, ""
 	switch {
 	case !sole:
@@ -244,7 +243,7 @@ func (d *Driver) Test(cards []record.Assigned, known []int, sole bool) (tested [
 		tested = t.run(cards[:n])
 	}
 	for _, c := range cards[n:] {
-		skipped = append(skipped, condition.SkippedTest(c.Device.ID, why))
+		skipped = append(skipped, judge.SkippedTest(c.Device.ID, why))
 	}
 	return tested, skipped
 }
@@ -261,14 +260,14 @@ func (t *tester) budget() time.Duration {
 func (t *tester) room(cards int) int { return max(0, min(cards, int((t.budget()-testBase)/testCard))) }
 
 // run tests the GPUs in one process, and those that failed again one by one: two processes prove a GPU broken.
-func (t *tester) run(cards []record.Assigned) (outcomes []condition.Outcome) {
+func (t *tester) run(cards []record.Assigned) (outcomes []judge.Outcome) {
 	t.until = t.Clock.Boot() + t.budget()
 	all := make([]gpu.Device, len(cards))
 	for i, c := range cards {
 		all[i] = c.Device
 	}
 	for i, p := range t.allocate(all) {
-		o := condition.Outcome{Probe: p, Seen: 1}
+		o := judge.Outcome{Probe: p, Seen: 1}
 		if o.Retry(len(cards) > 1) && t.until-t.Clock.Boot() >= testBase+testCard {
 			o = o.Again(t.allocate(all[i : i+1])[0])
 		}
@@ -288,7 +287,7 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 			Op: protocol.Probe, Devices: devices, DeadlineMillis: left.Milliseconds(), Probe: t.rule,
 		}
 		var program string
-		program, request.Options = t.Config.BackendOf(gpu.VendorOf(devices[0]).Name, protocol.Probe)
+		program, request.Options = t.Config.BackendOf(gpu.VendorOf(devices[0]).Name, true)
 		request.Probe.Locks = map[gpu.ID]string{}
 		for _, d := range devices {
 			request.Probe.Locks[d.ID] = t.Store.ProbeLock(d.ID)
@@ -303,7 +302,7 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 		case i >= 0:
 			all = append(all, answer.Probes[i])
 		case left < testBase:
-			all = append(all, condition.SkippedTest(d.ID, "no time left"))
+			all = append(all, judge.SkippedTest(d.ID, "no time left"))
 		default:
 			all = append(all, t.unanswered(d.ID, answer))
 		}
@@ -313,7 +312,7 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 
 // unanswered returns the result for a GPU without an answer. A crash is as bad as an error; a hang is its own finding.
 func (t *tester) unanswered(id gpu.ID, a backend.Answer) gpu.Probe {
-	p := condition.SkippedTest(id, "the backend did not test it")
+	p := judge.SkippedTest(id, "the backend did not test it")
 	p.At = t.Clock.Boot()
 	switch {
 	case t.stuck && len(a.Troubles) == 0:

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/condition"
 	"bookend/internal/drain"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -258,15 +257,15 @@ func (s *Store) DropBaselines(ids ...gpu.ID) error {
 }
 
 // probesFile holds 128 GPUs, all of them broken, with texts as long as serve.Bounded allows: 2 KiB a GPU.
-var probesFile = cardFile[condition.TestRecord]("probes.json", 512<<10)
+var probesFile = cardFile[record.TestRecord]("probes.json", 512<<10)
 
 // Probes returns each GPU's last test (see health.TestRecord.Holds). An unusable file is a Damage; then there is none.
-func (s *Store) Probes() (map[gpu.ID]condition.TestRecord, error) {
-	return byGPU(s, probesFile, func(r condition.TestRecord) gpu.ID { return r.Probe.Device })
+func (s *Store) Probes() (map[gpu.ID]record.TestRecord, error) {
+	return byGPU(s, probesFile, func(r record.TestRecord) gpu.ID { return r.Probe.Device })
 }
 
 // PutProbes replaces GPUs' tests and removes those of other epochs. Without GPU or known epoch it returns ErrEpoch.
-func (s *Store) PutProbes(records ...condition.TestRecord) error {
+func (s *Store) PutProbes(records ...record.TestRecord) error {
 	records = slices.Clone(records)
 	for i := range records {
 		r := &records[i]
@@ -278,8 +277,8 @@ func (s *Store) PutProbes(records ...condition.TestRecord) error {
 	if len(records) == 0 {
 		return nil
 	}
-	return replace(s, probesFile, func(o condition.TestRecord) bool {
-		same := func(r condition.TestRecord) bool { return r.Probe.Device == o.Probe.Device }
+	return replace(s, probesFile, func(o record.TestRecord) bool {
+		same := func(r record.TestRecord) bool { return r.Probe.Device == o.Probe.Device }
 		return !o.Epoch.Same(records[0].Epoch) || slices.ContainsFunc(records, same)
 	}, records...)
 }

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/catalog"
-	"bookend/internal/condition"
 	"bookend/internal/drain"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -188,8 +187,8 @@ func carries(id gpu.ID, bytes uint64) record.Baseline {
 	}
 }
 
-func tested(id gpu.ID, at time.Duration) condition.TestRecord {
-	return condition.TestRecord{
+func tested(id gpu.ID, at time.Duration) record.TestRecord {
+	return record.TestRecord{
 		Probe: gpu.Probe{
 			Device: id, Result: gpu.ProbeOK, Free: gpu.Bytes(2 << 30), Largest: gpu.Bytes(2<<30 - 2<<20), Attempts: 2,
 			At: at,
@@ -218,7 +217,7 @@ func TestPerCard(t *testing.T) {
 	bad := tested("GPU-1", 2)
 	bad.Probe.Result, bad.Probe.Error = gpu.ProbeBroken, &gpu.CallError{Call: "cuInit", Code: 999}
 	must.Do(t, errors.Join(s.PutProbes(tested("GPU-1", 1), tested("GPU-0", 1)), s.PutProbes(bad)))
-	tests := map[gpu.ID]condition.TestRecord{"GPU-0": tested("GPU-0", 1), "GPU-1": bad}
+	tests := map[gpu.ID]record.TestRecord{"GPU-0": tested("GPU-0", 1), "GPU-1": bad}
 	must.Be(t, "tests", must.Have(s.Probes())(t), tests)
 }
 
@@ -230,7 +229,7 @@ func TestOtherEpochsGo(t *testing.T) {
 	must.Do(t, errors.Join(s.PutBaseline(old), s.PutBaseline(fresh)))
 	must.Do(t, errors.Join(s.PutProbes(tested("GPU-0", 1)), s.PutProbes(test)))
 	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]record.Baseline{"GPU-1": fresh})
-	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]condition.TestRecord{"GPU-1": test})
+	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]record.TestRecord{"GPU-1": test})
 }
 
 func TestPerCardRefuses(t *testing.T) {
@@ -246,7 +245,7 @@ func TestPerCardRefuses(t *testing.T) {
 		must.Fail(t, name, tt.err, tt.want)
 	}
 	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]record.Baseline{})
-	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]condition.TestRecord{})
+	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]record.TestRecord{})
 }
 
 // MIG instances get new ids each time they are made, and a backend may say much of each: the oldest go, the file stays

@@ -8,7 +8,6 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
@@ -264,7 +263,7 @@ func outcome(v Verdict, still uint64) string {
 	case v.Code != "":
 		return fmt.Sprintf("%s (%s)", v.Action, v.Code)
 	case still > 0:
-		return "clean; still there from before: " + diagnosis.Size(still)
+		return "clean; still there from before: " + gpu.Size(still)
 	}
 	return "clean"
 }

@@ -263,7 +263,7 @@ func (r Recording) text(w io.Writer) {
 
 func (g RecordedGPU) peaks() string {
 	most := func(what string, m Most) string {
-		return fmt.Sprintf("%s %s at %s", what, diagnosis.Size(m.Bytes), timeOfDay(m.At))
+		return fmt.Sprintf("%s %s at %s", what, gpu.Size(m.Bytes), timeOfDay(m.At))
 	}
 	parts := []string{"peak 0 MiB"}
 	switch {
@@ -305,7 +305,7 @@ func (g RecordedGPU) processes() []string {
 		if p.Own {
 			whose = "the job's"
 		}
-		return row(fmt.Sprintf("    PID %d", p.PID), whose, diagnosis.Size(p.Most)+" at most",
+		return row(fmt.Sprintf("    PID %d", p.PID), whose, gpu.Size(p.Most)+" at most",
 			timeOfDay(p.FirstAt)+" to "+timeOfDay(p.LastAt))
 	})
 	if more := len(g.Processes) + g.More - len(rows); more > 0 {

@@ -18,10 +18,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"bookend/internal/diagnosis"
-	"bookend/internal/doctor"
 	"bookend/internal/gpu"
-	"bookend/internal/report"
+	"bookend/internal/record"
+	"bookend/internal/safetext"
 )
 
 // Version is the version of all documents. A version may gain fields; programs must ignore unknown ones.
@@ -109,9 +108,9 @@ type Checked struct {
 }
 
 // NewDoctor returns the document for these results, whose texts must already be printable.
-func NewDoctor(results []doctor.Result) Doctor {
+func NewDoctor(results []record.DoctorResult) Doctor {
 	d := Doctor{head(KindDoctor), []Checked{},
-		map[string]int{doctor.OK: 0, doctor.Warning: 0, doctor.Wrong: 0, doctor.Unknown: 0}}
+		map[string]int{record.DoctorOK: 0, record.DoctorWarning: 0, record.DoctorWrong: 0, record.DoctorUnknown: 0}}
 	for _, r := range results {
 		d.Results = append(d.Results, Checked(r))
 		d.Counts[r.Level]++
@@ -171,7 +170,7 @@ const mostEscaped = 4
 func (t terminal) Write(p []byte) (int, error) {
 	lines := strings.Split(string(p), "\n")
 	for i, line := range lines {
-		lines[i] = string(report.Keep(line, mostEscaped*len(line)))
+		lines[i] = string(safetext.Keep(line, mostEscaped*len(line)))
 	}
 	if _, err := io.WriteString(t.w, strings.Join(lines, "\n")); err != nil {
 		return 0, err
@@ -198,13 +197,13 @@ func Figure(f gpu.Figure) string {
 	if !f.Known() {
 		return "unknown"
 	}
-	return diagnosis.Size(f.Bytes)
+	return gpu.Size(f.Bytes)
 }
 
 // textWidth limits quoted text. Names from outside are always shorter.
 const textWidth = 400
 
-func cut(text string) string { return string(report.Keep(text, textWidth)) }
+func cut(text string) string { return string(safetext.Keep(text, textWidth)) }
 
 func stamp(t time.Time) string {
 	if t.IsZero() {

@@ -13,6 +13,7 @@ import (
 
 	"bookend/internal/diagnosis"
 	"bookend/internal/report"
+	"bookend/internal/safetext"
 	"bookend/test/must"
 )
 
@@ -83,7 +84,7 @@ func sample(t *testing.T, name string) string {
 		t.Fatalf("no scene for the sample %q", name)
 	}
 	s := make()
-	var lines []report.Safe
+	var lines []safetext.Safe
 	if s.start {
 		lines = report.Start(s.scene())
 	} else {

@@ -32,8 +32,6 @@ const Version = 1
 const (
 	MaxRequestBytes = 64 << 10 // fits into a pipe: the hook's write cannot block
 	MaxReplyBytes   = 4 << 20  // 20 samples of 16 GPUs with 150 processes each; Writer ends an answer in time
-	// MinEvery is the shortest interval between two samples of a recording.
-	MinEvery = 100 * time.Millisecond
 )
 
 // Op is the operation that a request asks for.
