@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
-
 )
 
 const (
