@@ -125,8 +125,9 @@ func (j Jobs) Owner(p record.Process, id gpu.ID) Attribution {
 		return unknown(record.Owner{Level: record.NoEvidence}, p.EnvUnknown)
 	}
 	if p.EnvJobHere != "" { // neither a job without GPUs nor one older than Bookend has a record here
-		return unknown(record.Owner{Level: record.NoEvidence}, fmt.Sprintf("its environment names job %d, of which this node "+
-			"has no record for its user and the time it started: %s", p.EnvJobID, p.EnvJobHere))
+		why := fmt.Sprintf("its environment names job %d, of which this node has no record for its user and the time it "+
+			"started: %s", p.EnvJobID, p.EnvJobHere)
+		return unknown(record.Owner{Level: record.NoEvidence}, why)
 	}
 	return j.nobodys(p)
 }
@@ -136,7 +137,8 @@ func unknown(o record.Owner, why string) Attribution {
 }
 
 func (j Jobs) nobodys(p record.Process) Attribution {
-	return Attribution{Owner: record.Owner{UID: p.UID, Level: record.NoEvidence}, Kind: NoJob, Rival: j.rival(p, Allocation{}),
+	return Attribution{Owner: record.Owner{UID: p.UID, Level: record.NoEvidence}, Kind: NoJob,
+		Rival:    j.rival(p, Allocation{}),
 		OtherEnd: j.otherEnd(p, Allocation{})}
 }
 
@@ -211,7 +213,8 @@ func (j Jobs) alone(p record.Process, id gpu.ID) *Allocation {
 // environment returns the newest run that the process's environment names and that had begun; an older one is over.
 func (j Jobs) environment(p record.Process, id gpu.ID) (found *Allocation) {
 	for _, r := range j.runs() {
-		if r.named(p.EnvJobID) && r.UID == p.UID && r.Start <= p.Start+record.Tick && (found == nil || nearer(r, *found, id)) {
+		if r.named(p.EnvJobID) && r.UID == p.UID && r.Start <= p.Start+record.Tick &&
+			(found == nil || nearer(r, *found, id)) {
 			found = &r
 		}
 	}

@@ -52,7 +52,8 @@ func Open(runs []record.Run, self record.Run, now Now) Book {
 		b.Self.Start = now.At
 	}
 	ofBoot := slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return r.Epoch.OtherBoot(now.Epoch) })
-	ofBoot = append(ofBoot, record.Run{Job: self.Job, Start: &record.End{At: b.Self.Start}}) // not on record yet at a start
+	// not on record yet at a start
+	ofBoot = append(ofBoot, record.Run{Job: self.Job, Start: &record.End{At: b.Self.Start}})
 	for _, r := range runs {
 		if r.SameAs(self) || !now.counts(r) {
 			continue

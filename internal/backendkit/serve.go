@@ -1,5 +1,6 @@
-// Package backendkit is the part of a backend that is the same for all vendors: it reads the one request of package wire
-// from stdin under an alarm, sends a greeting, samples as the request's rule demands, and exits when its caller does.
+// Package backendkit is the part of a backend that is the same for all vendors: it reads the one request of package
+// protocol from stdin under an alarm, sends a greeting, samples as the request's rule demands, and exits when its
+// caller does.
 //
 // Exit codes: 0 answered (a fault of the driver is an answer), 1 the request could not be served, 3 stdin was closed
 // before the answer was complete; SIGALRM at the deadline.

@@ -254,9 +254,9 @@ var entries = []Entry{
 		"Correct the lines that the finding names, or install the file that it misses; docs/config.md lists every key.",
 		Traits{Start: ToWarn, End: ToWarn}},
 	{StateDamage, Warning, Own, Self, "record is damaged",
-		"A record in Bookend's state is incomplete or was altered. It was set aside, and the hook continued. If it is a job's, " +
-			"that job may still run: what is found on a GPU is not certain until the job's end is on record, or a health " +
-			"check has seen that GPU without memory and processes. bookend status lists such records.",
+		"A record in Bookend's state is incomplete or was altered. It was set aside, and the hook continued. " +
+			"If it is a job's, that job may still run: what is found on a GPU is not certain until the job's end is on " +
+			"record, or a health check has seen that GPU without memory and processes. bookend status lists such records.",
 		"None, if it happens once after a crash. If it recurs, check the file system of paths.run.",
 		Traits{Exit: 38, Start: ToWarn, End: ToWarn}},
 	{StateWrite, Warning, Own, Site, "record could not be written",

@@ -19,7 +19,8 @@ func listedOn(p gpu.Process, facts record.Process) *record.Holder {
 
 // search adds the processes that may hold what f is about, and a doubt for each reason against certainty: a candidate
 // of a live job or of unknown owner, or an incomplete search. It also returns the owners of the candidates.
-func (s Input) search(c record.Assigned, f record.Finding, may func(record.Holding) bool, class record.Class) (record.Finding, []attribution.Attribution) {
+func (s Input) search(c record.Assigned, f record.Finding, may func(record.Holding) bool,
+	class record.Class) (record.Finding, []attribution.Attribution) {
 	if s.Now.Scan == nil {
 		f.AddDoubt("no one searched for its holder: a live job's process may have it")
 		return f, nil
@@ -67,7 +68,8 @@ func (s Input) search(c record.Assigned, f record.Finding, may func(record.Holdi
 // blame returns the job to blame for memory that appeared while only suspect had the GPU, given the candidates' owners.
 // If one candidate surely holds it, their common job is to blame. Otherwise it is suspect, unless no candidate belongs
 // to it or one of another owner also started during this job. An incomplete search blames no job.
-func (s Input) blame(f record.Finding, suspect *record.Owner, owners []attribution.Attribution, surely bool) *record.Owner {
+func (s Input) blame(f record.Finding, suspect *record.Owner, owners []attribution.Attribution,
+	surely bool) *record.Owner {
 	if !f.Searched {
 		return nil
 	}
@@ -248,7 +250,9 @@ func Proven(found []record.Finding, job slurm.Job) []record.Holder {
 
 // given reports whether Slurm gave the GPU to the process's job too: suspended and gang-scheduled jobs may share one.
 func (s Input) given(o attribution.Attribution, id gpu.ID) bool {
-	return slices.ContainsFunc(s.Others, func(r attribution.Allocation) bool { return r.Keeps(id) && o.Slurm().Same(r.Owner()) })
+	return slices.ContainsFunc(s.Others, func(r attribution.Allocation) bool {
+		return r.Keeps(id) && o.Slurm().Same(r.Owner())
+	})
 }
 
 // Trespasses returns, for a health check, live jobs' processes on GPUs not given to them, proven by a cgroup.

@@ -42,8 +42,9 @@ var expected = map[catalog.Code]string{
 	catalog.Recovery: "no recovery asked for", catalog.RemapFailed: "no failed remapping",
 	catalog.RemapPending: "no pending remapping", catalog.Pages: "no pages waiting",
 	catalog.ECC:    "no uncorrectable memory errors",
-	catalog.Fabric: "a GPU in its NVLink fabric", catalog.Persistence: "persistence mode on", catalog.Throttle: "full clocks",
-	catalog.Xid: "no Xid on the GPU during the job", catalog.XidFatal: "no Xid on the GPU during the job",
+	catalog.Fabric: "a GPU in its NVLink fabric", catalog.Persistence: "persistence mode on",
+	catalog.Throttle: "full clocks",
+	catalog.Xid:      "no Xid on the GPU during the job", catalog.XidFatal: "no Xid on the GPU during the job",
 }
 
 // A recovery action is the driver's verdict. It is trusted if NVIDIA's text says not to give the GPU out as it is.

@@ -53,7 +53,8 @@ type Input struct {
 	WallStart    time.Time // the job's start as wall time; zero if unknown
 }
 
-// RecordedUse holds the recorder's measurements of one GPU. They are lower bounds, since nothing is known between samples.
+// RecordedUse holds the recorder's measurements of one GPU. They are lower bounds, since nothing is known between
+// samples.
 type RecordedUse struct {
 	Device   gpu.ID
 	Own      uint64 // most memory of the job's own processes together, bytes

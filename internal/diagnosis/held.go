@@ -84,7 +84,8 @@ func (j judge) found(n record.CauseName, leftover record.Cause) (c record.Cause,
 		return c, false
 	}
 	notLeft := func(s stock) bool { return !s.left }
-	if c = j.weigh(n, stocks); c.Answer == record.Yes && leftover.Answer == record.Yes && !slices.ContainsFunc(stocks, notLeft) {
+	if c = j.weigh(n, stocks); c.Answer == record.Yes && leftover.Answer == record.Yes &&
+		!slices.ContainsFunc(stocks, notLeft) {
 		c.Evidence, c.With = "left by an earlier job", record.CauseLeftover
 	}
 	return c, true

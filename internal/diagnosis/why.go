@@ -19,8 +19,10 @@ func Why(in Input) record.Diagnosis {
 		name  record.CauseName
 		cause record.Cause
 	}{
-		{record.CauseOthers, j.others(leftover)}, {record.CauseLeftover, leftover}, {record.CauseUnlisted, j.unlisted(leftover)}, {record.CausePieces, j.pieces()},
-		{record.CausePool, j.pool()}, {record.CauseFault, j.fault()}, {record.CauseOwn, j.own()}, {record.CauseProcesses, j.processes()}, {record.CauseLimits, j.limits()},
+		{record.CauseOthers, j.others(leftover)}, {record.CauseLeftover, leftover},
+		{record.CauseUnlisted, j.unlisted(leftover)}, {record.CausePieces, j.pieces()},
+		{record.CausePool, j.pool()}, {record.CauseFault, j.fault()}, {record.CauseOwn, j.own()},
+		{record.CauseProcesses, j.processes()}, {record.CauseLimits, j.limits()},
 	} {
 		one.cause.Name = one.name
 		d.Causes = append(d.Causes, j.elsewhere(one.cause))
@@ -165,7 +167,8 @@ func (j judge) spread() bool { return j.Job.HetJobID != 0 || strings.ContainsAny
 // elsewhere withdraws answers that are known for this node only if the job may have failed on another node.
 func (j judge) elsewhere(c record.Cause) record.Cause {
 	switch {
-	case !j.spread(), c.Answer == record.CannotTell, c.Name == record.CausePool, c.Name == record.CauseOwn, c.Answer == record.Yes && c.Name == record.CauseFault,
+	case !j.spread(), c.Answer == record.CannotTell, c.Name == record.CausePool, c.Name == record.CauseOwn,
+		c.Answer == record.Yes && c.Name == record.CauseFault,
 		c.Answer == record.Yes && c.Name == record.CauseLimits:
 		return c
 	}

@@ -48,7 +48,10 @@ var better = map[record.CauseName]map[record.Framework][]string{
 func Title(n record.CauseName) string { return texts[n].title }
 
 // rank orders causes by how much each explains: the first that is yes comes first in the headline.
-var rank = []record.CauseName{record.CauseLimits, record.CauseLeftover, record.CauseOthers, record.CauseUnlisted, record.CausePool, record.CauseProcesses, record.CauseOwn, record.CausePieces, record.CauseFault, record.CauseShare}
+var rank = []record.CauseName{
+	record.CauseLimits, record.CauseLeftover, record.CauseOthers, record.CauseUnlisted, record.CausePool,
+	record.CauseProcesses, record.CauseOwn, record.CausePieces, record.CauseFault, record.CauseShare,
+}
 
 // asked returns why the diagnosis is worth reporting; "" if it is not, as for a job that succeeded with a full GPU.
 func (j judge) asked(d record.Diagnosis) record.Reason {
@@ -63,7 +66,8 @@ func (j judge) asked(d record.Diagnosis) record.Reason {
 	case j.failed() != "":
 		return record.ByFailure
 	}
-	for _, n := range []record.CauseName{record.CauseOthers, record.CauseLeftover, record.CauseUnlisted, record.CausePieces, record.CauseFault} {
+	for _, n := range []record.CauseName{record.CauseOthers, record.CauseLeftover, record.CauseUnlisted,
+		record.CausePieces, record.CauseFault} {
 		if d.Cause(n).Answer == record.Yes && (n != record.CauseOthers || j.Shared == "") {
 			return record.ByCause
 		}
@@ -165,7 +169,8 @@ func (j judge) nodeIsWell(d record.Diagnosis) bool {
 		}
 	}
 	much := func(h held) bool { return h.Unknown != "" || !h.Bytes.Known() || h.Bytes.Bytes >= significant }
-	return !slices.ContainsFunc(j.held, much) && j.strange == 0 && j.unlooked(record.CauseOthers) == "" && j.SharedUnknown == ""
+	return !slices.ContainsFunc(j.held, much) && j.strange == 0 && j.unlooked(record.CauseOthers) == "" &&
+		j.SharedUnknown == ""
 }
 
 // try returns what the job's owner can do about the causes found. A job that succeeded needs nothing.
@@ -207,7 +212,8 @@ func (j judge) remedies(n record.CauseName) []string {
 	if n == record.CauseUnlisted && j.ownLeft() {
 		return []string{"end what your job starts in the background, and what it exports"}
 	}
-	if slices.Contains([]record.CauseName{record.CauseOthers, record.CauseLeftover, record.CauseUnlisted, record.CausePieces, record.CauseFault}, n) {
+	if slices.Contains([]record.CauseName{record.CauseOthers, record.CauseLeftover, record.CauseUnlisted,
+		record.CausePieces, record.CauseFault}, n) {
 		return []string{"another node: sbatch --exclude=" + j.Job.Node}
 	}
 	if m := j.said(record.KindDevice); len(m) > 0 && better[n][m[0].Framework] != nil {

@@ -90,7 +90,8 @@ type view struct {
 }
 
 func (v *view) say(level, seen, fix string) *record.DoctorResult {
-	v.found = append(v.found, record.DoctorResult{Check: v.check.Name, Level: level, Path: v.path, Seen: seen, Why: v.check.why,
+	v.found = append(v.found, record.DoctorResult{Check: v.check.Name, Level: level, Path: v.path, Seen: seen,
+		Why: v.check.why,
 		Fix: fix})
 	return &v.found[len(v.found)-1]
 }
@@ -178,7 +179,8 @@ func fixed(path string) func(Site) string { return func(Site) string { return pa
 // widest bounds a value in a line: paths may have 4095 bytes, but no path in use has.
 const widest = 400
 
-var words = [][3]string{{record.DoctorWrong, "ERROR", " error"}, {record.DoctorUnknown, "UNKNOWN", " unknown"}, {record.DoctorWarning, "WARNING", " warning"},
+var words = [][3]string{{record.DoctorWrong, "ERROR", " error"}, {record.DoctorUnknown, "UNKNOWN", " unknown"},
+	{record.DoctorWarning, "WARNING", " warning"},
 	{record.DoctorOK, "ok", " ok"}}
 
 // Print writes the count, then the problems, worst first, with why and fix below; what is ok only with all.

@@ -77,7 +77,8 @@ func (r rule) judgeFile(v *view, f entry) {
 	case c != nil && c.UID == 0 && c.Mode&unix.S_ISVTX == 0: // a directory of root's, above or behind a link
 		say(record.DoctorWrong, said, "chmod go-w "+quoted(c.Path)+compare)
 	case c != nil: // by then a command on the file itself could affect another file
-		say(record.DoctorWrong, said, "move it to where only root can write, and let "+cmp.Or(r.key, "the configuration")+" say so")
+		say(record.DoctorWrong, said, "move it to where only root can write, and let "+cmp.Or(r.key,
+			"the configuration")+" say so")
 	case r.need&0o007 != 0 && f.closed != nil:
 		r.judgeWay(v, f)
 	case r.need&^f.mode != 0:
@@ -89,7 +90,8 @@ func (r rule) judgeFile(v *view, f entry) {
 func (r rule) judgeWay(v *view, f entry) {
 	level, seen := record.DoctorWrong, fmt.Sprintf("users cannot reach it: %s has mode %#o", f.closed.Path, f.closed.Mode)
 	if f.closed.Mode&0o010 != 0 && f.closed.GID != 0 {
-		level, seen = record.DoctorWarning, fmt.Sprintf("only group %d can reach it: %s has mode %#o", f.closed.GID, f.closed.Path,
+		level, seen = record.DoctorWarning, fmt.Sprintf("only group %d can reach it: %s has mode %#o", f.closed.GID,
+			f.closed.Path,
 			f.closed.Mode)
 	}
 	if !slices.ContainsFunc(v.found, func(r record.DoctorResult) bool { return r.Seen == seen }) {

@@ -76,7 +76,8 @@ func Ours(text string) bool {
 	return ours
 }
 
-// IsOurReason reports whether a text can be one of ours: it begins with a code. The rest may be another release's wording.
+// IsOurReason reports whether a text can be one of ours: it begins with a code. The rest may be another release's
+// wording.
 func IsOurReason(text string) bool {
 	begins, _ := regexp.MatchString(`^BKD(-[A-Z]+)+( |$)`, text)
 	return begins && len(text) <= maxWhy

@@ -25,7 +25,8 @@ func (c Case) condition() []record.Finding {
 		in.Doubt = insideDoubt
 	}
 	if c.Node != nil && condition.Compares(c.Seen.Health) {
-		now := attribution.Now{At: max(c.At, c.Seen.Side.Snapshot.At), Epoch: c.Seen.Epoch, Unread: c.Node.Doubt(c.Job.ID, "")}
+		now := attribution.Now{At: max(c.At, c.Seen.Side.Snapshot.At), Epoch: c.Seen.Epoch,
+			Unread: c.Node.Doubt(c.Job.ID, "")}
 		in.Before = attribution.LastHealth(c.Node.Runs, c.Self(), now)
 	}
 	return condition.Judge(in)

@@ -256,7 +256,8 @@ type SinceTest struct {
 	MaxAge time.Duration
 }
 
-// Trusts reports whether a test's result, good or bad, still holds: nothing has changed since. A skipped test never holds.
+// Trusts reports whether a test's result, good or bad, still holds: nothing has changed since. A skipped test never
+// holds.
 func (n SinceTest) Trusts(r record.TestRecord) bool {
 	log, age := n.Kernel, n.At-r.Probe.At
 	if r.Probe.Result == gpu.ProbeSkipped || !r.Epoch.Same(n.Epoch) || age < 0 || age > n.MaxAge ||

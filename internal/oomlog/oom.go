@@ -1,4 +1,5 @@
-// Package oomlog finds messages of frameworks, CUDA, HIP and Slurm about memory in a job's output, which users can forge.
+// Package oomlog finds messages of frameworks, CUDA, HIP and Slurm about memory in a job's output, which users can
+// forge.
 package oomlog
 
 import (
@@ -33,7 +34,8 @@ const (
 
 // Valid checks a message from another process: a known kind and framework, possible figures, and short texts.
 func Valid(m record.Message) bool {
-	ok := slices.Contains([]record.MessageKind{record.KindDevice, record.KindInit, record.KindHost, record.KindShared, record.KindFault}, m.Kind) && known(m.Framework) &&
+	ok := slices.Contains([]record.MessageKind{record.KindDevice, record.KindInit, record.KindHost, record.KindShared,
+		record.KindFault}, m.Kind) && known(m.Framework) &&
 		(m.GPU == nil || within(*m.GPU, 0, maxGPU)) && (m.Rank == nil || within(*m.Rank, 0, maxRank)) &&
 		within(m.PID, 0, maxPID) && within(len(m.Line), 1, MaxLine) && printable(m.Line) &&
 		within(m.Count, 1, MaxTail) && within(m.File, 0, MaxFiles-1) && within(len(m.Others), 0, MaxOthers)

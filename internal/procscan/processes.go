@@ -1,4 +1,5 @@
-// Package procscan finds processes in /proc: those that have a GPU open, what a process on a GPU is, and those of a job.
+// Package procscan finds processes in /proc: those that have a GPU open, what a process on a GPU is, and those of a
+// job.
 //
 // Reading another process's /proc can block on that process's locks, so root hooks run this package in a child.
 package procscan

@@ -109,9 +109,9 @@ func (f file[T]) Save(s *Store, content T) error {
 	return f.failed("keep", s.locked(f.lock, func() error { return f.write(s, content) }))
 }
 
-// Update lets edit change the content, under the lock, and writes it. It does not write it if edit returns errUnchanged,
-// and removes the file if that is errNone. An unusable file is set aside and counts as none; one that cannot be read now
-// stays.
+// Update lets edit change the content, under the lock, and writes it. It does not write it if edit returns
+// errUnchanged, and removes the file if that is errNone. An unusable file is set aside and counts as none; one that
+// cannot be read now stays.
 func (f file[T]) Update(s *Store, edit func(*T) error) error {
 	return f.failed("change", s.locked(f.lock, func() error {
 		content, err := f.read(s)

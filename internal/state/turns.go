@@ -130,8 +130,8 @@ func (s *Store) NoMPS() (string, error) {
 	return path, nil
 }
 
-// MaxReaders is how many stuck readers of /proc are kept on record. At that number no other reads what could hang, as it
-// could not be recorded.
+// MaxReaders is how many stuck readers of /proc are kept on record. At that number no other reads what could hang, as
+// it could not be recorded.
 const MaxReaders = 64
 
 const (

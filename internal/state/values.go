@@ -138,7 +138,8 @@ type RecorderState struct {
 }
 
 // recordedFile is in its own directory, so that its changes do not look like changes of the records.
-var recordedFile = file[RecorderState]{name: "recorded/runs.json", most: maxRecorded, isValue: true, bare: RecorderState.bare}
+var recordedFile = file[RecorderState]{name: "recorded/runs.json", most: maxRecorded, isValue: true,
+	bare: RecorderState.bare}
 
 func (r RecorderState) bare() RecorderState {
 	r.Runs = r.Runs.Bare()

@@ -32,7 +32,8 @@ var hip = backendkit.Library{
 	Means: []backendkit.Meaning{
 		backendkit.Means(0, backendkit.Load, "no HIP library", "The linker could not load ROCm's HIP library.",
 			"Install ROCm's runtime (libamdhip64.so), or correct amd.hip_library in the configuration."),
-		backendkit.Means(backendkit.Lacks, "", "missing function", "The HIP library lacks a function that ROCm has since 5.3.",
+		backendkit.Means(backendkit.Lacks, "", "missing function",
+			"The HIP library lacks a function that ROCm has since 5.3.",
 			"Use a newer ROCm, or switch the test off (amd.hip_library: empty)."),
 		backendkit.Means(outOfMemory, "hipInit", "hipErrorOutOfMemory",
 			"ROCm could not start for lack of the host's memory or address space, not of the GPU's.",

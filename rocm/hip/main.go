@@ -58,7 +58,10 @@ func answer(s backendkit.Session) error {
 		return err
 	}
 	begin := s.Boot()
-	failed, ok, err := backendkit.Await(p.Tests, func() (*backendkit.Outcome, error) { return start(o["hip_library"]), nil })
+	failed, ok, err := backendkit.Await(p.Tests, func() (*backendkit.Outcome, error) {
+		return start(o["hip_library"]),
+			nil
+	})
 	took := s.Boot() - begin
 	switch {
 	case err != nil:
