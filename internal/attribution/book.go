@@ -332,7 +332,8 @@ func (n Now) unread(runs []record.Run, self record.Run, id gpu.ID, since time.Du
 	for _, r := range runs {
 		over := r.Closed() && r.Last().At <= since || r.First().At > n.At
 		if !r.SameAs(self) && n.counts(r) && r.Given(id) && !over {
-			return fmt.Sprintf("job %d may have met them: it had this GPU since, and its end did not read them", r.Job.ID)
+			return fmt.Sprintf("job %d may have met them: it had this GPU since, and its end did not read them",
+				r.Job.ID)
 		}
 	}
 	return n.Unread

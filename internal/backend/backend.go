@@ -211,7 +211,8 @@ func judge(res child.Result, req protocol.Request) Answer {
 	case defect && res.Outcome == child.NotStarted:
 		return a
 	case errors.Is(res.Err, child.ErrNoExec): // a busy node, or a disk that hangs: the backend need not be missing
-		return Answer{Took: res.Took, Troubles: []Trouble{{Code: catalog.Slow, Detail: fmt.Sprint(res.Err), Unsure: true}}}
+		return Answer{Took: res.Took, Troubles: []Trouble{{Code: catalog.Slow, Detail: fmt.Sprint(res.Err),
+			Unsure: true}}}
 	case res.Outcome == child.NotStarted:
 		return failed(catalog.BackendMissing, fmt.Sprint(res.Err))
 	}
@@ -231,7 +232,8 @@ func judge(res child.Result, req protocol.Request) Answer {
 	case ending != nil && ending.Code == catalog.BackendFlood:
 		breach = nil // the answer is cut where the backend was stopped
 	}
-	if breach != nil || ending != nil && ending.Code == catalog.BackendFlood { // after a bad line the rest is not trusted
+	// after a bad line the rest is not trusted
+	if breach != nil || ending != nil && ending.Code == catalog.BackendFlood {
 		a.Snapshots, a.Faults, a.Health, a.Probes = nil, nil, nil, nil
 	}
 	for _, t := range []*Trouble{ending, breach} {
@@ -279,7 +281,8 @@ func ended(res child.Result, req protocol.Request) *Trouble {
 		how = fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)
 		return &Trouble{Code: catalog.Hang, Detail: how}
 	case res.Outcome == child.Flooded:
-		return &Trouble{Code: catalog.BackendFlood, Detail: fmt.Sprintf("wrote more than %d bytes", protocol.MaxReplyBytes)}
+		return &Trouble{Code: catalog.BackendFlood, Detail: fmt.Sprintf("wrote more than %d bytes",
+			protocol.MaxReplyBytes)}
 	case res.Signal == syscall.SIGALRM: // set by the backend for this deadline
 		how = fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))
 		return &Trouble{Code: catalog.Hang, Detail: how}

@@ -269,8 +269,8 @@ var lookups = []string{"/usr/bin/id", "/bin/id"}
 // Groups returns a user's groups from the system's name service, the primary gid first. It returns gid only if there is
 // no answer within half a second. Group 0 is left out: no rights of root's group are needed.
 func Groups(uid, gid uint32) []uint32 {
-	// Threat: a program that another user could have put there would run as root; a name could be taken for an option, or
-	// for another user's number. With the plus sign, id(1) accepts only a number.
+	// Threat: a program that another user could have put there would run as root; a name could be taken for an option,
+	// or for another user's number. With the plus sign, id(1) accepts only a number.
 	at := slices.IndexFunc(lookups, func(path string) bool { return safefile.Trusted(path) == nil })
 	if at < 0 {
 		return []uint32{gid}

@@ -36,8 +36,8 @@ type Spec struct {
 	Stdin     []byte
 	HoldStdin bool
 	MaxOutput int // bytes of stdout kept; a child that writes more is killed
-	// OnLine, if set, gets each whole line of stdout in another goroutine, and no output is kept: MaxOutput then bounds a
-	// line. The line is valid until OnLine returns. If it returns false, the child ends as Flooded.
+	// OnLine, if set, gets each whole line of stdout in another goroutine, and no output is kept: MaxOutput then bounds
+	// a line. The line is valid until OnLine returns. If it returns false, the child ends as Flooded.
 	OnLine func(line []byte) (more bool)
 	// Stop, when closed, ends the child as the deadline would, but with the outcome Stopped.
 	Stop <-chan struct{}

@@ -88,7 +88,8 @@ func (s Input) startedAtRest(id gpu.ID) bool {
 	}
 	b := s.Baselines[id]
 	if b.At > s.Before.Snapshot.At-longestStart {
-		b = record.Baseline{} // learned after the start, which called the GPU dirty: it does not become clean in hindsight
+		// learned after the start, which called the GPU dirty: it does not become clean in hindsight
+		b = record.Baseline{}
 	}
 	bytes, unknown := record.Unexplained(r, s.Limits, b)
 	return unknown == "" && bytes < s.Limits.Report

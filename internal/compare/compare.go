@@ -54,7 +54,8 @@ func Compare(s Input) []record.Finding {
 
 // Decide attributes a process on a GPU of this scene.
 func (s Input) Decide(p record.Process, id gpu.ID) attribution.Attribution {
-	j := attribution.Jobs{Node: s.Job.Node, Self: s.Self, Began: s.Before != nil, Others: s.Others, At: s.Now.Snapshot.At}
+	j := attribution.Jobs{Node: s.Job.Node, Self: s.Self, Began: s.Before != nil, Others: s.Others,
+		At: s.Now.Snapshot.At}
 	return j.Owner(p, id)
 }
 
@@ -143,7 +144,8 @@ func (s Input) process(c record.Assigned, p gpu.Process) (record.Finding, bool) 
 	if owner.Ambiguous() {
 		f.Owner = nil
 	}
-	if s.between() && owner.Kind == attribution.NoJob && facts.OfMPS() && p.Memory.Known() && p.Memory.Bytes <= idleMPS {
+	if s.between() && owner.Kind == attribution.NoJob && facts.OfMPS() && p.Memory.Known() &&
+		p.Memory.Bytes <= idleMPS {
 		return record.Finding{}, false // a server that waits for clients
 	}
 	if s.leftBehind(owner) {

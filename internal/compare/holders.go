@@ -137,9 +137,11 @@ func (s Input) against(c record.Assigned, p record.Process, o attribution.Attrib
 		doubt{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},
 		doubt{rootly, "it is root's or the system's, and may be a service of this node"},
 		doubt{o.Rival != 0, fmt.Sprintf("job %d could own it as well", o.Rival)},
-		doubt{p.DeviceUnknown != "" && !s.leftBehind(o), "whether it has a GPU open could not be read: " + p.DeviceUnknown},
+		doubt{p.DeviceUnknown != "" && !s.leftBehind(o),
+			"whether it has a GPU open could not be read: " + p.DeviceUnknown},
 		doubt{s.ends(p, began), "it is ending, and may be gone in a moment"},
-		doubt{max(o.Ended, o.OtherEnd) > began && o.Kind != attribution.LiveJob, "its job ended while the GPU was watched"},
+		doubt{max(o.Ended, o.OtherEnd) > began && o.Kind != attribution.LiveJob,
+			"its job ended while the GPU was watched"},
 	)
 }
 
@@ -181,7 +183,8 @@ func (s Input) bystanders(c record.Assigned, f record.Finding) []string {
 		if candidate || trade {
 			continue
 		}
-		nobodys := o.Kind == attribution.NoJob && h.UID != 0 && s.lists(c, h.PID) // no live job's process is expected here
+		// no live job's process is expected here
+		nobodys := o.Kind == attribution.NoJob && h.UID != 0 && s.lists(c, h.PID)
 		if !s.leftBehind(o) && !nobodys || o.Rival != 0 {
 			doubts = append(doubts,
 				fmt.Sprintf("process %d has the driver open for another reason, and may hold it too", h.PID))

@@ -145,7 +145,8 @@ func counted(r Row, value string, last gpu.Fact) (observed, unknown string) {
 	case err == nil && before == now:
 		return "", ""
 	case err == nil && before < now:
-		observed = fmt.Sprintf("%d %s more than in the last sample (%d then, %d now)", now-before, r.Meaning, before, now)
+		observed = fmt.Sprintf("%d %s more than in the last sample (%d then, %d now)", now-before, r.Meaning, before,
+			now)
 		if last.Unknown != "" {
 			unknown = observed + ": " + last.Unknown
 		}

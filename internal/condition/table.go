@@ -77,7 +77,8 @@ var factRows = []Row{
 		fabric, ""),
 	fact(gpu.FabricState, "in_progress", catalog.Fabric, underWay, "the GPU is still joining the NVLink fabric",
 		"wait", ""),
-	fact(gpu.PersistenceMode, "off", catalog.Persistence, equal, "persistence mode is off", "run nvidia-persistenced", ""),
+	fact(gpu.PersistenceMode, "off", catalog.Persistence, equal, "persistence mode is off", "run nvidia-persistenced",
+		""),
 	fact(gpu.Throttled, "for heat, or by the power brake", catalog.Throttle, slowed, "clocks are held down: ",
 		"check cooling and power", ""),
 }
@@ -110,7 +111,8 @@ func xid(c catalog.Code, meaning, asks, doubt string, numbers ...int) Row {
 // xidRows are NVIDIA's numbers that data center users meet. The immediate action for XidFatal is a reset or more.
 var xidRows = []Row{
 	xid(catalog.XidFatal, "the GPU stopped processing", reset, "", 46),
-	xid(catalog.XidFatal, "uncorrectable (double bit) memory error", "reset the GPU; with 63 or 64, drain and reset", "",
+	xid(catalog.XidFatal, "uncorrectable (double bit) memory error", "reset the GPU; with 63 or 64, drain and reset",
+		"",
 		48),
 	xid(catalog.XidFatal, "a micro-controller of the GPU halted", reset, "", 62),
 	xid(catalog.XidFatal, "remapping or retiring bad memory failed", reset, "", 64),

@@ -150,9 +150,10 @@ type Slurm struct {
 	SharedPartitions []string `yaml:"shared_partitions" allow:"name"`  // they give one GPU to several jobs
 	Shards           Shards   `yaml:"shards" allow:"auto yes no"`      // parts of GPUs, which look like whole GPUs
 	GresConf         string   `yaml:"gres_conf" allow:"path or empty"` // empty: where this node's slurmd reads it
-	RunInJobBackend  bool     `yaml:"run_in_job_backend"`              // ask the backend even under PrologFlags=RunInJob
-	Scontrol         string   `yaml:"scontrol" allow:"path"`           // for drain.reason_by; of slurmd's own version
-	Slurmd           string   `yaml:"slurmd" allow:"path or empty"`    // empty: the running slurmd's own program
+	// ask the backend even under PrologFlags=RunInJob
+	RunInJobBackend bool   `yaml:"run_in_job_backend"`
+	Scontrol        string `yaml:"scontrol" allow:"path"`        // for drain.reason_by; of slurmd's own version
+	Slurmd          string `yaml:"slurmd" allow:"path or empty"` // empty: the running slurmd's own program
 }
 
 // Deadlines limit each hook, counted from process start; a step gets the lesser of its limit and what is left.

@@ -14,9 +14,10 @@ import (
 // held is a finding about memory on one of the job's GPUs that the job could not use.
 type held struct {
 	record.Finding
-	start bool             // it was there before the job
-	kind  record.CauseName // Others: a live process surely not of this job; Unlisted: no living process; empty if unknown
-	left  bool             // recorded as left by an earlier job
+	start bool // it was there before the job
+	// Others: a live process surely not of this job; Unlisted: no living process; empty if unknown
+	kind record.CauseName
+	left bool // recorded as left by an earlier job
 }
 
 // bothEnds lists the memory findings of both ends. Memory from before the job counts once.
@@ -39,7 +40,8 @@ func bothEnds(in Input) (all []held) {
 	}
 	again := len(all) > 0
 	for _, f := range in.Findings {
-		if dirty := f.Code == catalog.Dirty; !f.OnlyRecorded() && !(again && dirty) { // what the recorder found is in Seen
+		// what the recorder found is in Seen
+		if dirty := f.Code == catalog.Dirty; !f.OnlyRecorded() && !(again && dirty) {
 			add(f, dirty)
 		}
 	}

@@ -35,7 +35,8 @@ func (j judge) pieces() record.Cause {
 	switch why := j.untested(); {
 	case roomy >= 0:
 		f := j.failures[roomy]
-		return on(f.card, untold(fmt.Sprintf("%s was free, yet %s could not be had", gpu.Size(f.free), gpu.Size(f.asked))))
+		return on(f.card, untold(fmt.Sprintf("%s was free, yet %s could not be had", gpu.Size(f.free),
+			gpu.Size(f.asked))))
 	case why != "":
 		return untold(why)
 	}

@@ -93,7 +93,8 @@ func need(f failure) record.Cause {
 		!f.restKnown && f.mine-min(f.mine, f.idle)+f.asked > f.total:
 		return yes(use)
 	case f.restKnown:
-		return no(fmt.Sprintf("%s asked fit in %s", pair(f.mine-min(f.mine, f.idle), " + ", f.asked), gpu.Size(f.total)))
+		return no(fmt.Sprintf("%s asked fit in %s", pair(f.mine-min(f.mine, f.idle), " + ", f.asked),
+			gpu.Size(f.total)))
 	}
 	return untold("the message does not say how much it had in all")
 }

@@ -88,7 +88,8 @@ func (r rule) judgeFile(v *view, f entry) {
 
 // judgeWay reports a directory that keeps users from a file that they need: the members of a group may be all of them.
 func (r rule) judgeWay(v *view, f entry) {
-	level, seen := record.DoctorWrong, fmt.Sprintf("users cannot reach it: %s has mode %#o", f.closed.Path, f.closed.Mode)
+	level, seen := record.DoctorWrong, fmt.Sprintf("users cannot reach it: %s has mode %#o", f.closed.Path,
+		f.closed.Mode)
 	if f.closed.Mode&0o010 != 0 && f.closed.GID != 0 {
 		level, seen = record.DoctorWarning, fmt.Sprintf("only group %d can reach it: %s has mode %#o", f.closed.GID,
 			f.closed.Path,
@@ -145,12 +146,14 @@ func (s Site) programs() (all []rule) {
 	c := s.Config
 	hip, _ := c.BackendOf(gpu.AMD.Name, true)
 	all = append(all,
-		rule{0o500, record.DoctorWrong, "GPUs are not examined (BKD-BK-MISSING)", "backend", []string{c.Backend}, 0o755},
+		rule{0o500, record.DoctorWrong, "GPUs are not examined (BKD-BK-MISSING)", "backend", []string{c.Backend},
+			0o755},
 		rule{0o500, "", "", "amd.backend", []string{c.AMD.Backend}, 0o755},
 		rule{0o500, "", "", "amd.backend", []string{hip}, 0o755},
 		rule{0o100, "", "", "", []string{s.Self}, 0o755})
 	if c.Drain.ReasonBy != config.ReasonByNone {
-		all = append(all, rule{0o500, record.DoctorWrong, "no drain gets its reason, and no node is resumed (BKD-REASON)",
+		all = append(all, rule{0o500, record.DoctorWrong,
+			"no drain gets its reason, and no node is resumed (BKD-REASON)",
 			"slurm.scontrol", []string{c.Slurm.Scontrol}, 0o755})
 	}
 	return all

@@ -239,7 +239,8 @@ func unclean(causes []Cause, cards map[gpu.ID]Seen) string {
 			name = fmt.Sprint(*c.Index)
 		}
 		seen := cards[c.GPU]
-		if seen.Clean && seen.ByList && (c.Code == catalog.Residue || c.Code == catalog.Dirty) { // memory that no list shows
+		// memory that no list shows
+		if seen.Clean && seen.ByList && (c.Code == catalog.Residue || c.Code == catalog.Dirty) {
 			seen = Seen{Why: "its memory cannot be judged"}
 		}
 		if !seen.Clean {

@@ -210,7 +210,8 @@ func (c Check) condition() []record.Finding {
 		in.Kernel = now
 	}
 	if condition.Compares(c.Seen.Health) {
-		in.Before = attribution.LastHealth(c.Latest().Runs, record.Run{}, attribution.Now{At: c.At, Epoch: c.Seen.Epoch})
+		in.Before = attribution.LastHealth(c.Latest().Runs, record.Run{},
+			attribution.Now{At: c.At, Epoch: c.Seen.Epoch})
 		if last != nil && last.Epoch.Same(c.Seen.Epoch) { // the last check's value, if any, is the newest
 			for _, h := range last.Health {
 				in.Before[h.Device] = h

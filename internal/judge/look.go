@@ -18,8 +18,8 @@ type Eyes interface {
 	Watch(cards []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot
 	// Processes returns what /proc shows about each PID.
 	Processes(pids []int) map[int]record.Process
-	// Holders searches all of /proc for processes with a GPU open, and leaves time for a watch of that length. It is nil
-	// if the configuration forbids the search.
+	// Holders searches all of /proc for processes with a GPU open, and leaves time for a watch of that length. It is
+	// nil if the configuration forbids the search.
 	Holders(then time.Duration) *record.Scan
 	// Quiet waits, for a bounded time, until no probe runs on the GPUs, and keeps probes off them until release. For a
 	// GPU on which one still runs, busy says so.

@@ -211,7 +211,10 @@ func decode(data []byte) (book, error) {
 	if err != nil {
 		return book{}, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
-	b.Troubles = slices.DeleteFunc(b.Troubles, func(t Trouble) bool { _, known := catalog.Lookup(t.Code); return !known })
+	b.Troubles = slices.DeleteFunc(b.Troubles, func(t Trouble) bool {
+		_, known := catalog.Lookup(t.Code)
+		return !known
+	})
 	for i := range b.Troubles {
 		b.Troubles[i].Detail = safetext.Keep(string(b.Troubles[i].Detail), maxDetail)
 	}

@@ -215,7 +215,8 @@ func (st statement) endsError() bool {
 func (st statement) hostNear() bool {
 	again := false
 	if last := len(st.found) - 1; last >= 0 {
-		again = st.found[last].Kind == record.KindHost && found{stream: st.line.stream, at: st.at}.isNear(st.found[last])
+		again = st.found[last].Kind == record.KindHost &&
+			found{stream: st.line.stream, at: st.at}.isNear(st.found[last])
 	}
 	for _, l := range st.neighbours() {
 		call := l.facts().has[isHostCall] && !strings.Contains(l.lower, "): out of memory")

@@ -85,8 +85,8 @@ func (w *diskWork) do() {
 	if w.Drop.Found() { // first: it is quick, and the rest may use up the time
 		w.note("", catalog.StateWrite, state.RemoveDrop(w.Run, w.Node, w.DropUID, w.Drop))
 	}
-	// A child that hangs on a dead disk keeps its lock until it is gone. Later ones then give up instead of piling up, and
-	// leave the records where they are, since most likely the other directories hang as well.
+	// A child that hangs on a dead disk keeps its lock until it is gone. Later ones then give up instead of piling up,
+	// and leave the records where they are, since most likely the other directories hang as well.
 	logged := w.alone(logLock, func() {
 		if len(w.Log) > 0 {
 			w.task(state.DiskLog, catalog.LogFailed, func() error { return appendLog(w.LogDir, w.Log) })

@@ -68,7 +68,8 @@ func (s Scene) problem(f record.Finding, at moment) []string {
 	}
 	switch {
 	case f.Unknown != "" && f.Holder == nil:
-		return []string{fmt.Sprintf("WARNING: %s could not be checked %s: %s", where, at, safetext.Clean(f.Unknown, Width))}
+		return []string{fmt.Sprintf("WARNING: %s could not be checked %s: %s", where, at,
+			safetext.Clean(f.Unknown, Width))}
 	case f.Holder != nil && !traits.Condition, traits.Memory != "":
 		return []string{s.inUse(f, where, at), "  " + s.held(f, at)}
 	case at == atEnd && (f.Code == catalog.Xid || f.Code == catalog.XidFatal):

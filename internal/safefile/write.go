@@ -209,7 +209,8 @@ func LockNumber(path string, n uint32, wait time.Duration) (release func(), err 
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
 	return releasing(lock(over, path, func(fd int) error {
-		// The lock belongs to the open file, not to the process: closing another descriptor of the file does not end it.
+		// The lock belongs to the open file, not to the process: closing another descriptor of the file does not end
+		// it.
 		one := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(n), Len: 1}
 		return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &one)
 	}))

@@ -74,7 +74,8 @@ func gather(wanted []record.Assigned, source record.Source, find func(record.Ass
 		}
 		for _, name := range []string{string(device.ID), string(device.BusID)} {
 			if name != "" && seen[name] {
-				return Result{Unknown: "two of the job's GPUs lead to the same device, " + name, Source: record.Ambiguous}
+				return Result{Unknown: "two of the job's GPUs lead to the same device, " + name,
+					Source: record.Ambiguous}
 			}
 			seen[name] = true
 		}

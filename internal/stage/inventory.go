@@ -203,7 +203,8 @@ func (d *Driver) startNumbering(kept *slurmconf.Kept, check bool) (collect func(
 		// A hook that does not know which slurmd runs keeps the answer of one that did.
 		known := kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0
 		if now != kept && now.Key.Conf != "" && known {
-			if err := d.Store.PutNumbering(*now); !errors.Is(err, state.ErrLocked) { // then another hook stores the same
+			// then another hook stores the same
+			if err := d.Store.PutNumbering(*now); !errors.Is(err, state.ErrLocked) {
 				d.Try(err)
 			}
 		}

@@ -201,8 +201,8 @@ func (r *work) counted() metrics.Run {
 	}
 	for i, f := range r.Found {
 		entry, _ := catalog.Lookup(f.Code)
-		// Own is a finding about Bookend itself, or the driver as a whole. What policy ignores or only notes does not count:
-		// at some sites it is normal.
+		// Own is a finding about Bookend itself, or the driver as a whole. What policy ignores or only notes does not
+		// count: at some sites it is normal.
 		counted := metrics.Finding{Code: f.Code}
 		if counted.Own = (entry.Scope == catalog.Own || entry.Scope == catalog.Driver) && r.Tells(i); counted.Own {
 			counted.Detail = detail(f)

@@ -175,7 +175,8 @@ type Glance struct {
 	Who      map[int]record.Process
 	Version  string // the backend's
 	Took     time.Duration
-	Problem  string // why the sample is incomplete, with the backend's code or the driver's; what was read before counts
+	// why the sample is incomplete, with the backend's code or the driver's; what was read before counts
+	Problem string
 	// Stuck is the backend that could not be killed, nil for none: no other may be started while it lives.
 	Stuck *state.Stuck
 }

@@ -37,7 +37,8 @@ func (h History) Text(w io.Writer) {
 	rows := []string{row("LAST SEEN", "JOB", "USER", "GPU", "RAN", "PEAK", "BUSY", "FOUND")}
 	for _, r := range h.Runs {
 		peak, busy := r.usage()
-		rows = append(rows, row(stamp(cmp.Or(r.EndedAt, r.BeganAt)), r.Job, owner(r.User, r.UID), r.numbers(), r.duration(),
+		rows = append(rows, row(stamp(cmp.Or(r.EndedAt, r.BeganAt)), r.Job, owner(r.User, r.UID), r.numbers(),
+			r.duration(),
 			peak, busy, r.outcomes()))
 	}
 	table(w, rows...)
