@@ -115,7 +115,7 @@ func (a *app) siteOf(o toSetUp) (s slurmconf.Site, err error) {
 	case err != nil && o.conf != "":
 		return s, fmt.Errorf("read slurm.conf: %w", err)
 	case err != nil:
-		all := strings.Join(config.SlurmFolders(), ", ")
+		all := strings.Join(config.SlurmDirs(), ", ")
 		return s, fmt.Errorf("read slurm.conf: %w, nor is it in any of %s: name it with --slurm-conf", err, all)
 	}
 	if err := whole(s.Conf); err != nil {

@@ -109,7 +109,7 @@ func (j Jobs) Owner(p record.Process, id gpu.ID) Attribution {
 		return j.named(p, owner, record.BySighting)
 	}
 	if p.OfSystem() { // a service belongs to no job, whatever its user and start time
-		return j.nobodys(p)
+		return j.ofNoJob(p)
 	}
 	accused, level := j.alone(p, id), record.ByExclusive
 	if accused == nil {
@@ -129,14 +129,14 @@ func (j Jobs) Owner(p record.Process, id gpu.ID) Attribution {
 			"started: %s", p.EnvJobID, p.EnvJobHere)
 		return unknown(record.Owner{Level: record.NoEvidence}, why)
 	}
-	return j.nobodys(p)
+	return j.ofNoJob(p)
 }
 
 func unknown(o record.Owner, why string) Attribution {
 	return Attribution{Owner: o, Kind: CannotTell, Why: why}
 }
 
-func (j Jobs) nobodys(p record.Process) Attribution {
+func (j Jobs) ofNoJob(p record.Process) Attribution {
 	return Attribution{Owner: record.Owner{UID: p.UID, Level: record.NoEvidence}, Kind: NoJob,
 		Rival:    j.rival(p, Allocation{}),
 		OtherEnd: j.otherEnd(p, Allocation{})}

@@ -100,7 +100,7 @@ func TestFindingsDoc(t *testing.T) {
 	}
 }
 
-var whose = map[Whose]string{
+var whose = map[Actor]string{
 	Job:  "the job that is named",
 	Node: "the node",
 	Site: "how Bookend is set up",

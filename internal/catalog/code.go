@@ -10,8 +10,8 @@ type (
 	Severity string
 	// Scope is what a finding is about, and so whether it may decide a hook's exit code.
 	Scope string
-	// Whose says who has to act on a finding.
-	Whose string
+	// Actor says who has to act on a finding.
+	Actor string
 )
 
 // The severities, the scopes, and who may have to act.
@@ -25,11 +25,11 @@ const (
 	Driver    Scope = "driver"    // the driver or backend as a whole
 	Own       Scope = "own"       // Bookend itself: never drains unless on_own_error says so
 
-	Job  Whose = "job"  // the user whose job caused it
-	Node Whose = "node" // the admin: GPU, driver or what runs on the node
-	Site Whose = "site" // the admin: how Bookend is installed or configured
-	Self Whose = "self" // Bookend: a defect of its own, to be reported
-	None Whose = "none" // a circumstance worth knowing
+	Job  Actor = "job"  // the user whose job caused it
+	Node Actor = "node" // the admin: GPU, driver or what runs on the node
+	Site Actor = "site" // the admin: how Bookend is installed or configured
+	Self Actor = "self" // Bookend: a defect of its own, to be reported
+	None Actor = "none" // a circumstance worth knowing
 )
 
 // The catalogue's codes.
@@ -103,7 +103,7 @@ type Entry struct {
 	Code     Code
 	Severity Severity
 	Scope    Scope
-	Whose    Whose
+	Whose    Actor
 	Title    string // a few words
 	Meaning  string // what it means, for an admin
 	Remedy   string // what to do

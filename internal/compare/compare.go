@@ -44,7 +44,7 @@ type Input struct {
 func Compare(s Input) []record.Finding {
 	var all []record.Finding
 	for _, c := range s.Cards {
-		for _, f := range s.card(c) {
+		for _, f := range s.onGPU(c) {
 			f.GPU, f.Index = c.Device.ID, &c.Index
 			all = append(all, f)
 		}
@@ -63,8 +63,8 @@ func (s Input) ending() bool { return s.Job.Context == slurm.Epilog }
 
 func (s Input) between() bool { return s.Job.Context == slurm.HealthCheck }
 
-// card judges one GPU. If it could not be read, that is the only finding.
-func (s Input) card(c record.Assigned) []record.Finding {
+// onGPU judges one GPU. If it could not be read, that is the only finding.
+func (s Input) onGPU(c record.Assigned) []record.Finding {
 	if f, faulty := s.faulty(c); faulty {
 		return []record.Finding{f}
 	}

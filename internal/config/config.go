@@ -302,8 +302,8 @@ const MaxGrace = 10 * time.Second
 
 const SlurmdPIDFile = "/var/run/slurmd.pid"
 
-// SlurmFolders are the directories of slurmd's configuration: fetched from slurmctld (configless), or of packages.
-func SlurmFolders() []string {
+// SlurmDirs are the directories of slurmd's configuration: fetched from slurmctld (configless), or of packages.
+func SlurmDirs() []string {
 	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
 		"/usr/local/etc"}
 }

@@ -179,7 +179,7 @@ func (j judge) unlisted(leftover record.Cause) record.Cause {
 		if r.Together > 0 {
 			return on(card, untold(text+"; it may be managed memory of your job"))
 		}
-		here := func(m record.Message) bool { return card != nil && j.card(m) == card }
+		here := func(m record.Message) bool { return card != nil && j.deviceOf(m) == card }
 		if slices.ContainsFunc(j.said(record.KindDevice), here) {
 			return on(card, yes(text))
 		}

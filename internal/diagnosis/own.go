@@ -28,14 +28,14 @@ func (j judge) pool() record.Cause {
 			return untold("a message does not say what the pool kept")
 		}
 	}
-	if why := j.notTheCard(); why != "" {
+	if why := j.notTheGPU(); why != "" {
 		return no(why)
 	}
 	return c
 }
 
-// notTheCard returns what ran out if no program was refused GPU memory, or "" if one may have been.
-func (j judge) notTheCard() string {
+// notTheGPU returns what ran out if no program was refused GPU memory, or "" if one may have been.
+func (j judge) notTheGPU() string {
 	switch {
 	case j.limited():
 		return "CUDA did not even start"
@@ -62,7 +62,7 @@ func (j judge) own() record.Cause {
 			return yes(atOnce(m.Asked.Bytes, room))
 		}
 	}
-	if why := j.notTheCard(); why != "" {
+	if why := j.notTheGPU(); why != "" {
 		return no(why)
 	}
 	if j.spread() {

@@ -186,8 +186,8 @@ func (j judge) sightedOn(pid int) map[gpu.ID]bool {
 	return on
 }
 
-// card returns the job's GPU of a message, nil if not certain: frameworks number the GPUs in CUDA_VISIBLE_DEVICES.
-func (j judge) card(m record.Message) *record.Assigned {
+// deviceOf returns the job's GPU of a message, nil if not certain: frameworks number the GPUs in CUDA_VISIBLE_DEVICES.
+func (j judge) deviceOf(m record.Message) *record.Assigned {
 	if j.spread() {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (j judge) card(m record.Message) *record.Assigned {
 
 // unplaced reports whether an allocation failed on an unknown GPU of the job.
 func (j judge) unplaced() bool {
-	return slices.ContainsFunc(j.said(record.KindDevice), func(m record.Message) bool { return j.card(m) == nil })
+	return slices.ContainsFunc(j.said(record.KindDevice), func(m record.Message) bool { return j.deviceOf(m) == nil })
 }
 
 // startless reports whether CUDA could not start and no allocation is known to have failed.
@@ -234,7 +234,7 @@ type failure struct {
 }
 
 func (j judge) failure(m record.Message) (failure, bool) {
-	f := failure{Message: m, card: j.card(m), asked: m.Asked.Bytes, free: m.Free.Bytes, total: m.Total.Bytes}
+	f := failure{Message: m, card: j.deviceOf(m), asked: m.Asked.Bytes, free: m.Free.Bytes, total: m.Total.Bytes}
 	if !m.Total.Known() && f.card != nil {
 		f.total = j.capacity(f.card.Device.ID)
 	}

@@ -71,7 +71,7 @@ func Checks() []Check {
 			why:   "root starts or loads it; a Prolog or Epilog that cannot be started drains the node"},
 		{Name: "config", path: func(s Site) string { return s.ConfigPath }, files: true, judge: judgeConfig,
 			why: "it says what root runs"},
-		{Name: "drop-filesystem", path: dropFolder, files: true, judge: judgeDrop,
+		{Name: "drop-filesystem", path: dropDir, files: true, judge: judgeDrop,
 			why: "users write here: without a small tmpfs of its own, one user can fill it for all hooks"},
 		{Name: "slurm-conf", path: slurmConfPath, judge: judgeConf,
 			why: "it says whether and how Slurm calls the hooks: without all of it what depends on it is not checked"},

@@ -204,11 +204,11 @@ func judgeConfig(v *view) string {
 // DropOptions are those of run-bookend-drop.mount. A job has up to two directories of one small file there.
 const DropOptions = "size=16M,nr_inodes=8k,mode=0711,nosuid,nodev,noexec"
 
-func dropFolder(s Site) string { return filepath.Join(s.Config.Paths.Run, "drop") }
+func dropDir(s Site) string { return filepath.Join(s.Config.Paths.Run, "drop") }
 
 // judgeDrop warns even before the first hook, which would create a directory in the tmpfs that all hooks share.
 func judgeDrop(v *view) string {
-	path := dropFolder(v.Site)
+	path := dropDir(v.Site)
 	var above, here unix.Stat_t
 	var on unix.Statfs_t
 	if unix.Stat(filepath.Dir(path), &above) != nil || unix.Stat(path, &here) != nil || above.Dev == here.Dev ||

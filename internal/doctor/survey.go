@@ -42,7 +42,7 @@ type Slurm struct {
 type Driver struct {
 	Absent  bool // it is not loaded
 	Problem string
-	Cards   []gpu.Card
+	Cards   []gpu.Physical
 	// Silent is why it is not queried: its files do not answer, or a child of Bookend's is stuck in it.
 	Silent string
 }
@@ -128,7 +128,7 @@ func (r request) driver() (d Driver, err error) {
 func (d *Driver) listed(s gpu.Snapshot) {
 	for _, r := range s.Readings {
 		if r.Device.Parent == "" {
-			d.Cards = append(d.Cards, gpu.Card{Device: r.Device})
+			d.Cards = append(d.Cards, gpu.Physical{Device: r.Device})
 		}
 	}
 	if len(d.Cards) == 0 {

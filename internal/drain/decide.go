@@ -122,7 +122,7 @@ func (in Input) others(open []Exit) Decision {
 	if len(over) < len(open) {
 		return in.leave(m, "Slurm has not drained the node for a hook that has just asked for it")
 	}
-	return in.leave(m, in.Node.whose())
+	return in.leave(m, in.Node.otherReason())
 }
 
 // standing handles a drain with our reason: it adds the causes found since, and decides whether the drain may end.
@@ -196,7 +196,7 @@ func AtHook(in Input, own Exit) Decision {
 	case flag != "":
 		return in.leave(in.Memory, "the node's state has "+flag)
 	case n.Drained():
-		return in.leave(in.Memory, n.whose())
+		return in.leave(in.Memory, n.otherReason())
 	case n.Reason != "" && !Ours(n.Reason) && n.Reason != PrologError && n.Reason != EpilogError:
 		// a reason without a drain is left over from an earlier drain, or a person's remark
 		return in.leave(in.Memory, fmt.Sprintf("the node is not drained, and has %q all the same", n.Reason))
@@ -294,7 +294,7 @@ func (n Node) beyond(flags ...string) string {
 // other returns a flag because of which the node's reason must be left alone, or "".
 func (n Node) other() string { return n.beyond(slices.Concat(quiet, busy)...) }
 
-func (n Node) whose() string {
+func (n Node) otherReason() string {
 	switch {
 	case !n.Drained():
 		return "the node is not drained any more"

@@ -46,7 +46,7 @@ func (d Device) Node() string {
 	if d.Minor == nil {
 		return ""
 	}
-	return VendorOf(d).CardNode(*d.Minor)
+	return VendorOf(d).DeviceNode(*d.Minor)
 }
 
 // Named reports whether the name is this device's UUID, bus ID or device node.
@@ -159,8 +159,8 @@ func (s Snapshot) Reading(id ID) (Reading, bool) {
 	return Reading{}, false
 }
 
-// Card is one physical GPU of the node, read without the driver's library.
-type Card struct {
+// Physical is one physical GPU of the node, read without the driver's library.
+type Physical struct {
 	Device Device `json:"device"` // ID is empty until the driver has cached the GPU's UUID
 	// Excluded is true for a GPU that the driver does not manage: no process can use it. It still has a minor.
 	Excluded bool `json:"excluded,omitempty"`

@@ -69,8 +69,8 @@ type Node struct {
 	Minor  int
 }
 
-// CardNode returns the name of a GPU's device node.
-func (v *Vendor) CardNode(minor int) string { return fmt.Sprintf("%s%d", v.Nodes.Card, minor) }
+// DeviceNode returns the name of a GPU's device node.
+func (v *Vendor) DeviceNode(minor int) string { return fmt.Sprintf("%s%d", v.Nodes.Card, minor) }
 
 // MayBeNode is a fast check of a file name, without its directory, that tells whether calling ParseNode is worthwhile.
 func MayBeNode(name []byte) bool {
@@ -122,8 +122,8 @@ func ParseMinor(name, prefix string) (int, bool) {
 	return int(minor), true
 }
 
-// IsCardNode reports whether this is the name of a GPU's device node, of any vendor.
-func IsCardNode(name string) bool {
+// IsDeviceNode reports whether this is the name of a GPU's device node, of any vendor.
+func IsDeviceNode(name string) bool {
 	return slices.ContainsFunc(Vendors[:], func(v *Vendor) bool {
 		_, ok := ParseMinor(name, v.Nodes.Card)
 		return ok

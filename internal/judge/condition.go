@@ -86,8 +86,8 @@ func (c Case) reloaded() string {
 	return "the driver was reloaded since the job began, or no one can tell: that may have cured the GPU"
 }
 
-// Heard is what the job's outputs say about memory.
-type Heard struct {
+// JobOutput is what the job's outputs say about memory.
+type JobOutput struct {
 	Messages []record.Message
 	Outputs  []record.Output // Message.File is an index into these
 	Unknown  string          // why they were not read
@@ -99,7 +99,7 @@ type Heard struct {
 }
 
 // Symptoms returns the input of a diagnosis, as far as this hook saw it. Why adds the rest.
-func (c Case) Symptoms(j Judgement, h Heard) diagnosis.Input {
+func (c Case) Symptoms(j Judgement, h JobOutput) diagnosis.Input {
 	in := diagnosis.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
 		Probes: c.Probes(), Health: c.Seen.Health, Kernel: c.sinceJobBegan(),

@@ -28,7 +28,7 @@ type Judgement struct {
 
 // Judge judges a case. A finding is never withdrawn: later cases of a hook only add to them.
 func Judge(c Case) Judgement {
-	found := slices.Concat(c.Faults, c.onCards())
+	found := slices.Concat(c.Faults, c.onGPUs())
 	if c.Phase == slurm.Epilog {
 		found = append(found, c.recorded(found)...)
 		found = append(found, c.condition()...)
@@ -37,9 +37,9 @@ func Judge(c Case) Judgement {
 	return c.decide(found)
 }
 
-// onCards returns the findings of the comparison. If processes were ended, the first findings count unless the samples
+// onGPUs returns the findings of the comparison. If processes were ended, the first findings count unless the samples
 // after that prove them gone.
-func (c Case) onCards() []record.Finding {
+func (c Case) onGPUs() []record.Finding {
 	if c.Cleaned == nil {
 		return Compared(c.Scene(c.Seen.Side))
 	}

@@ -74,7 +74,7 @@ func TestSymptoms(t *testing.T) {
 	} {
 		c := enforcing()
 		c.Past.Run.Start, c.Tests = tt.start, tt.tests
-		in := c.Symptoms(Judge(c), Heard{})
+		in := c.Symptoms(Judge(c), JobOutput{})
 		if len(in.StartFindings) != tt.found || in.WallStart.IsZero() != (tt.start == nil) ||
 			len(in.Probes) != 1 || in.Probes[0].Result != tt.want {
 			t.Errorf("%s: %+v", name, in)

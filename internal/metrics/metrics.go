@@ -106,7 +106,7 @@ func change(f Files, r Run, edit func(*book)) (err error) {
 			err = fmt.Errorf("count for metrics: %w", err)
 		}
 	}()
-	folder, err := makeFolder(f.Var)
+	folder, err := makeDir(f.Var)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func change(f Files, r Run, edit func(*book)) (err error) {
 	return errors.Join(damage, shown, b.save(folder))
 }
 
-func makeFolder(varDir string) (string, error) {
+func makeDir(varDir string) (string, error) {
 	// Threat: none yet: MakeDir checks owner and mode of the open directory before it creates anything in it.
 	if _, err := os.Lstat(varDir); errors.Is(err, fs.ErrNotExist) {
 		if err := safefile.MakeDir(filepath.Dir(varDir), filepath.Base(varDir), 0o755); err != nil {

@@ -23,7 +23,7 @@ var ErrNoDriver = errors.New("the driver is not loaded, or has no GPU")
 
 // Read lists the GPUs of the vendors that are Present, NVIDIA's first. It returns ErrNoDriver if a driver shows none
 // but should, and nothing if driverProc (/proc/driver/nvidia) is empty: then the backends must be asked.
-func Read(driverProc, sys string) (cards []gpu.Card, err error) {
+func Read(driverProc, sys string) (cards []gpu.Physical, err error) {
 	if driverProc == "" {
 		return nil, nil
 	}
@@ -37,7 +37,7 @@ func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 	all, err := AMD(sys)
 	for _, c := range all {
 		if !c.Host || present[0] != &gpu.NVIDIA {
-			cards = append(cards, gpu.Card{Device: c.Device})
+			cards = append(cards, gpu.Physical{Device: c.Device})
 		}
 	}
 	if err == nil && len(all) == 0 {
@@ -68,7 +68,7 @@ func loaded(sys string, v *gpu.Vendor) bool {
 }
 
 // readNVIDIA lists the GPUs below driverProc by bus id, unreadable ones too: leaving one out would shift the numbers.
-func readNVIDIA(driverProc string) ([]gpu.Card, error) {
+func readNVIDIA(driverProc string) ([]gpu.Physical, error) {
 	root := filepath.Join(driverProc, "gpus")
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +77,7 @@ func readNVIDIA(driverProc string) ([]gpu.Card, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list GPUs: %w", err)
 	}
-	cards := make([]gpu.Card, 0, len(entries))
+	cards := make([]gpu.Physical, 0, len(entries))
 	for _, entry := range entries { // in order of name
 		bus, err := gpu.ParseBusID(entry.Name())
 		if err != nil {
@@ -114,8 +114,8 @@ func list(parts ...string) ([]string, error) {
 }
 
 // parseInformation parses a GPU's information file. A line that is unknown or unreadable leaves its field unknown.
-func parseInformation(text string, bus gpu.BusID) gpu.Card {
-	card := gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name}}
+func parseInformation(text string, bus gpu.BusID) gpu.Physical {
+	card := gpu.Physical{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name}}
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(line, ":")
 		if !ok {

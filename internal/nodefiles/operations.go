@@ -19,10 +19,10 @@ type Request struct {
 
 // Inventory has the GPUs that the driver lists in /proc, or the problem.
 type Inventory struct {
-	Cards    []gpu.Card `json:"cards"`
-	Epoch    gpu.Epoch  `json:"epoch"`
-	NoDriver bool       `json:"no_driver,omitempty"`
-	Problem  string     `json:"problem,omitempty"`
+	Cards    []gpu.Physical `json:"cards"`
+	Epoch    gpu.Epoch      `json:"epoch"`
+	NoDriver bool           `json:"no_driver,omitempty"`
+	Problem  string         `json:"problem,omitempty"`
 }
 
 // ListGPUs lists the GPUs, and the epoch.

@@ -170,10 +170,10 @@ func (h Holding) minors(v *gpu.Vendor) []int {
 func (h Holding) Open() (names []string) {
 	v := &gpu.NVIDIA
 	for _, minor := range h.Minors {
-		names = append(names, v.CardNode(minor))
+		names = append(names, v.DeviceNode(minor))
 	}
 	for _, minor := range h.Renders {
-		names = append(names, gpu.AMD.CardNode(minor))
+		names = append(names, gpu.AMD.DeviceNode(minor))
 	}
 	has := [...]bool{h.Control, h.UVM, h.Caps, h.Buffers}
 	for i, name := range [...]string{v.Nodes.Control, v.Nodes.Shared[0], v.Nodes.Caps, "dma-buf"} {

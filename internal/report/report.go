@@ -45,7 +45,7 @@ type Scene struct {
 
 // Start returns the text for the beginning of the job's log, nil if there is nothing to report.
 func Start(s Scene) []safetext.Safe {
-	told := s.told()
+	told := s.reported()
 	switch {
 	case s.Show == config.ShowNone, len(told) == 0 && s.Show != config.ShowAll:
 		return nil
@@ -57,7 +57,7 @@ func Start(s Scene) []safetext.Safe {
 
 // End returns the text for the end of the job's log; why the job ran out of memory comes first.
 func End(s Scene) []safetext.Safe {
-	told, ended := s.told(), s.ended()
+	told, ended := s.reported(), s.ended()
 	switch {
 	case s.Show == config.ShowNone, s.Show == config.ShowProblems && s.Clean():
 		return nil
@@ -72,10 +72,10 @@ func End(s Scene) []safetext.Safe {
 }
 
 // Clean reports whether there is nothing to report beyond one line.
-func (s Scene) Clean() bool { return len(s.told()) == 0 && len(s.ended()) == 0 && !s.asked() }
+func (s Scene) Clean() bool { return len(s.reported()) == 0 && len(s.ended()) == 0 && !s.asked() }
 
-// told returns the findings for the owner: about the job's GPUs or the driver, neither ignored nor noted.
-func (s Scene) told() []record.Finding {
+// reported returns the findings for the owner: about the job's GPUs or the driver, neither ignored nor noted.
+func (s Scene) reported() []record.Finding {
 	var out []record.Finding
 	for i, f := range s.Findings {
 		private := f.Code == catalog.Trespass && !f.OnlyRecorded() || f.Code == catalog.Ended

@@ -18,7 +18,7 @@ func (s Scene) asked() bool {
 	case "":
 		return false
 	case record.ByCause:
-		return len(s.told()) == 0
+		return len(s.reported()) == 0
 	}
 	return true
 }

@@ -191,7 +191,7 @@ func Passable(path string) error {
 
 // Read returns a file in an own directory: regular, one link, owned by this user or root, at most limit bytes.
 func Read(dir, name string, limit int64) (content []byte, err error) {
-	err = inOwnFolder("read", dir, name, func(dirfd int) error {
+	err = inOwnDir("read", dir, name, func(dirfd int) error {
 		fd, _, err := openOwn(dirfd, name, unix.O_RDONLY, 0)
 		if err != nil {
 			return err
@@ -209,7 +209,7 @@ func Read(dir, name string, limit int64) (content []byte, err error) {
 // Threat: the user mounts a FUSE file system over the file, whose server delays its answers or makes the file grow.
 // Nothing is opened for reading, or even asked for its attributes, before its mount is known to be the directory's.
 func ReadShared(dir, name string, limit int64) (content []byte, err error) {
-	err = inOwnFolder("read", dir, name, func(dirfd int) error {
+	err = inOwnDir("read", dir, name, func(dirfd int) error {
 		fd, st, err := pin(dirfd, name)
 		if err != nil {
 			return err

@@ -74,8 +74,8 @@ func stat(fd int) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// ownFolder opens a directory that only this user or root can write to. Threat: elsewhere, names change between uses.
-func ownFolder(path string) (int, error) {
+// ownDir opens a directory that only this user or root can write to. Threat: elsewhere, names change between uses.
+func ownDir(path string) (int, error) {
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if errors.Is(err, unix.EACCES) { // a directory that users may search but not list
 		fd, err = openAt(unix.AT_FDCWD, path, unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -96,11 +96,11 @@ func ownFolder(path string) (int, error) {
 
 func ours(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) }
 
-// inOwnFolder checks name and calls f with the directory's descriptor. Errors name the operation and the file.
-func inOwnFolder(doing, dir, name string, f func(dirfd int) error) error {
+// inOwnDir checks name and calls f with the directory's descriptor. Errors name the operation and the file.
+func inOwnDir(doing, dir, name string, f func(dirfd int) error) error {
 	dirfd, err := -1, checkName(name)
 	if err == nil {
-		dirfd, err = ownFolder(dir)
+		dirfd, err = ownDir(dir)
 	}
 	if err == nil {
 		err = f(dirfd)

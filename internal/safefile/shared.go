@@ -57,7 +57,7 @@ func (g guest) list(owner uint16) []byte {
 // it, but cannot lease it, open it to others or replace it. The reserved space stays available even if the file system
 // fills up.
 func Share(dir, name string, user uint32, reserved int64) error {
-	return inOwnFolder("make", dir, name, func(dirfd int) error {
+	return inOwnDir("make", dir, name, func(dirfd int) error {
 		// Threat: an earlier user may hold the old file open, so a new one is made; a mount point cannot be removed.
 		err := retry(func() error { return unix.Unlinkat(dirfd, name, 0) })
 		if err != nil && !errors.Is(err, unix.ENOENT) {
@@ -87,7 +87,7 @@ func MakeDirFor(parent, name string, user uint32) error {
 	if err := MakeDir(parent, name, 0o700); err != nil {
 		return err
 	}
-	return inOwnFolder("make directory", parent, name, func(dirfd int) error {
+	return inOwnDir("make directory", parent, name, func(dirfd int) error {
 		// Threat: none from users, who cannot write here; MakeDir refused anything but an own directory.
 		fd, err := openAt(dirfd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		if err != nil {
@@ -102,7 +102,7 @@ func MakeDirFor(parent, name string, user uint32) error {
 // writes once, within the reserved space, and never truncates the file first: on a full file system that would lose the
 // content. Shorter content is padded with blanks.
 func Edit(dir, name string, wait time.Duration, limit int64, edit func(old []byte) ([]byte, error)) error {
-	return inOwnFolder("edit", dir, name, func(dirfd int) error {
+	return inOwnDir("edit", dir, name, func(dirfd int) error {
 		// Threat: none but from this user: only root and this user can write to the file.
 		fd, err := openShared(dirfd, name, unix.O_RDWR)
 		if err != nil {
@@ -131,7 +131,7 @@ func Edit(dir, name string, wait time.Duration, limit int64, edit func(old []byt
 
 // Clear empties a shared file that takes up more than limit bytes, even while its user has it open.
 func Clear(dir, name string, limit int64) error {
-	return inOwnFolder("clear", dir, name, func(dirfd int) error {
+	return inOwnDir("clear", dir, name, func(dirfd int) error {
 		// Threat: the user's own mount, as for ReadShared. A lease is none: only the file's owner could take one.
 		pinned, st, err := pin(dirfd, name)
 		if err != nil {

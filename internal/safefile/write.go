@@ -41,7 +41,7 @@ func ReplaceReadable(dir, name string, data []byte, reader uint32) error {
 }
 
 func write(dir, name string, data []byte, a attributes) error {
-	return inOwnFolder("write", dir, name, func(dirfd int) error { return replace(dirfd, name, data, a) })
+	return inOwnDir("write", dir, name, func(dirfd int) error { return replace(dirfd, name, data, a) })
 }
 
 // replace writes a complete file and renames it to name.
@@ -143,7 +143,7 @@ func ownLinks(path string, st unix.Stat_t) error {
 
 // MakeDir makes the directory name in the own directory parent. An existing one must be this user's (else ErrNotOurs).
 func MakeDir(parent, name string, mode os.FileMode) error {
-	return inOwnFolder("make directory", parent, name, func(dirfd int) error {
+	return inOwnDir("make directory", parent, name, func(dirfd int) error {
 		err := retry(func() error { return unix.Mkdirat(dirfd, name, 0o700) })
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
@@ -225,7 +225,7 @@ func releasing(fd int, err error) (release func(), _ error) {
 
 func lock(over context.Context, path string, try func(fd int) error) (fd int, err error) {
 	fd = -1 // not an os.File: the garbage collector would close it if release is not kept
-	err = inOwnFolder("lock", filepath.Dir(path), filepath.Base(path), func(dirfd int) (err error) {
+	err = inOwnDir("lock", filepath.Dir(path), filepath.Base(path), func(dirfd int) (err error) {
 		// Threat: any process that can open the file can hold the lock for ever, hence mode 0600.
 		fd, _, err = openOwn(dirfd, filepath.Base(path), unix.O_RDWR|unix.O_CREAT, 0o600)
 		if err != nil {
@@ -256,7 +256,7 @@ func await(over context.Context, try func() error) error {
 // Append adds one entry to a log in a single write. A log that would grow beyond limit bytes is first renamed to
 // name.1. The caller holds a lock, so that two writers do not both rename a full log.
 func Append(dir, name string, entry []byte, limit int64) error {
-	return inOwnFolder("append to", dir, name, func(dirfd int) error {
+	return inOwnDir("append to", dir, name, func(dirfd int) error {
 		if int64(len(entry)) > limit {
 			return fmt.Errorf("%w: an entry of %d bytes", ErrTooLarge, len(entry))
 		}

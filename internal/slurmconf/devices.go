@@ -27,7 +27,7 @@ type Result struct {
 var errMissing = errors.New("not on this node")
 
 // Devices resolves a job's list: ids in CUDA_VISIBLE_DEVICES, else the admin's map (ids or bus ids), else Slurm's list.
-func Devices(job slurm.Job, cards []gpu.Card, own config.NVIDIA, list List) Result {
+func Devices(job slurm.Job, cards []gpu.Physical, own config.NVIDIA, list List) Result {
 	wanted, err := requests(job)
 	if err != nil {
 		return Result{Unknown: err.Error(), Source: record.Ambiguous}
@@ -46,7 +46,7 @@ func Devices(job slurm.Job, cards []gpu.Card, own config.NVIDIA, list List) Resu
 }
 
 // Again finds the devices from a job's start among the present GPUs, each by its id or else by its bus id.
-func Again(devices []record.Assigned, source record.Source, cards []gpu.Card) Result {
+func Again(devices []record.Assigned, source record.Source, cards []gpu.Physical) Result {
 	n := node{cards: Usable(cards)}
 	return gather(devices, source, func(a record.Assigned) (gpu.Device, error) {
 		switch id := a.Device.ID; {
@@ -55,7 +55,7 @@ func Again(devices []record.Assigned, source record.Source, cards []gpu.Card) Re
 		case id != "":
 			return n.whole(string(id))
 		}
-		return n.card(func(d gpu.Device) bool { return d.BusID == a.Device.BusID })
+		return n.device(func(d gpu.Device) bool { return d.BusID == a.Device.BusID })
 	})
 }
 
@@ -87,7 +87,7 @@ func gather(wanted []record.Assigned, source record.Source, find func(record.Ass
 }
 
 // Slurms reports by bus id whether Slurm gives out a GPU, whole or in parts. It returns nil if that is unknown.
-func Slurms(cards []gpu.Card, list List) map[gpu.BusID]bool {
+func Slurms(cards []gpu.Physical, list List) map[gpu.BusID]bool {
 	if len(list.GPUs) == 0 {
 		return nil
 	}
@@ -136,12 +136,12 @@ func requests(job slurm.Job) ([]record.Assigned, error) {
 }
 
 // Usable returns the GPUs that the driver was not configured to exclude.
-func Usable(cards []gpu.Card) []gpu.Card {
-	return slices.DeleteFunc(slices.Clone(cards), func(c gpu.Card) bool { return c.Excluded })
+func Usable(cards []gpu.Physical) []gpu.Physical {
+	return slices.DeleteFunc(slices.Clone(cards), func(c gpu.Physical) bool { return c.Excluded })
 }
 
 type node struct {
-	cards []gpu.Card // usable
+	cards []gpu.Physical // usable
 	own   config.NVIDIA
 	list  List
 }
@@ -162,7 +162,7 @@ func (n *node) find(a record.Assigned) (gpu.Device, error) {
 
 func (n *node) named(name string) (gpu.Device, error) {
 	if busID, err := gpu.ParseBusID(name); err == nil {
-		return n.card(func(d gpu.Device) bool { return d.BusID == busID })
+		return n.device(func(d gpu.Device) bool { return d.BusID == busID })
 	}
 	switch {
 	case isInstance(name): // only the driver reports which GPU it is part of
@@ -175,15 +175,15 @@ func (n *node) named(name string) (gpu.Device, error) {
 
 // whole finds a GPU by id. One not found may be any whose id the driver has not cached: the id alone then names it.
 func (n *node) whole(id string) (gpu.Device, error) {
-	device, err := n.card(func(d gpu.Device) bool { return d.ID == gpu.ID(id) })
-	if err == nil || !slices.ContainsFunc(n.cards, func(c gpu.Card) bool { return c.Device.ID == "" }) {
+	device, err := n.device(func(d gpu.Device) bool { return d.ID == gpu.ID(id) })
+	if err == nil || !slices.ContainsFunc(n.cards, func(c gpu.Physical) bool { return c.Device.ID == "" }) {
 		return device, err
 	}
 	return gpu.Device{ID: gpu.ID(id)}, nil
 }
 
-func (n *node) card(match func(gpu.Device) bool) (gpu.Device, error) {
-	i := slices.IndexFunc(n.cards, func(c gpu.Card) bool { return match(c.Device) })
+func (n *node) device(match func(gpu.Device) bool) (gpu.Device, error) {
+	i := slices.IndexFunc(n.cards, func(c gpu.Physical) bool { return match(c.Device) })
 	if i < 0 {
 		return gpu.Device{}, errMissing
 	}
@@ -212,12 +212,12 @@ func (n *node) byFile(files GPU) (gpu.Device, error) {
 			"which part is not known without the UUID that AutoDetect=nvml adds", files)
 	}
 	name := path.Base(files[0])
-	if !gpu.IsCardNode(name) {
+	if !gpu.IsDeviceNode(name) {
 		return gpu.Device{}, fmt.Errorf("gres.conf has %.200q, which is not the device file of a whole GPU: %s",
 			files[0], hint)
 	}
-	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == d.Node() })
-	unread := func(c gpu.Card) bool { return c.Device.Minor == nil }
+	device, err := n.device(func(d gpu.Device) bool { return d.Minor != nil && name == d.Node() })
+	unread := func(c gpu.Physical) bool { return c.Device.Minor == nil }
 	if i := slices.IndexFunc(n.cards, unread); err != nil && i >= 0 {
 		return gpu.Device{}, fmt.Errorf("which GPU %s is not known: the minor of GPU %s could not be read",
 			name, n.cards[i].Device.BusID)

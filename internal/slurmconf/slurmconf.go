@@ -33,7 +33,7 @@ func Find(gresConf, slurmConf string) []Files {
 		return []Files{{slurmConf, path.Join(path.Dir(slurmConf), gresFile)}}
 	}
 	var all []Files
-	for _, folder := range config.SlurmFolders() {
+	for _, folder := range config.SlurmDirs() {
 		all = append(all, Files{path.Join(folder, slurmFile), path.Join(folder, gresFile)})
 	}
 	return all

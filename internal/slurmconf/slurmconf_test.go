@@ -316,24 +316,24 @@ func TestParseListedOneByOne(t *testing.T) {
 }
 
 // spoil makes a card of another kind: AMD's, excluded, excluded without a minor, its id not cached, unread.
-var spoil = map[byte]func(*gpu.Card){
-	'a': func(c *gpu.Card) { c.Device.Vendor = "amd" },
-	'x': func(c *gpu.Card) { c.Excluded = true },
-	'X': func(c *gpu.Card) { c.Excluded, c.Device.Minor = true, nil },
-	'u': func(c *gpu.Card) { c.Device.ID = "" },
-	'r': func(c *gpu.Card) {
-		*c = gpu.Card{Device: gpu.Device{BusID: c.Device.BusID}, Unknown: "input/output error"}
+var spoil = map[byte]func(*gpu.Physical){
+	'a': func(c *gpu.Physical) { c.Device.Vendor = "amd" },
+	'x': func(c *gpu.Physical) { c.Excluded = true },
+	'X': func(c *gpu.Physical) { c.Excluded, c.Device.Minor = true, nil },
+	'u': func(c *gpu.Physical) { c.Device.ID = "" },
+	'r': func(c *gpu.Physical) {
+		*c = gpu.Physical{Device: gpu.Device{BusID: c.Device.BusID}, Unknown: "input/output error"}
 	},
 }
 
 // cardsOf reads cards in PCI order, each by its minor and what spoils it: "0 1x 2"; "-" is a place that is empty.
-func cardsOf(t *testing.T, text string) (all []gpu.Card) {
+func cardsOf(t *testing.T, text string) (all []gpu.Physical) {
 	for n, word := range strings.Fields(text) {
 		if word == "-" {
 			continue
 		}
 		minor := must.Have(strconv.Atoi(strings.TrimRight(word, "axXur")))(t)
-		c := gpu.Card{Device: gpu.Device{ID: gpu.ID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n)),
+		c := gpu.Physical{Device: gpu.Device{ID: gpu.ID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n)),
 			BusID: gpu.BusID(fmt.Sprintf("0000:%02x:00.0", n)), Minor: &minor, Vendor: "nvidia"}}
 		if edit := spoil[word[len(word)-1]]; edit != nil {
 			edit(&c)
@@ -434,7 +434,7 @@ func FuzzParseListed(f *testing.F) {
 // Two numbers that lead to one GPU are not certain, also where only its bus id is known, as before the first reading.
 func TestDevicesAreDistinct(t *testing.T) {
 	minor := 0
-	cards := []gpu.Card{{Device: gpu.Device{BusID: "0000:1b:00.0", Minor: &minor}}}
+	cards := []gpu.Physical{{Device: gpu.Device{BusID: "0000:1b:00.0", Minor: &minor}}}
 	one := GPU{"/dev/nvidia0"}
 	list := List{Source: record.BySlurmd, GPUs: []GPU{one, one}}
 	for name, r := range map[string]Result{

@@ -62,7 +62,7 @@ func (r *work) prolog() {
 func (r *work) epilog() {
 	sole := r.recall()
 	var out *output
-	var listened func() judge.Heard
+	var listened func() judge.JobOutput
 	r.observe(func() *gpu.KernelMark {
 		out = r.output()
 		listened = r.listen(out)

@@ -58,7 +58,7 @@ func (d *Driver) Inventory(recalled record.Run, numbers func() slurmconf.List) (
 		d.Add(record.Unsure(catalog.DriverKO, reply.Problem))
 	case d.Phase == slurm.HealthCheck:
 		list := numbers()
-		seen.Cards, seen.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), slurmconf.Slurms(reply.Cards, list)
+		seen.Cards, seen.Given = everyGPU(reply.Cards, d.Config.NVIDIA, list), slurmconf.Slurms(reply.Cards, list)
 	default:
 		if request.DriverProc != "" {
 			_ = d.Store.PutInventory(state.Inventory{From: request.DriverProc, Epoch: reply.Epoch, Cards: reply.Cards})
@@ -70,7 +70,7 @@ func (d *Driver) Inventory(recalled record.Run, numbers func() slurmconf.List) (
 	return seen
 }
 
-func (d *Driver) devices(recalled record.Run, cards []gpu.Card, list slurmconf.List) slurmconf.Result {
+func (d *Driver) devices(recalled record.Run, cards []gpu.Physical, list slurmconf.List) slurmconf.Result {
 	if slurmconf.GivesNumbers(d.Job) && settled(recalled, d.Job) {
 		return slurmconf.Again(recalled.Devices, recalled.Numbering.Source, cards)
 	}
@@ -102,13 +102,13 @@ func (d *Driver) unresolved(res slurmconf.Result, have int) {
 }
 
 // listed asks the backend for the node's GPUs, for a driver that does not list them in /proc.
-func (d *Driver) listed() (cards []gpu.Card) {
+func (d *Driver) listed() (cards []gpu.Physical) {
 	answer := d.askBackend(d.snapshot(d.Left(time.Duration(d.Times.Driver)/2, d.Reserve()), false))
 	d.Seen.Looks -= len(answer.Snapshots) // this was no sample of the job's GPUs
 	for _, s := range answer.Snapshots {
 		for _, r := range s.Readings {
 			if r.Device.Parent == "" {
-				cards = append(cards, gpu.Card{Device: r.Device})
+				cards = append(cards, gpu.Physical{Device: r.Device})
 			}
 		}
 	}
@@ -129,8 +129,8 @@ func settled(r record.Run, job slurm.Job) bool {
 	})
 }
 
-// everyCard returns the driver's GPUs with Slurm's numbers, as for a job that has all; -1 if not certain.
-func everyCard(cards []gpu.Card, n config.NVIDIA, list slurmconf.List) (all []record.Assigned) {
+// everyGPU returns the driver's GPUs with Slurm's numbers, as for a job that has all; -1 if not certain.
+func everyGPU(cards []gpu.Physical, n config.NVIDIA, list slurmconf.List) (all []record.Assigned) {
 	job := slurm.Job{GPUIndexes: slices.Sorted(maps.Keys(n.GPUMap))}
 	for i := range list.GPUs {
 		if len(n.GPUMap) == 0 {

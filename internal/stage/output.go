@@ -50,8 +50,8 @@ func (o *output) addressSpace() gpu.Figure {
 
 // listen starts to search the job's outputs for messages about memory, as the user. Call the returned function once: it
 // waits for the result, at most as long as an append may take, or says why nothing was searched.
-func (r *work) listen(o *output) (listened func() judge.Heard) {
-	nothing := judge.Heard{AddressSpace: o.addressSpace()}
+func (r *work) listen(o *output) (listened func() judge.JobOutput) {
+	nothing := judge.JobOutput{AddressSpace: o.addressSpace()}
 	switch {
 	case !r.Config.JobLog.Read:
 		nothing.Unknown = "job_log.read is off"
@@ -73,27 +73,27 @@ func (r *work) listen(o *output) (listened func() judge.Heard) {
 		}
 	}
 	if nothing.Unknown == "" && len(request.Targets) == 0 {
-		nothing = heard(nothing, all, joblog.TailReply{}, false)
+		nothing = outputOf(nothing, all, joblog.TailReply{}, false)
 	}
 	if nothing.Unknown != "" {
-		return func() judge.Heard { return nothing }
+		return func() judge.JobOutput { return nothing }
 	}
 	v := &visit{hook: r.Driver, reserve: r.Reserve()}
 	wait := child.Async(func() (joblog.TailReply, error) { return visited(v, joblog.SearchAsUser, request) })
-	return func() judge.Heard {
+	return func() judge.JobOutput {
 		reply, err := wait()
 		r.Try(v.trouble)
 		if err = cmp.Or(err, reply.Check(len(request.Targets))); err != nil {
 			nothing.Unknown = r.unheard(o, err)
 			return nothing
 		}
-		return heard(nothing, all, reply, o.job.Restarts > 0)
+		return outputOf(nothing, all, reply, o.job.Restarts > 0)
 	}
 }
 
-// heard joins the outputs with the search's results: one, in the same order, for each output that has a path. In a
+// outputOf joins the outputs with the search's results: one, in the same order, for each output that has a path. In a
 // requeued job's output, what precedes an end report is an earlier run's, and not part of this one's output.
-func heard(h judge.Heard, all []written, r joblog.TailReply, requeued bool) judge.Heard {
+func outputOf(h judge.JobOutput, all []written, r joblog.TailReply, requeued bool) judge.JobOutput {
 	h.Messages, h.Cancelled = slices.Clone(r.Messages), r.Cancelled
 	file := 0
 	for _, w := range all {

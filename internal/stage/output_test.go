@@ -42,7 +42,7 @@ func TestHeard(t *testing.T) {
 		"between others":    {[]written{{Output: record.Output{Kind: record.ScriptOutput, Why: "x"}}, errs}, joblog.TailReply{Files: []joblog.Searched{whole}, Messages: []record.Message{of(0)}}, "", "its output: x", []int{1}, 2},
 		"same reason twice": {[]written{out, step, step}, joblog.TailReply{Files: []joblog.Searched{whole, {Refused: "missing"}, {Refused: "missing"}}}, "", "a step's output: refused: missing", nil, 3},
 	} {
-		got := heard(judge.Heard{}, tt.all, tt.reply, name == "a requeued job's")
+		got := outputOf(judge.JobOutput{}, tt.all, tt.reply, name == "a requeued job's")
 		var files []int
 		for _, m := range got.Messages {
 			files = append(files, m.File)
@@ -128,7 +128,7 @@ func FuzzTailReply(f *testing.F) {
 		for i := range all {
 			all[i] = at(record.StepOutput, joblog.Target{Path: "/o"})
 		}
-		if s := heard(judge.Heard{}, all, reply, false); !plain(s.Unknown) || !plain(s.Part) || len(s.Unknown+s.Part) > 1000 || len(s.Outputs) > targets {
+		if s := outputOf(judge.JobOutput{}, all, reply, false); !plain(s.Unknown) || !plain(s.Part) || len(s.Unknown+s.Part) > 1000 || len(s.Outputs) > targets {
 			t.Fatalf("%+v", s)
 		}
 	})

@@ -76,7 +76,7 @@ func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*wor
 type work struct {
 	*Driver
 	judge.Judgement
-	heard  judge.Heard
+	heard  judge.JobOutput
 	why    *record.Diagnosis // nil if there is nothing to diagnose
 	text   []safetext.Safe   // for the job's user
 	jobLog string            // delivery status of the end report, for the log

@@ -241,9 +241,9 @@ func TestRequestFits(t *testing.T) {
 	}
 }
 
-func gpuCard(minor int, bus gpu.BusID) gpu.Card {
+func gpuCard(minor int, bus gpu.BusID) gpu.Physical {
 	id := gpu.ID(fmt.Sprint("GPU-", minor))
-	return gpu.Card{Device: gpu.Device{ID: id, BusID: bus, Minor: &minor, Vendor: "nvidia"}}
+	return gpu.Physical{Device: gpu.Device{ID: id, BusID: bus, Minor: &minor, Vendor: "nvidia"}}
 }
 
 // numbered is cards with their numbers, in words.
@@ -271,13 +271,13 @@ func listedBySlurmd(minors ...int) slurmconf.List {
 // GPU that Slurm does not give out is not its to judge.
 func TestEveryCard(t *testing.T) {
 	first, second := gpuCard(0, "0000:10:00.0"), gpuCard(1, "0000:20:00.0")
-	both, twisted := []gpu.Card{first, second}, []gpu.Card{gpuCard(1, "0000:10:00.0"), gpuCard(0, "0000:20:00.0")}
+	both, twisted := []gpu.Physical{first, second}, []gpu.Physical{gpuCard(1, "0000:10:00.0"), gpuCard(0, "0000:20:00.0")}
 	excluded := second
 	excluded.Excluded = true
 	part := slurmconf.GPU{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3"}
 	byMap := config.NVIDIA{GPUMap: map[int]string{3: "GPU-0"}}
 	for name, tt := range map[string]struct {
-		cards       []gpu.Card
+		cards       []gpu.Physical
 		conf        config.NVIDIA
 		list        slurmconf.List
 		want, given string // given is "" for the same
@@ -288,13 +288,13 @@ func TestEveryCard(t *testing.T) {
 		"not Slurm's":     {both, config.NVIDIA{}, listedBySlurmd(1), "-1=GPU-0 0=GPU-1", "0=GPU-1"},
 		"not known":       {both, config.NVIDIA{}, slurmconf.Unclear("x"), "-1=GPU-0 -1=GPU-1", ""},
 		"by map":          {both, byMap, slurmconf.List{}, "3=GPU-0 -1=GPU-1", ""},
-		"one is left out": {[]gpu.Card{first, excluded}, config.NVIDIA{}, listedBySlurmd(0), "0=GPU-0", ""},
+		"one is left out": {[]gpu.Physical{first, excluded}, config.NVIDIA{}, listedBySlurmd(0), "0=GPU-0", ""},
 		"no GPU is there": {nil, config.NVIDIA{}, listedBySlurmd(0), "", ""},
 		"parts of one": {both, config.NVIDIA{}, slurmconf.List{Source: record.BySlurmd, GPUs: []slurmconf.GPU{part}},
 			"-1=GPU-0 -1=GPU-1", "-1=GPU-1"},
 	} {
 		c := judge.Check{}
-		c.Seen.Given, c.Seen.Cards = slurmconf.Slurms(tt.cards, tt.list), everyCard(tt.cards, tt.conf, tt.list)
+		c.Seen.Given, c.Seen.Cards = slurmconf.Slurms(tt.cards, tt.list), everyGPU(tt.cards, tt.conf, tt.list)
 		if tt.given == "" {
 			tt.given = tt.want
 		}

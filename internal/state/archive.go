@@ -38,10 +38,10 @@ var (
 // reports and drop files, removes half-written files, and prunes the history. It waits for the disk, so it belongs in a
 // child, one at a time. The error joins all failures.
 func Archive(run, varDir, node string, now time.Time) error {
-	history := historyFolder(varDir, node)
+	history := historyDir(varDir, node)
 	s, err := Open(run, node)
 	if err == nil {
-		err = makeFolders(made{varDir, 0o755, true}, made{filepath.Dir(history), 0o700, false},
+		err = makeDirs(made{varDir, 0o755, true}, made{filepath.Dir(history), 0o700, false},
 			made{history, 0o700, false})
 	}
 	if err == nil {
@@ -53,7 +53,7 @@ func Archive(run, varDir, node string, now time.Time) error {
 	return nil
 }
 
-func historyFolder(varDir, node string) string { return filepath.Join(varDir, "history", node) }
+func historyDir(varDir, node string) string { return filepath.Join(varDir, "history", node) }
 
 // moveOut moves ended runs to the history. It reads at most maxRuns records, the oldest first; the rest follow later.
 func (s *Store) moveOut(history string) error {
@@ -164,12 +164,12 @@ func (s *Store) exchange(seen record.Run, next *record.Run) (done bool, err erro
 // forget removes a run's report and drop file. The record goes last, so that an interrupted removal is resumed.
 func (s *Store) forget(r record.Run) error {
 	gone := slurm.Owner{SLUID: r.Job.SLUID}
-	records, _ := byAge(filepath.Join(s.dir, folderName(r.Job.ID)))
+	records, _ := byAge(filepath.Join(s.dir, dirName(r.Job.ID)))
 	records = slices.DeleteFunc(records, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), suffix) })
 	if len(records) == 1 {
 		gone.ID = r.Job.ID
 	}
-	return errors.Join(removeNamed(reportFolder(s.run), s.node, r.Job.UID, gone),
+	return errors.Join(removeNamed(reportDir(s.run), s.node, r.Job.UID, gone),
 		RemoveDrop(s.run, s.node, r.Job.UID, gone))
 }
 
@@ -215,15 +215,15 @@ const abandonedAfter = time.Hour
 
 // sweep removes files that killed hooks left half-written an hour ago, and directories of jobs without a record.
 func (s *Store) sweep(now time.Time) error {
-	all := []error{sweepUsers(reportFolder(s.run), now), sweepUsers(dropFolder(s.run), now), sweepFolder(s.dir, now)}
+	all := []error{sweepUsers(reportDir(s.run), now), sweepUsers(dropDir(s.run), now), sweepDir(s.dir, now)}
 	jobs, _ := s.jobs()
 	for _, id := range jobs {
-		folder := filepath.Join(s.dir, folderName(id))
-		all = append(all, sweepFolder(folder, now))
+		folder := filepath.Join(s.dir, dirName(id))
+		all = append(all, sweepDir(folder, now))
 		if files, _ := byAge(folder); len(files) > 0 {
 			continue
 		}
-		err := s.locked(lockOf(id), func() error { return removeOwn(s.dir, folderName(id)) })
+		err := s.locked(lockOf(id), func() error { return removeOwn(s.dir, dirName(id)) })
 		if !errors.Is(err, ErrLocked) && !errors.Is(err, unix.ENOTEMPTY) { // a hook uses it: retried next time
 			all = append(all, err)
 		}
@@ -231,9 +231,9 @@ func (s *Store) sweep(now time.Time) error {
 	return errors.Join(all...)
 }
 
-// sweepFolder removes half-written files by age, as their writers may still run.
+// sweepDir removes half-written files by age, as their writers may still run.
 // Threat: a user can mount a hanging file system over a drop file. Its name lacks the prefix, so it is not stat'ed.
-func sweepFolder(folder string, now time.Time) error {
+func sweepDir(folder string, now time.Time) error {
 	entries, _ := os.ReadDir(folder)
 	var all []error
 	for _, e := range entries {
@@ -319,7 +319,7 @@ func History(varDir, node string) ([]record.Run, []Damage) {
 	if !slurm.ValidNode(node) {
 		return nil, []Damage{{Path: varDir, Why: fmt.Sprintf("node %q: %v", node, ErrName)}}
 	}
-	folder := historyFolder(varDir, node)
+	folder := historyDir(varDir, node)
 	runs, damage, err := Copied(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		damage = append(damage, Damage{Path: folder, Why: err.Error()})

@@ -132,7 +132,7 @@ func TestArchiveOfARequeuedJob(t *testing.T) {
 func TestArchiveForgets(t *testing.T) {
 	run, varDir := folder(t), folder(t)
 	s := open(t, run)
-	history := historyFolder(varDir, node)
+	history := historyDir(varDir, node)
 	for id := range slurm.JobID(5) {
 		lived(t, s, job(id+1), int(id)*10, false)
 	}
@@ -162,7 +162,7 @@ func TestArchiveForgets(t *testing.T) {
 func TestHistoryOutlivesAWrongClock(t *testing.T) {
 	run, varDir := folder(t), folder(t)
 	s := open(t, run)
-	history := historyFolder(varDir, node)
+	history := historyDir(varDir, node)
 	for id := range slurm.JobID(4) {
 		lived(t, s, job(id+1), int(id)*10, false)
 	}
@@ -210,7 +210,7 @@ func TestHistoryReportsDamage(t *testing.T) {
 	must.Be(t, "no history", sizes(History(varDir, node)), [2]int{})
 	lived(t, open(t, run), job(1), 10, false)
 	archive(t, run, varDir, 0, 0)
-	must.Do(t, os.WriteFile(filepath.Join(historyFolder(varDir, node), "2-t5.json"), []byte("{"), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(historyDir(varDir, node), "2-t5.json"), []byte("{"), 0o600))
 	for range 2 { // it only reads: nothing is set aside
 		must.Be(t, "runs and damage", sizes(History(varDir, node)), [2]int{1, 1})
 	}
@@ -222,7 +222,7 @@ func TestArchiveLeavesAChangedRecord(t *testing.T) {
 	run, varDir := folder(t), folder(t)
 	s := open(t, run)
 	lived(t, s, job(1), 10, false)
-	history := historyFolder(varDir, node)
+	history := historyDir(varDir, node)
 	must.Do(t, os.MkdirAll(history, 0o700))
 	seen, _, _ := s.Find(job(1))
 	must.Do(t, s.Close(seen, *at(20)))

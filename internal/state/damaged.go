@@ -30,7 +30,7 @@ var clearFile = file[map[string][]gpu.ID]{name: "clear.json", most: 512 << 10, i
 // Threat: none, only root can write to either directory, and rename opens nothing.
 func (s *Store) setAside(path string) (done bool) {
 	dir := filepath.Join(s.dir, damagedName)
-	if makeFolders(made{dir, 0o700, false}) != nil || !makeRoom(dir) {
+	if makeDirs(made{dir, 0o700, false}) != nil || !makeRoom(dir) {
 		return false
 	}
 	name := strings.ReplaceAll(path, "/", "-") + unsettled

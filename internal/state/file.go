@@ -154,7 +154,7 @@ func (f file[T]) write(s *Store, content T) error {
 	}
 	path := filepath.Join(s.dir, f.name)
 	if filepath.Dir(path) != s.dir {
-		if err := makeFolders(made{filepath.Dir(path), 0o700, false}); err != nil {
+		if err := makeDirs(made{filepath.Dir(path), 0o700, false}); err != nil {
 			return err
 		}
 	}

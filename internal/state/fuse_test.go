@@ -16,10 +16,10 @@ import (
 // A user can mount a file system over a drop, whose server never answers. Nothing of root's asks it anything.
 func TestDropOfAServerThatDoesNotAnswer(t *testing.T) {
 	s := open(t, folder(t))
-	must.Do(t, unix.Mount("none", dropFolder(s.run), "tmpfs", 0, "size=256k,nr_inodes=100,mode=711"))
-	t.Cleanup(func() { _ = unix.Unmount(dropFolder(s.run), unix.MNT_DETACH) })
+	must.Do(t, unix.Mount("none", dropDir(s.run), "tmpfs", 0, "size=256k,nr_inodes=100,mode=711"))
+	t.Cleanup(func() { _ = unix.Unmount(dropDir(s.run), unix.MNT_DETACH) })
 	must.Do(t, s.MakeDrop(job(7)))
-	silent(t, filepath.Join(userDir(dropFolder(s.run), nobody), "n1_7"))
+	silent(t, filepath.Join(userDir(dropDir(s.run), nobody), "n1_7"))
 	done := make(chan error, 1)
 	go func() {
 		s.reclaim()

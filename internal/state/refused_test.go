@@ -55,7 +55,7 @@ func TestManyRecords(t *testing.T) {
 	const last = slurm.JobID(maxRuns + 4)
 	for id := slurm.JobID(1); id <= last; id++ {
 		must.Do(t, s.Close(record.Run{Job: job(id), Key: "w1"}, *at(int(id))))
-		must.Do(t, os.Chtimes(filepath.Join(s.dir, folderName(id)), time.Time{}, time.Unix(int64(id), 0)))
+		must.Do(t, os.Chtimes(filepath.Join(s.dir, dirName(id)), time.Time{}, time.Unix(int64(id), 0)))
 	}
 	runs, damage := s.Runs()
 	must.Not(t, len(runs) != maxRuns || runs[0].Job.ID != last || len(damage) != 1 || !damage[0].Unread,

@@ -30,7 +30,7 @@ const (
 // record returns the file of one run, whose content must be of this node, job id and key.
 func (s *Store) record(id slurm.JobID, key string) file[record.Run] {
 	return file[record.Run]{
-		name: filepath.Join(folderName(id), key+suffix), most: maxRecord, lock: lockOf(id), bare: record.Run.Bare,
+		name: filepath.Join(dirName(id), key+suffix), most: maxRecord, lock: lockOf(id), bare: record.Run.Bare,
 		wrong: func(r record.Run) string { return wrongRun(r, s.node, id, key) },
 	}
 }
@@ -152,7 +152,7 @@ func (s *Store) jobs() (ids []slurm.JobID, err error) {
 }
 
 func (s *Store) ofJob(id slurm.JobID) (runs []record.Run, damage []Damage) {
-	folder := filepath.Join(s.dir, folderName(id))
+	folder := filepath.Join(s.dir, dirName(id))
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, []Damage{{Path: folder, Why: err.Error(), Unread: true}}

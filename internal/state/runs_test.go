@@ -180,7 +180,7 @@ func TestLongerListsOfEarlierVersions(t *testing.T) {
 // damageFile overwrites a record behind the store's back.
 func damageFile(t *testing.T, s *Store, id slurm.JobID, key string, data []byte) {
 	t.Helper()
-	path := filepath.Join(s.dir, folderName(id))
+	path := filepath.Join(s.dir, dirName(id))
 	must.Do(t, os.MkdirAll(path, 0o700))
 	must.Do(t, os.WriteFile(filepath.Join(path, key+suffix), data, 0o600))
 }

@@ -59,10 +59,10 @@ type Store struct {
 func Open(run, node string) (*Store, error) {
 	s, err := storeAt(run, node)
 	if err == nil {
-		err = makeFolders(made{run, 0o755, true}, made{filepath.Join(run, "state"), 0o700, false},
+		err = makeDirs(made{run, 0o755, true}, made{filepath.Join(run, "state"), 0o700, false},
 			made{s.dir, 0o700, false},
-			made{reportFolder(run), 0o711, false}, // searchable, not listable: users must not see other users' job ids
-			made{dropFolder(run), 0o711, true})
+			made{reportDir(run), 0o711, false}, // searchable, not listable: users must not see other users' job ids
+			made{dropDir(run), 0o711, true})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open state: %w", err)
@@ -83,7 +83,7 @@ type made struct {
 	mount bool // may be a mount point: used as it is, and checked at each use
 }
 
-func makeFolders(all ...made) error {
+func makeDirs(all ...made) error {
 	for _, f := range all {
 		if f.mount {
 			// Threat: none yet: everything created in it later checks its owner and mode on the open directory.
@@ -134,4 +134,4 @@ func (s *Store) check(job slurm.Job) error {
 	return nil
 }
 
-func folderName(id slurm.JobID) string { return strconv.FormatUint(uint64(id), 10) }
+func dirName(id slurm.JobID) string { return strconv.FormatUint(uint64(id), 10) }

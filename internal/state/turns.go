@@ -124,7 +124,7 @@ func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string,
 func (s *Store) NoMPS() (string, error) {
 	path := filepath.Join(s.dir, noMPS)
 	// Threat: an MPS server that another process put there; none from users, who cannot write here.
-	if err := makeFolders(made{path, 0o700, false}); err != nil {
+	if err := makeDirs(made{path, 0o700, false}); err != nil {
 		return "", fmt.Errorf("make empty directory: %w", err)
 	}
 	return path, nil

@@ -36,7 +36,7 @@ func (s *Store) PutReport(job slurm.Job, report Report) error {
 		if err != nil {
 			return err
 		}
-		return inUserDir(reportFolder(s.run), job.UID, func(dir string) error {
+		return inUserDir(reportDir(s.run), job.UID, func(dir string) error {
 			return safefile.ReplaceReadable(dir, name, data, job.UID)
 		})
 	})
@@ -60,7 +60,7 @@ func (s *Store) ChangeReport(job slurm.Job, edit func(*Report)) error {
 // RemoveReport removes the reports of an earlier run of the job id.
 func (s *Store) RemoveReport(job slurm.Job) error {
 	return s.named(job, "remove report", func(name string) error {
-		return removeOwn(userDir(reportFolder(s.run), job.UID), name)
+		return removeOwn(userDir(reportDir(s.run), job.UID), name)
 	})
 }
 
@@ -84,7 +84,7 @@ func GetReport(run, node string, uid uint32, owner slurm.Owner) (report Report, 
 	var data []byte
 	name, err := userName(node, owner)
 	if err == nil {
-		data, err = safefile.Read(userDir(reportFolder(run), uid), name, maxReport)
+		data, err = safefile.Read(userDir(reportDir(run), uid), name, maxReport)
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &report)
@@ -115,7 +115,7 @@ func userName(node string, owner slurm.Owner) (string, error) {
 	case slurm.ValidSLUID(string(owner.SLUID)):
 		return node + "_" + string(owner.SLUID), nil
 	case owner.SLUID == "" && owner.ID != 0:
-		return node + "_" + folderName(owner.ID), nil
+		return node + "_" + dirName(owner.ID), nil
 	}
 	return "", fmt.Errorf("job %d, SLUID %q: %w", owner.ID, owner.SLUID, ErrName)
 }
@@ -130,9 +130,9 @@ func removeOwn(folder, name string) error {
 
 const maxDrop = 4 << 10 // bytes reserved for the user's claim
 
-func dropFolder(run string) string { return filepath.Join(run, "drop") }
+func dropDir(run string) string { return filepath.Join(run, "drop") }
 
-func reportFolder(run string) string { return filepath.Join(run, "report") }
+func reportDir(run string) string { return filepath.Join(run, "report") }
 
 // jobsName is the directory of a user's files in a tree: TREE/UID/jobs.
 const jobsName = "jobs"
@@ -170,7 +170,7 @@ func (s *Store) MakeDrop(job slurm.Job) error {
 			if try > 0 {
 				s.reclaim()
 			}
-			err = inUserDir(dropFolder(s.run), job.UID, func(dir string) error {
+			err = inUserDir(dropDir(s.run), job.UID, func(dir string) error {
 				return safefile.Share(dir, name, job.UID, maxDrop)
 			})
 		}
@@ -181,7 +181,7 @@ func (s *Store) MakeDrop(job slurm.Job) error {
 // reclaim frees what users have written beyond the space reserved for them: no valid record is that large.
 func (s *Store) reclaim() {
 	// Threat: none by the names, which are root's; a file not as Share made it is refused, a mount is not even opened.
-	files, _ := filepath.Glob(filepath.Join(dropFolder(s.run), "*", jobsName, "*"))
+	files, _ := filepath.Glob(filepath.Join(dropDir(s.run), "*", jobsName, "*"))
 	for _, path := range files {
 		_ = safefile.Clear(filepath.Dir(path), filepath.Base(path), int64(max(maxDrop, os.Getpagesize())))
 	}
@@ -192,7 +192,7 @@ func (s *Store) ReadDrop(job slurm.Job) (data []byte, err error) {
 	var unread error
 	err = s.named(job, "read drop", func(name string) error {
 		if len(data) == 0 {
-			data, unread = safefile.ReadShared(userDir(dropFolder(s.run), job.UID), name, maxDrop)
+			data, unread = safefile.ReadShared(userDir(dropDir(s.run), job.UID), name, maxDrop)
 		}
 		return nil
 	})
@@ -208,12 +208,12 @@ func DropFile(run, node string, uid uint32, owner slurm.Owner) (dir, name string
 	if err != nil {
 		return "", ""
 	}
-	return userDir(dropFolder(run), uid), name
+	return userDir(dropDir(run), uid), name
 }
 
 // RemoveDrop removes the drop file of a user's job that has ended.
 func RemoveDrop(run, node string, uid uint32, job slurm.Owner) error {
-	return removeNamed(dropFolder(run), node, uid, job)
+	return removeNamed(dropDir(run), node, uid, job)
 }
 
 // removeNamed removes a job's files of a tree, including those of earlier releases, which are at its top.
@@ -242,7 +242,7 @@ func sweepUsers(tree string, now time.Time) error {
 			continue // left by an earlier release
 		}
 		jobs := filepath.Join(tree, entry.Name(), jobsName)
-		all = append(all, sweepFolder(jobs, now))
+		all = append(all, sweepDir(jobs, now))
 		if info, err := os.Lstat(jobs); err == nil && now.Sub(info.ModTime()) > unused && os.Remove(jobs) == nil {
 			_ = os.Remove(filepath.Dir(jobs)) // a hook that needs them now creates both again
 		}

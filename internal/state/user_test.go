@@ -41,7 +41,7 @@ func TestReport(t *testing.T) {
 
 func dropped(t *testing.T, s *Store, uid uint32) (names []string) {
 	t.Helper()
-	for _, f := range must.Have(byAge(userDir(dropFolder(s.run), uid)))(t) {
+	for _, f := range must.Have(byAge(userDir(dropDir(s.run), uid)))(t) {
 		names = append(names, f.Name())
 	}
 	return slices.Sorted(slices.Values(names))
@@ -54,7 +54,7 @@ func TestDrop(t *testing.T) {
 	for uid := uint32(nobody - 1); uid <= nobody; uid++ {
 		j := bothNames(7)
 		j.UID = uid
-		path := filepath.Join(userDir(dropFolder(s.run), uid), "n1_7")
+		path := filepath.Join(userDir(dropDir(s.run), uid), "n1_7")
 		for range 2 {
 			must.Do(t, s.MakeDrop(j))
 			var st unix.Stat_t
@@ -67,7 +67,7 @@ func TestDrop(t *testing.T) {
 	}
 	strangers := slurm.Job{ID: 7, Node: node, UID: nobody - 2}
 	must.Fail(t, "another user's", must.Err(s.ReadDrop(strangers)), fs.ErrNotExist)
-	must.Do(t, os.Truncate(filepath.Join(userDir(dropFolder(s.run), nobody), "n1_7"), maxDrop+1))
+	must.Do(t, os.Truncate(filepath.Join(userDir(dropDir(s.run), nobody), "n1_7"), maxDrop+1))
 	must.Fail(t, "one that is too large", must.Err(s.ReadDrop(bothNames(7))), safefile.ErrTooLarge)
 	must.Do(t, errors.Join(s.MakeDrop(job(8)), RemoveDrop(s.run, node, nobody, slurm.Owner{ID: 7, SLUID: sluidA})))
 	must.Be(t, "left", dropped(t, s, nobody), []string{"n1_8"})
@@ -78,7 +78,7 @@ func TestDrop(t *testing.T) {
 func TestDropInUse(t *testing.T) {
 	s := open(t, folder(t))
 	must.Do(t, errors.Join(s.MakeDrop(job(7)), s.MakeDrop(job(8))))
-	path, other := filepath.Join(userDir(dropFolder(s.run), nobody), "n1_7"), filepath.Join(userDir(dropFolder(s.run), nobody), "n1_8")
+	path, other := filepath.Join(userDir(dropDir(s.run), nobody), "n1_7"), filepath.Join(userDir(dropDir(s.run), nobody), "n1_8")
 	must.Do(t, unix.Mount(path, path, "", unix.MS_BIND, ""))
 	defer unix.Unmount(path, unix.MNT_DETACH)
 	must.Do(t, errors.Join(os.Remove(other), os.MkdirAll(filepath.Join(other, "x"), 0o700)))
@@ -87,9 +87,9 @@ func TestDropInUse(t *testing.T) {
 		_, err := s.ReadDrop(job(id))
 		must.Not(t, err == nil, "job %d: it was read", id)
 		begin(t, s, job(id), 1)
-		must.Do(t, os.WriteFile(filepath.Join(dropFolder(s.run), fmt.Sprint("n1_", id)), nil, 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(dropDir(s.run), fmt.Sprint("n1_", id)), nil, 0o600))
 		must.Do(t, RemoveDrop(s.run, node, nobody, slurm.Owner{ID: id}))
-		must.Be(t, "an earlier release's", there(filepath.Join(dropFolder(s.run), fmt.Sprint("n1_", id))), false)
+		must.Be(t, "an earlier release's", there(filepath.Join(dropDir(s.run), fmt.Sprint("n1_", id))), false)
 	}
 	begin(t, s, job(7), 99)
 	archive(t, s.run, filepath.Join(folder(t), "lib"), 0, 0)
@@ -98,12 +98,12 @@ func TestDropInUse(t *testing.T) {
 // A user who fills the file system of the drops keeps no other's job from getting one, and none from its content.
 func TestDropsOfAFullFileSystem(t *testing.T) {
 	s := open(t, folder(t))
-	must.Do(t, unix.Mount("none", dropFolder(s.run), "tmpfs", 0, "size=256k,nr_inodes=100,mode=711"))
-	t.Cleanup(func() { _ = unix.Unmount(dropFolder(s.run), unix.MNT_DETACH) })
+	must.Do(t, unix.Mount("none", dropDir(s.run), "tmpfs", 0, "size=256k,nr_inodes=100,mode=711"))
+	t.Cleanup(func() { _ = unix.Unmount(dropDir(s.run), unix.MNT_DETACH) })
 	foe := job(1)
 	foe.UID = nobody - 1
 	must.Do(t, errors.Join(s.MakeDrop(foe), s.MakeDrop(job(7))))
-	file := must.Have(os.OpenFile(filepath.Join(userDir(dropFolder(s.run), foe.UID), "n1_1"), os.O_RDWR, 0))(t)
+	file := must.Have(os.OpenFile(filepath.Join(userDir(dropDir(s.run), foe.UID), "n1_1"), os.O_RDWR, 0))(t)
 	defer file.Close()
 	for _, fill := range []func() error{
 		func() error { _, err := file.Write(make([]byte, 1<<20)); return err },
@@ -163,15 +163,15 @@ func TestUsersDirectoriesAreSwept(t *testing.T) {
 	gone := job(1)
 	gone.UID = 1000
 	must.Do(t, errors.Join(s.PutReport(gone, Report{}), s.RemoveReport(gone), s.PutReport(job(2), Report{})))
-	must.Do(t, os.Mkdir(filepath.Join(reportFolder(s.run), "n1_7"), 0o700)) // an earlier release's
-	temp := filepath.Join(userDir(reportFolder(s.run), nobody), safefile.TempPrefix+"0123456789abcdef")
+	must.Do(t, os.Mkdir(filepath.Join(reportDir(s.run), "n1_7"), 0o700)) // an earlier release's
+	temp := filepath.Join(userDir(reportDir(s.run), nobody), safefile.TempPrefix+"0123456789abcdef")
 	must.Do(t, os.WriteFile(temp, nil, 0o600))
-	must.Do(t, sweepUsers(reportFolder(s.run), time.Now().Add(24*time.Hour)))
+	must.Do(t, sweepUsers(reportDir(s.run), time.Now().Add(24*time.Hour)))
 	must.Be(t, "left half written", there(temp), false)
-	must.Be(t, "after a day", there(filepath.Join(reportFolder(s.run), "1000")), true)
-	must.Do(t, sweepUsers(reportFolder(s.run), time.Now().Add(31*24*time.Hour)))
+	must.Be(t, "after a day", there(filepath.Join(reportDir(s.run), "1000")), true)
+	must.Do(t, sweepUsers(reportDir(s.run), time.Now().Add(31*24*time.Hour)))
 	for name, want := range map[string]bool{"1000": false, "65534/jobs/n1_2": true, "n1_7": true} {
-		must.Be(t, name, there(filepath.Join(reportFolder(s.run), name)), want)
+		must.Be(t, name, there(filepath.Join(reportDir(s.run), name)), want)
 	}
 	must.Do(t, s.PutReport(gone, Report{}))
 }

@@ -62,9 +62,9 @@ func (s *Store) PutNumbering(k slurmconf.Kept) error { return numberingFile.Save
 
 // Inventory is the GPUs of the node that the last hook to list them found. It may be out of date at any time.
 type Inventory struct {
-	From  string     `json:"from"` // the directory that lists them
-	Epoch gpu.Epoch  `json:"epoch"`
-	Cards []gpu.Card `json:"cards"`
+	From  string         `json:"from"` // the directory that lists them
+	Epoch gpu.Epoch      `json:"epoch"`
+	Cards []gpu.Physical `json:"cards"`
 }
 
 // Inventory returns the stored inventory, empty if it cannot be read: losing it does no harm.
@@ -206,17 +206,17 @@ const maxCards = 128
 // ErrEpoch means that the epoch of a record is not fully known, so that it would hold for no sample.
 var ErrEpoch = errors.New("the driver's epoch is unknown")
 
-type cards[T any] struct {
+type perGPU[T any] struct {
 	Version int `json:"version"`
 	Cards   []T `json:"cards"` // the newest last: if there are too many, the oldest are dropped
 }
 
-func cardFile[T any](name string, most int) file[cards[T]] {
-	return file[cards[T]]{name: name, most: most, wrong: func(c cards[T]) string { return otherVersion(c.Version) }}
+func perGPUFile[T any](name string, most int) file[perGPU[T]] {
+	return file[perGPU[T]]{name: name, most: most, wrong: func(c perGPU[T]) string { return otherVersion(c.Version) }}
 }
 
 // byGPU returns every entry by its GPU. An unusable file is a Damage, set aside; then nothing is known.
-func byGPU[T any](s *Store, f file[cards[T]], id func(T) gpu.ID) (map[gpu.ID]T, error) {
+func byGPU[T any](s *Store, f file[perGPU[T]], id func(T) gpu.ID) (map[gpu.ID]T, error) {
 	content, err := f.Load(s)
 	known := map[gpu.ID]T{}
 	for _, c := range content.Cards {
@@ -226,16 +226,16 @@ func byGPU[T any](s *Store, f file[cards[T]], id func(T) gpu.ID) (map[gpu.ID]T, 
 }
 
 // replace adds entries, and removes those that are void.
-func replace[T any](s *Store, f file[cards[T]], void func(T) bool, entries ...T) error {
-	return f.Update(s, func(c *cards[T]) error {
+func replace[T any](s *Store, f file[perGPU[T]], void func(T) bool, entries ...T) error {
+	return f.Update(s, func(c *perGPU[T]) error {
 		all := append(slices.DeleteFunc(c.Cards, void), entries...)
-		*c = cards[T]{fileVersion, all[max(0, len(all)-maxCards):]}
+		*c = perGPU[T]{fileVersion, all[max(0, len(all)-maxCards):]}
 		return nil
 	})
 }
 
 // baselineFile holds 128 GPUs with a few services each: about 0.3 KiB a GPU and 0.1 KiB a service.
-var baselineFile = cardFile[record.Baseline]("baseline.json", 256<<10)
+var baselineFile = perGPUFile[record.Baseline]("baseline.json", 256<<10)
 
 // Baselines returns the memory that is in use on each GPU of the node without any job. A baseline holds only for the
 // epoch that it names. An unusable file is a Damage, set aside; then no baseline is known.
@@ -258,7 +258,7 @@ func (s *Store) DropBaselines(ids ...gpu.ID) error {
 }
 
 // probesFile holds 128 GPUs, all of them broken, with texts as long as serve.Bounded allows: 2 KiB a GPU.
-var probesFile = cardFile[record.TestRecord]("probes.json", 512<<10)
+var probesFile = perGPUFile[record.TestRecord]("probes.json", 512<<10)
 
 // Probes returns each GPU's last test (see health.TestRecord.Holds). An unusable file is a Damage; then there is none.
 func (s *Store) Probes() (map[gpu.ID]record.TestRecord, error) {
