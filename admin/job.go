@@ -267,10 +267,12 @@ func read(env child.Env, paths config.Paths, node string) (r records, err error)
 	if len(nodes) == 0 && node == "" {
 		return r, notFound("no records in %q, which is expected before the first GPU job", paths.Run)
 	}
-	if r.node, err = oneOf(nodes, node, paths.Run); err != nil {
+	r.node, err = oneOf(nodes, node, paths.Run)
+	if err != nil {
 		return r, err
 	}
-	if r.store, err = state.Open(paths.Run, r.node); err != nil {
+	r.store, err = state.Open(paths.Run, r.node)
+	if err != nil {
 		return records{}, err
 	}
 	r.runs, r.damaged = r.store.Runs()

@@ -81,7 +81,8 @@ func (a *app) sources(dir string) (records, page.Request, error) {
 		return r, page.Request{}, err
 	}
 	ask := page.Request{Now: a.env.Clock.Wall()}
-	if ask.Check, err = r.store.LastCheck(); err != nil { // the report is made without it
+	ask.Check, err = r.store.LastCheck()
+	if err != nil { // the report is made without it
 		fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
 	}
 	return r, ask, nil

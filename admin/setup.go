@@ -107,7 +107,8 @@ func (a *app) siteOf(o toSetUp) (s slurmconf.Site, err error) {
 		places = []slurmconf.Files{{Slurm: path}}
 	}
 	for _, place := range places {
-		if s.Conf, err = slurmcmd.Read(place.Slurm); err == nil {
+		s.Conf, err = slurmcmd.Read(place.Slurm)
+		if err == nil {
 			break
 		}
 	}
@@ -121,7 +122,8 @@ func (a *app) siteOf(o toSetUp) (s slurmconf.Site, err error) {
 	if err := whole(s.Conf); err != nil {
 		return s, err
 	}
-	if s.Version, err = a.slurmVersion(o.version, s.Conf.Path); err != nil {
+	s.Version, err = a.slurmVersion(o.version, s.Conf.Path)
+	if err != nil {
 		return s, err
 	}
 	s.Pyxis, s.Local = o.pyxis == "yes" || o.pyxis == "" && slurmcmd.Pyxis(s.Conf), o.configless == "no"

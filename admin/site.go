@@ -108,7 +108,8 @@ func (a *app) showConfig(defaults bool) error {
 func (a *app) mistaken(path string, problems []config.Problem) {
 	for _, p := range problems {
 		line := p.Line
-		if p.Line = 0; line > 0 {
+		p.Line = 0
+		if line > 0 {
 			a.say("%s:%d: %s", path, line, p)
 		} else {
 			a.say("%s: %s", path, p)
@@ -235,7 +236,8 @@ func site(env child.Env) doctor.Site {
 	case len(problems) > 0:
 		s.Mistake = fmt.Sprintf("not valid: %s (1 of %d)", problems[0], len(problems))
 	}
-	if s.Self, err = os.Executable(); err != nil {
+	s.Self, err = os.Executable()
+	if err != nil {
 		s.Self = os.Args[0]
 	}
 	return s

@@ -76,7 +76,8 @@ func (l *library) openAsked(asked gpu.Device) (o opened) {
 		return o
 	}
 	card, fault := l.identify(handle, asked)
-	if o.fault = fault; fault != nil {
+	o.fault = fault
+	if fault != nil {
 		return o
 	}
 	devices := []device{card}

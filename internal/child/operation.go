@@ -134,7 +134,8 @@ func (o Operation[Req, Rep]) Ask(req Req, timeout time.Duration) (reply Rep, err
 		return reply, &Error{Op: o.Name, Err: ErrNoTime}
 	}
 	spec := Self(o.Name)
-	if spec.Stdin, err = json.Marshal(req); err != nil {
+	spec.Stdin, err = json.Marshal(req)
+	if err != nil {
 		return reply, &Error{Op: o.Name, Err: err}
 	}
 	spec.HoldStdin, spec.OneLine, spec.MaxOutput, spec.Timeout = true, true, MaxRequest, timeout

@@ -34,7 +34,8 @@ func (s Input) Learn(c record.Assigned, epoch gpu.Epoch) (record.Baseline, bool)
 	if unknown != "" || bytes > record.MaxBaseline {
 		return old, false
 	}
-	if b.Holder = s.service(c); b.Holder == "" && bytes <= old.Bytes+record.Wander {
+	b.Holder = s.service(c)
+	if b.Holder == "" && bytes <= old.Bytes+record.Wander {
 		b.Holder = old.Holder // explained memory starts no search that could name its holder again
 	}
 	if b.Holder != "" {

@@ -250,7 +250,8 @@ func (s Input) unexplained(c record.Assigned, r gpu.Reading, now gpu.Figure) (re
 		return f, true
 	}
 	extra := now.Bytes - min(now.Bytes, before)
-	if f.Bytes = gpu.Bytes(extra); extra < s.Limits.Report {
+	f.Bytes = gpu.Bytes(extra)
+	if extra < s.Limits.Report {
 		return f, false
 	}
 	client := s.Clients[r.Device.Name]

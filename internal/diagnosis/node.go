@@ -141,7 +141,8 @@ func (j judge) blame(f record.Finding, start bool) (c record.Cause) {
 	default:
 		return no("")
 	}
-	if c.Index = f.Index; start {
+	c.Index = f.Index
+	if start {
 		c.Evidence = "when your job began: " + c.Evidence
 	}
 	return c

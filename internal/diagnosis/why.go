@@ -28,7 +28,8 @@ func Why(in Input) record.Diagnosis {
 		d.Causes = append(d.Causes, j.elsewhere(one.cause))
 	}
 	d.Causes = append(d.Causes, j.share(d))
-	if d.Reason = j.asked(d); d.Reason != "" {
+	d.Reason = j.asked(d)
+	if d.Reason != "" {
 		d.Headline, d.Try = j.headline(d), j.try(d)
 	}
 	return d

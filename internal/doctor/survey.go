@@ -57,10 +57,12 @@ func survey(s Site, patience time.Duration) (v Survey) {
 	bare := request{Site: s}
 	driver := child.Async(func() (Driver, error) { return opDriver.Ask(bare, patience) })
 	var err error
-	if v.Slurm, err = opSlurm.Ask(bare, patience); err != nil {
+	v.Slurm, err = opSlurm.Ask(bare, patience)
+	if err != nil {
 		v.Slurm.Unread = err.Error()
 	}
-	if v.Driver, err = driver(); err != nil {
+	v.Driver, err = driver()
+	if err != nil {
 		v.Driver.Silent = "its files in /proc do not answer: " + err.Error()
 	}
 	s.Survey = v
@@ -98,7 +100,8 @@ func (r request) slurm() (s Slurm, _ error) {
 	for _, program := range []string{c.Slurm.Slurmd, slurmd, beside} {
 		if _, err := os.Stat(program); err == nil {
 			s.Version, err = slurmcmd.Version(program, found.Path, slurmcmd.Patience)
-			if s.Silent = ""; err != nil {
+			s.Silent = ""
+			if err != nil {
 				s.Silent = err.Error()
 			}
 			break
@@ -115,7 +118,8 @@ func (r request) driver() (d Driver, err error) {
 	if c.NVIDIA.DriverProc == "" { // the backend lists the GPUs
 		return d, nil
 	}
-	switch d.Cards, err = nodefiles.Read(c.NVIDIA.DriverProc, c.Paths.Sys); {
+	d.Cards, err = nodefiles.Read(c.NVIDIA.DriverProc, c.Paths.Sys)
+	switch {
 	case errors.Is(err, nodefiles.ErrNoDriver):
 		d.Absent = true
 	case err != nil:

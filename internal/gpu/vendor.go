@@ -182,7 +182,8 @@ func parseXid(text string) (Xid, bool) {
 	}
 	var x Xid
 	number, rest, _ := strings.Cut(strings.TrimSpace(rest), ",")
-	if x.Code, ok = Decimal(strings.TrimSpace(number), maxXid); !ok || !parsePlace(place, &x) {
+	x.Code, ok = Decimal(strings.TrimSpace(number), maxXid)
+	if !ok || !parsePlace(place, &x) {
 		return Xid{}, false
 	}
 	x.Text = parseProcess(strings.TrimSpace(rest), &x)
@@ -206,7 +207,8 @@ func parsePlace(place string, x *Xid) bool {
 		id += ".0"
 	}
 	var err error
-	if x.BusID, err = ParseBusID(id); err != nil {
+	x.BusID, err = ParseBusID(id)
+	if err != nil {
 		return false
 	}
 	for _, f := range fields[1:] {
@@ -277,7 +279,8 @@ func parseAMD(entry string) (x Xid, ok bool) {
 		return Xid{}, false
 	}
 	var err error
-	if x.BusID, err = ParseBusID(place); err != nil {
+	x.BusID, err = ParseBusID(place)
+	if err != nil {
 		return Xid{}, false
 	}
 	x.Text, _, _ = strings.Cut(strings.TrimPrefix(text, "amdgpu: "), "\n")

@@ -22,7 +22,8 @@ func (o Order) confirm(e Eyes, side *record.Side, looks []gpu.Snapshot, least ti
 	again := o.watchFor(least)
 	var s second
 	if o.Sure {
-		if s.anew = o.leaving(*side); len(s.anew) > 0 {
+		s.anew = o.leaving(*side)
+		if len(s.anew) > 0 {
 			again.Max = o.Rule.Max
 		}
 	}

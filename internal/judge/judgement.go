@@ -55,7 +55,8 @@ func (c Case) repeated(found []record.Finding) []record.Finding {
 		return found
 	}
 	self := c.Self()
-	if self.Epoch = c.Seen.Epoch; c.Phase == slurm.Prolog {
+	self.Epoch = c.Seen.Epoch
+	if c.Phase == slurm.Prolog {
 		self.Start = &record.End{At: c.At}
 	}
 	for i, f := range found {

@@ -106,7 +106,8 @@ func amdDevices(dir string, bus gpu.BusID, own []node) (all []AMDDevice) {
 	}
 	if len(own) == 1 {
 		whole.Key = own[0].id
-		if whole.Host = own[0].apu; whole.Host {
+		whole.Host = own[0].apu
+		if whole.Host {
 			whole.Unjudged = "the GPU shares the host's memory (APU)"
 		}
 	}

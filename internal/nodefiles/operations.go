@@ -29,7 +29,8 @@ type Inventory struct {
 var ListGPUs = child.NewOperation("inventory", func(r Request) (Inventory, error) {
 	list := Inventory{Epoch: ReadEpoch(r.Proc, r.Sys)}
 	var err error
-	if list.Cards, err = Read(r.DriverProc, r.Sys); err != nil {
+	list.Cards, err = Read(r.DriverProc, r.Sys)
+	if err != nil {
 		list.NoDriver, list.Problem = errors.Is(err, ErrNoDriver), err.Error()
 	}
 	return list, nil

@@ -257,7 +257,8 @@ func readTorch(m *record.Message, rest string) bool {
 	if sentence := torchEnd().FindString(rest); sentence != "" {
 		rest = sentence
 	}
-	if m.Asked = sizeIn(rest, torchAsked); m.Asked == notSaid && !strings.HasPrefix(rest, "more than 1EB") {
+	m.Asked = sizeIn(rest, torchAsked)
+	if m.Asked == notSaid && !strings.HasPrefix(rest, "more than 1EB") {
 		return false
 	}
 	if words := torchGPU().FindStringSubmatch(rest); words != nil {

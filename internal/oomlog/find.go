@@ -120,7 +120,8 @@ func (s *scan) add(f found) {
 		}
 		s.found = slices.Delete(s.found, i, i+1)
 	}
-	if s.found = append(s.found, f); len(s.found) > 4*MaxMessages { // of many GPUs
+	s.found = append(s.found, f)
+	if len(s.found) > 4*MaxMessages { // of many GPUs
 		s.found = slices.Delete(s.found, 0, 1)
 	}
 }

@@ -165,7 +165,8 @@ func (l *line) prefix() bool {
 		case rank != nil:
 			l.rank = cmp.Or(number(rank[1]+rank[2], maxRank), l.rank)
 		}
-		if l.body = rest; name != "" {
+		l.body = rest
+		if name != "" {
 			l.stream += name + " "
 		}
 		return true

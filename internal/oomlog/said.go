@@ -26,7 +26,8 @@ func (s *scan) statement(l *line, h hit) statement {
 	end := h.pos + len(h.text)
 	st := statement{hit: h, scan: s, line: l, facts: l.facts(), before: l.lower[max(0, h.pos-maxBefore):h.pos],
 		after: l.lower[end:min(len(l.lower), end+maxAfter)]}
-	if st.around = st.before + h.text + st.after; len(l.lower) > maxRead {
+	st.around = st.before + h.text + st.after
+	if len(l.lower) > maxRead {
 		f := evidenceIn(st.around)
 		st.facts = &f
 	}

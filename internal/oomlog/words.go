@@ -61,7 +61,8 @@ var vocabulary = sync.OnceValue(func() *words {
 		case begins:
 			as = all.section(head)
 		case line != "" && line[0] != '#':
-			if as.text = line; line[0] == '"' {
+			as.text = line
+			if line[0] == '"' {
 				as.text = line[1 : len(line)-1]
 			}
 			at := start(as.text)

@@ -263,7 +263,8 @@ func (h *layout) enter(of Entry, found []record.Finding, v record.Verdict) {
 		if !known { // from another release
 			kind = catalog.Entry{Code: f.Code, Severity: catalog.Warning, Title: "not known to this release"}
 		}
-		if of.Kind = kind; of.Judged.Action != config.Ignore {
+		of.Kind = kind
+		if of.Judged.Action != config.Ignore {
 			h.Entries = append(h.Entries, of)
 		}
 	}

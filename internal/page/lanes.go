@@ -309,7 +309,8 @@ func (h *layout) held(c GPU) (all []Held) {
 			Share: max(share(l.bytes, c.Total), 3*least)}
 		if i+1 < len(list) {
 			next := list[i+1]
-			if k.End, k.Fate = next.at, "gone"; next.left && !l.epoch.Changed(next.epoch) {
+			k.End, k.Fate = next.at, "gone"
+			if next.left && !l.epoch.Changed(next.epoch) {
 				k.Fate = "stayed"
 			}
 		}

@@ -295,7 +295,8 @@ func (h *held) identify(f *procDir, pid int) (err error) {
 	if !h.any() || h.PID != 0 {
 		return nil
 	}
-	if h.Process, err = f.identify(pid); err != nil && !errors.Is(err, errEnded) {
+	h.Process, err = f.identify(pid)
+	if err != nil && !errors.Is(err, errEnded) {
 		h.Process, err = record.Process{PID: pid, Why: err.Error()}, nil
 	}
 	return err

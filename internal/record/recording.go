@@ -144,7 +144,8 @@ func (r *Recording) elsewhere(self Run, s Sample) {
 				continue
 			}
 			var i int
-			if r.Elsewhere, i = withProcess(r.Elsewhere, reading.Device.ID, p, facts, s.Look.At); i >= MaxRecorded {
+			r.Elsewhere, i = withProcess(r.Elsewhere, reading.Device.ID, p, facts, s.Look.At)
+			if i >= MaxRecorded {
 				r.Elsewhere = r.Elsewhere[:i]
 			}
 		}

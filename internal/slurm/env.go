@@ -220,7 +220,8 @@ func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 	if member, is := decimal(getenv("SLURM_ARRAY_TASK_ID")); ok && is {
 		task.Array = ArrayTask{Master: master, Task: member}
 	}
-	if task.Step = task.Owner.Step; task.Step == "" {
+	task.Step = task.Owner.Step
+	if task.Step == "" {
 		task.Step = e.step()
 	}
 	task.LocalID = e.localID(task.Step)

@@ -57,7 +57,8 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 	// slurmd's own program: that of the running one, else the one that was installed with scontrol.
 	program := cmp.Or(r.Slurmd, reply.Key.Daemon.Exe, kept.Slurmd.Path,
 		filepath.Join(filepath.Dir(filepath.Dir(r.Scontrol)), "sbin/slurmd"))
-	if reply.Key.Slurmd, err = Identify(program); err != nil {
+	reply.Key.Slurmd, err = Identify(program)
+	if err != nil {
 		return reply, err
 	}
 	if err := reply.judge(at, conf, gres, unread); err != nil {
@@ -93,12 +94,14 @@ func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, er
 		}
 		r.Key.Files = append(r.Key.Files, id)
 	}
-	if r.Entries, err = Entries(at.Slurm); err != nil {
+	r.Entries, err = Entries(at.Slurm)
+	if err != nil {
 		return err
 	}
 	own := conf.Node(r.Key.Node)
 	r.Count = slurmconf.Count(own.Gres)
-	if r.Unsure = own.Unsure; r.Unsure == "" && !own.Found {
+	r.Unsure = own.Unsure
+	if r.Unsure == "" && !own.Found {
 		r.Unsure = "slurm.conf does not name this node"
 	}
 	if real, err := filepath.EvalSymlinks(filepath.Dir(at.Slurm)); err == nil {

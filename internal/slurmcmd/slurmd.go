@@ -243,7 +243,8 @@ func read(path string, patterns bool) (slurmconf.Conf, error) {
 		}
 		for _, n := range names[:min(len(names), slurmconf.MaxIncluded)] {
 			f := slurmconf.File{Path: n}
-			if f.Text, err = ReadText(n); err != nil {
+			f.Text, err = ReadText(n)
+			if err != nil {
 				f.Unread = err.Error()
 			}
 			files = append(files, f)

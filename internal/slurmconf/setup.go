@@ -51,7 +51,8 @@ func MakePlan(s Site) (Plan, error) {
 	p.Include = path.Join(p.dir(), Written)
 	p.replaced()
 	parameters, _ := p.Conf.Get("SlurmctldParameters")
-	if p.Sent = !s.Local && HasWord(parameters.Text, "enable_configless"); p.Sent {
+	p.Sent = !s.Local && HasWord(parameters.Text, "enable_configless")
+	if p.Sent {
 		p.Include = Written // only files without a path are sent to the nodes
 		if !p.Version.Has(slurm.ConfiglessHooks) {
 			return p.Plan, errNotSent

@@ -70,7 +70,8 @@ func (r *reader) read(f File) {
 	r.conf.Files = append(r.conf.Files, f.Path)
 	for _, l := range parseLines(f.Path, string(f.Text)) {
 		if l.Include != "" && r.open != nil {
-			if l.Why = r.include(l); l.Why == "" {
+			l.Why = r.include(l)
+			if l.Why == "" {
 				continue
 			}
 		}

@@ -122,7 +122,8 @@ func (r *work) lookAround() {
 		return
 	}
 	_, start := r.numbering(record.Run{})
-	if r.Seen = r.Inventory(record.Run{}, start()); len(r.Seen.Cards) > 0 {
+	r.Seen = r.Inventory(record.Run{}, start())
+	if len(r.Seen.Cards) > 0 {
 		r.Past.Baselines = r.baselines(r.Seen.Epoch)
 		r.Glance()
 	}

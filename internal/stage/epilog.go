@@ -183,7 +183,8 @@ func (r *work) cleanUp() {
 	}
 	cleaned := judge.Cleaned{First: r.Seen.Side}
 	did, ended := r.endAll(targets)
-	if cleaned.Looked = ended; ended {
+	cleaned.Looked = ended
+	if ended {
 		cleaned.After, r.Seen.Cards = r.Look(r.Seen.Cards)
 		if len(cleaned.After.Snapshot.Readings) > 0 {
 			r.Seen.Side = cleaned.After

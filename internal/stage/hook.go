@@ -75,14 +75,16 @@ func (d *Driver) IdentifyJob() (ok bool) {
 		d.Add(record.Saw(catalog.BadEnv, err.Error(), "the environment Slurm gives its hooks"))
 		return false
 	}
-	if d.Job = job; job.GPUProblem != "" {
+	d.Job = job
+	if job.GPUProblem != "" {
 		d.Add(record.Unsure(catalog.Ambiguous, job.GPUProblem))
 	}
 	own, err := OwnCgroup(d.Config.Paths.Proc)
 	if err != nil {
 		d.Add(record.Unsure(catalog.BadEnv, err.Error()))
 	}
-	if d.InJob = slurm.InJob(own); d.InJob {
+	d.InJob = slurm.InJob(own)
+	if d.InJob {
 		d.Job.Exit = slurm.ExitStatus{Why: "hooks under RunInJob are always told 0"}
 		observed := "this hook runs inside the job (PrologFlags=RunInJob)"
 		if d.blinded() {

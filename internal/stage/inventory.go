@@ -39,8 +39,10 @@ func (d *Driver) Inventory(recalled record.Run, numbers func() slurmconf.List) (
 	if met(); err != nil {
 		return seen
 	}
-	if seen.Epoch = reply.Epoch; request.DriverProc == "" {
-		if reply.Cards = d.listed(); len(reply.Cards) == 0 { // its fault is already a finding
+	seen.Epoch = reply.Epoch
+	if request.DriverProc == "" {
+		reply.Cards = d.listed()
+		if len(reply.Cards) == 0 { // its fault is already a finding
 			return seen
 		}
 	}

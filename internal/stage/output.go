@@ -34,7 +34,8 @@ func (r *work) output() *output {
 	if err == nil {
 		o.drop, err = joblog.ParseDrop(raw)
 	}
-	if o.told = err == nil; !o.told {
+	o.told = err == nil
+	if !o.told {
 		o.drop = joblog.Drop{}
 	}
 	return o
@@ -163,7 +164,8 @@ func (r *work) append(o *output) {
 		r.late(r.Take()...)
 		err = cmp.Or(err, reply.Check())
 	}
-	if r.jobLog = cmp.Or(reply.Refused, "appended"); err != nil {
+	r.jobLog = cmp.Or(reply.Refused, "appended")
+	if err != nil {
 		r.jobLog = "failed"
 		r.late(record.Saw(catalog.Output, err.Error(), "the job's output takes the end report"))
 	}

@@ -204,7 +204,8 @@ func (r *work) counted() metrics.Run {
 		// Own is a finding about Bookend itself, or the driver as a whole. What policy ignores or only notes does not
 		// count: at some sites it is normal.
 		counted := metrics.Finding{Code: f.Code}
-		if counted.Own = (entry.Scope == catalog.Own || entry.Scope == catalog.Driver) && r.Tells(i); counted.Own {
+		counted.Own = (entry.Scope == catalog.Own || entry.Scope == catalog.Driver) && r.Tells(i)
+		if counted.Own {
 			counted.Detail = detail(f)
 		}
 		run.Findings = append(run.Findings, counted)
@@ -242,7 +243,8 @@ func (r *work) giveReason() {
 	in := drain.Input{Memory: r.drainMemory()}
 	cmd := r.scontrol(own.Conf, func() time.Duration { return r.Left(reasonTime, time.Duration(r.Times.Outputs)) })
 	var err error
-	if in.Node, err = cmd.Node(r.Job.Node); err == nil {
+	in.Node, err = cmd.Node(r.Job.Node)
+	if err == nil {
 		in.Now = r.Clock.Wall()
 		err = r.writeReason(cmd, in, *own)
 	}
@@ -289,7 +291,8 @@ func (r *work) settleDrain(c judge.Check) {
 		return r.Left(min(slurmCall, until-r.Clock.Boot()), time.Duration(r.Times.Outputs))
 	})
 	var err error
-	if in.Node, err = cmd.Node(r.Job.Node); err == nil {
+	in.Node, err = cmd.Node(r.Job.Node)
+	if err == nil {
 		in.Cards = c.DrainSeen(r.Judgement)
 		err = r.carryOut(cmd, in, memory)
 	}

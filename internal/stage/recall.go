@@ -52,7 +52,8 @@ func (r *work) observe(since func() *gpu.KernelMark) {
 			found = r.fromPast()
 		}
 	case !r.ahead.shows(r.Seen) || !asForeseen():
-		if r.Seen = r.Inventory(r.Past.Run, numbers); r.Seen.Epoch != foreseen {
+		r.Seen = r.Inventory(r.Past.Run, numbers)
+		if r.Seen.Epoch != foreseen {
 			found = r.fromPast()
 		}
 	}
@@ -116,7 +117,8 @@ func (r *work) readRuns(store *state.Store) (n judge.Node) {
 		r.Add(record.Saw(catalog.StateDamage, fmt.Sprintf("%s: %s", damage.Path, damage.Why), "a whole record"))
 	}
 	var err error
-	if n.Damaged, err = store.Damaged(); err != nil { // after the records: those found damaged are among these
+	n.Damaged, err = store.Damaged()
+	if err != nil { // after the records: those found damaged are among these
 		n.Unread = fmt.Sprintf("which records of this node's jobs are damaged could not be read: %v", err)
 	}
 	return n

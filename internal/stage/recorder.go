@@ -44,7 +44,8 @@ func (r *work) recorded() *metrics.Recorded {
 	if of == nil || r.Past.Run.Start == nil {
 		return &m
 	}
-	if m.Seen = metrics.Part; !of.Measures(r.Past.Run.Start.At, r.Case.At) {
+	m.Seen = metrics.Part
+	if !of.Measures(r.Past.Run.Start.At, r.Case.At) {
 		return &m // a peak, or a use, may lie in an interval without samples
 	}
 	m.Seen = metrics.Whole

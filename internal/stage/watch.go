@@ -63,12 +63,14 @@ func (d *Driver) snapshot(timeout time.Duration, health bool) protocol.Request {
 // Watch asks the backend to sample GPUs as long as the rule says, or the hook's time allows.
 func (d *Driver) Watch(cards []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot {
 	answer, asked := d.ahead.of(cards, rule)
-	if d.ahead = nil; !asked {
+	d.ahead = nil
+	if !asked {
 		asks := answer.Abandoned == nil && !answer.Unasked
 		if len(cards) == 0 && asks {
 			return nil
 		}
-		if answer.Snapshots = nil; asks {
+		answer.Snapshots = nil
+		if asks {
 			answer = d.ask(d.watching(cards, rule), backend.Params{})
 		}
 	}

@@ -108,7 +108,8 @@ func (in Input) processes(r gpu.Reading) []Process {
 	out := []Process{}
 	for _, listed := range r.Processes {
 		facts, known := in.Who[listed.PID]
-		if facts.PID = listed.PID; !known {
+		facts.PID = listed.PID
+		if !known {
 			facts.Why = "not read"
 		}
 		p := newProcess(facts, listed.Memory, in.At)

@@ -71,7 +71,8 @@ func answer(s backendkit.Session) error {
 	}
 	for _, d := range asked {
 		result := backendkit.Skipped(d.ID, "")
-		if result.Times.Init = took; failed != nil {
+		result.Times.Init = took
+		if failed != nil {
 			backendkit.Fail(&result, *failed)
 		} else {
 			p.test(d, &result)
