@@ -300,17 +300,23 @@ func (n *node) record() string {
 	return n.get(files[0])
 }
 
-// unharmed asserts that nothing is half written and that the bystander's record is what it was.
+// unharmed asserts that nothing stays half written, once the children that outlive a hook have written what they had
+// begun, and that the bystander's record is what it was.
 func (n *node) unharmed() {
-	must.Do(n, filepath.WalkDir(n.dir, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && strings.HasPrefix(e.Name(), safefile.TempPrefix) {
-			n.Errorf("half written: %q", path)
-		}
-		return nil
-	}))
+	await(n, "an end of half-written files below "+n.dir, func() bool { return len(n.halfWritten()) == 0 })
 	if now := n.record(); now != n.others || now == "" {
 		n.Errorf("the other job's record was %s\nand is %s", n.others, now)
 	}
+}
+
+func (n *node) halfWritten() (paths []string) {
+	must.Do(n, filepath.WalkDir(n.dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && strings.HasPrefix(e.Name(), safefile.TempPrefix) {
+			paths = append(paths, path)
+		}
+		return nil
+	}))
+	return paths
 }
 
 // await waits for something that comes about in another process and cannot be waited for otherwise.
