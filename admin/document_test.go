@@ -37,7 +37,7 @@ func busyIn(t tester, dir string) testNode {
 	must(t, n.store.PutProbes(record.TestRecord{Epoch: n.epoch, Wall: time.Now(), Probe: gpu.Probe{Device: cardA,
 		Result: gpu.ProbeOK, Free: gpu.Bytes(2), Largest: gpu.Bytes(1)}}))
 	must(t, os.MkdirAll(n.dir+"/var", 0o755))
-	must(t, metrics.Record(metrics.Files{Var: n.dir + "/var"}, metrics.Run{
+	must(t, metrics.Record(metrics.Files{Var: n.dir + "/var"}, metrics.JobRun{
 		Hook: metrics.Epilog, Job: 42, At: time.Now(), Findings: []metrics.Finding{{Code: catalog.Slow, Own: true,
 			Detail: "4 s"}},
 	}))

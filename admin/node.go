@@ -57,7 +57,7 @@ func (a *app) status(recordsAlone bool) error {
 	if !recordsAlone {
 		now := a.glance(cfg, all, driverTime)
 		s.Slurm = a.slurmNode(cfg, all, s.Node)
-		s.Driver = &view.Driver{Answers: now.Problem == "" || len(now.Snapshot.Readings) > 0,
+		s.Driver = &view.DriverStatus{Answers: now.Problem == "" || len(now.Snapshot.Readings) > 0,
 			Release: now.Snapshot.Driver.Version, Seconds: now.Took.Round(time.Millisecond).Seconds(),
 			Problem: now.Problem}
 		s.GPUs = view.NewGPUs(a.scene(cfg, all, now))
@@ -94,8 +94,8 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 		damaged, err := all.store.Damaged()
 		unread("which records are damaged", err)
 		for _, d := range damaged {
-			s.Damaged = append(s.Damaged, fmt.Sprintf("%s: job %d may still run: what is on a GPU does not drain the node "+
-				"until a health check has seen that GPU without memory and processes", d.File, d.Job))
+			s.Damaged = append(s.Damaged, fmt.Sprintf("%s: job %d may still run: what is on a GPU does not drain the "+
+				"node until a health check has seen that GPU without memory and processes", d.File, d.Job))
 		}
 		memory, err := all.store.Drain()
 		unread("what is remembered of the node's drain", err)
@@ -128,7 +128,7 @@ func stuck(env child.Env, cfg config.Config, all records) string {
 	if err != nil || s == nil {
 		return ""
 	}
-	return s.Text(env.Clock.Booted().Add(s.Since).Format(time.DateTime))
+	return s.Words(env.Clock.Booted().Add(s.Since).Format(time.DateTime))
 }
 
 const (
@@ -176,8 +176,8 @@ func (a *app) look(cfg config.Config, all records, limit time.Duration) stage.Gl
 	return now
 }
 
-func (a *app) scene(cfg config.Config, all records, now stage.Glance) view.Input {
-	s := view.Input{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
+func (a *app) scene(cfg config.Config, all records, now stage.Glance) view.Readings {
+	s := view.Readings{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
 		Epoch: nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: record.LimitsOf(cfg.Thresholds)}
 	if all.store != nil {
 		s.Baselines, _ = all.store.Baselines() // "bookend baseline" reports unreadable ones

@@ -47,22 +47,22 @@ func (r Allocation) MayHold(id gpu.ID) bool { return r.Unplaced || slices.Contai
 // Keeps reports a live job that was given the GPU, or may have been.
 func (r Allocation) Keeps(id gpu.ID) bool { return r.Live() && r.MayHold(id) }
 
-// Kind is the kind of owner of a process.
-type Kind string
+// Ownership is the kind of owner of a process.
+type Ownership string
 
 // The kinds of owner. CannotTell always comes with a reason.
 const (
-	ThisJob    Kind = "this job"
-	LiveJob    Kind = "another live job"
-	EndedJob   Kind = "an ended job"
-	NoJob      Kind = "no job"
-	CannotTell Kind = "unknown"
+	ThisJob    Ownership = "this job"
+	LiveJob    Ownership = "another live job"
+	EndedJob   Ownership = "an ended job"
+	NoJob      Ownership = "no job"
+	CannotTell Ownership = "unknown"
 )
 
 // Attribution is the owner of a process, with the evidence against it.
 type Attribution struct {
 	record.Owner
-	Kind Kind
+	Kind Ownership
 	Why  string // for CannotTell
 	// Rival is another job that could own the process as well, if the evidence is weaker than a cgroup or a sighting: a
 	// live job of the same user (on nodes without cgroup tracking, a job's processes carry no mark), of any user for a
@@ -125,8 +125,8 @@ func (j Jobs) Owner(p record.Process, id gpu.ID) Attribution {
 		return unknown(record.Owner{Level: record.NoEvidence}, p.EnvUnknown)
 	}
 	if p.EnvJobHere != "" { // neither a job without GPUs nor one older than Bookend has a record here
-		why := fmt.Sprintf("its environment names job %d, of which this node has no record for its user and the time it "+
-			"started: %s", p.EnvJobID, p.EnvJobHere)
+		why := fmt.Sprintf("its environment names job %d, of which this node has no record for its user and the time "+
+			"it started: %s", p.EnvJobID, p.EnvJobHere)
 		return unknown(record.Owner{Level: record.NoEvidence}, why)
 	}
 	return j.ofNoJob(p)

@@ -58,8 +58,8 @@ var entries = []Entry{
 		Traits{Exit: 15, Start: ToWarn, End: ToWarn, Memory: Others}},
 	{Stray, Serious, Card, Node, "process of no job that had this GPU",
 		"During the job a process appeared on the GPU that belongs neither to this job nor to a live one: a login, a " +
-			"service, a container of an outside daemon, or a process of another job that has ended. With the evidence " +
-			"level recorded only the recorder saw it, while the job ran: then it never drains.",
+			"service, a container of an outside daemon, or a process of another job that has ended. With the " +
+			"evidence level recorded only the recorder saw it, while the job ran: then it never drains.",
 		"End it or move it off the node. Adopt logins with pam_slurm_adopt, and set ConstrainDevices=yes.",
 		Traits{Exit: 13, Start: ToWarn, End: ToDrain, Memory: Strangers}},
 	{Moving, Warning, Card, Node, "memory still changing",
@@ -255,8 +255,9 @@ var entries = []Entry{
 		Traits{Start: ToWarn, End: ToWarn}},
 	{StateDamage, Warning, Own, Self, "record is damaged",
 		"A record in Bookend's state is incomplete or was altered. It was set aside, and the hook continued. " +
-			"If it is a job's, that job may still run: what is found on a GPU is not certain until the job's end is on " +
-			"record, or a health check has seen that GPU without memory and processes. bookend status lists such records.",
+			"If it is a job's, that job may still run: what is found on a GPU is not certain until the job's end is " +
+			"on record, or a health check has seen that GPU without memory and processes. bookend status lists such " +
+			"records.",
 		"None, if it happens once after a crash. If it recurs, check the file system of paths.run.",
 		Traits{Exit: 38, Start: ToWarn, End: ToWarn}},
 	{StateWrite, Warning, Own, Site, "record could not be written",

@@ -256,8 +256,8 @@ func (s Input) unexplained(c record.Assigned, r gpu.Reading, now gpu.Figure) (re
 	}
 	client := s.Clients[r.Device.Name]
 	if extra < min(s.Limits.Drain, s.Limits.Report+s.Limits.Spare(len(r.Processes), client)) {
-		f.Unknown = fmt.Sprintf("the driver may hold these %d MiB for %d processes: while jobs ran it was seen to hold "+
-			"%d MiB for each", extra>>20, len(r.Processes), client>>20)
+		f.Unknown = fmt.Sprintf("the driver may hold these %d MiB for %d processes: while jobs ran it was seen to "+
+			"hold %d MiB for each", extra>>20, len(r.Processes), client>>20)
 		f.Bytes = gpu.Unknown(f.Unknown)
 		return f, true
 	}

@@ -24,12 +24,12 @@ const (
 	Resume Act = "resumed"
 )
 
-// Input is everything on which a decision depends.
-type Input struct {
+// Facts is everything on which a decision depends.
+type Facts struct {
 	Now    time.Time
 	Epoch  gpu.Epoch
 	Rules  config.DrainRules
-	Memory Memory
+	Memory Remembered
 	Exits  []Exit // on record in this boot, oldest first
 	// Partial is true if there may be further exits: the boot is unknown, or not every record could be read.
 	Partial bool
@@ -44,14 +44,14 @@ type Decision struct {
 	Act    Act
 	Why    string
 	Reason string // for Write
-	Memory Memory
+	Memory Remembered
 }
 
 // seldom is the interval for asking only whether our drain is over: scontrol makes slurmctld send all nodes.
 const seldom = time.Hour
 
 // Pending reports whether there is a drain of ours to look after: only then is Slurm asked.
-func (in Input) Pending() bool {
+func (in Facts) Pending() bool {
 	switch w, last := in.Memory.Written, in.Memory.Last; {
 	case in.Rules.ReasonBy == config.ReasonByNone:
 		return false
@@ -66,7 +66,7 @@ func (in Input) Pending() bool {
 }
 
 // Conf returns the SLURM_CONF of the controller that has the drain.
-func (in Input) Conf() string {
+func (in Facts) Conf() string {
 	if open := in.Memory.open(in.Exits); len(open) > 0 {
 		return open[len(open)-1].Conf
 	}
@@ -76,7 +76,7 @@ func (in Input) Conf() string {
 	return ""
 }
 
-func Decide(in Input) Decision {
+func Decide(in Facts) Decision {
 	open := in.Memory.open(in.Exits)
 	if in.stands() {
 		return in.standing(open)
@@ -92,14 +92,14 @@ func Decide(in Input) Decision {
 
 // stands reports whether the node's reason is the one that we wrote last: the same bytes, set at that time, by root or
 // by a user that Slurm does not show. The same text from another user, or set again later, is a decision of theirs.
-func (in Input) stands() bool {
+func (in Facts) stands() bool {
 	w, n := in.Memory.Written, in.Node
 	return w != nil && n.Drained() && n.Reason == w.Reason && slices.Contains([]string{"", "root", "0"}, n.By) &&
 		follows(n.At, w.Wall)
 }
 
 // ours finds the exit that Slurm's fixed text is for: the last one, of that hook, that the text's time can follow.
-func (in Input) ours(open []Exit) (cause Exit, found bool) {
+func (in Facts) ours(open []Exit) (cause Exit, found bool) {
 	fixed := map[slurm.Context]string{slurm.Prolog: PrologError, slurm.Epilog: EpilogError}
 	for _, x := range open {
 		if in.Node.Drained() && in.Node.Reason == fixed[x.Phase] && follows(in.Node.At, x.Wall) && x.Reason != "" {
@@ -110,7 +110,7 @@ func (in Input) ours(open []Exit) (cause Exit, found bool) {
 }
 
 // others handles a node that is not drained, or not by us. Slurm gets a moment to drain it.
-func (in Input) others(open []Exit) Decision {
+func (in Facts) others(open []Exit) Decision {
 	m, drained := in.Memory, in.Node.Drained()
 	young := func(wall time.Time) bool { return !drained && in.Now.Sub(wall).Abs() <= late }
 	if m.Written != nil && young(m.Written.Wall) {
@@ -126,7 +126,7 @@ func (in Input) others(open []Exit) Decision {
 }
 
 // standing handles a drain with our reason: it adds the causes found since, and decides whether the drain may end.
-func (in Input) standing(open []Exit) Decision {
+func (in Facts) standing(open []Exit) Decision {
 	w := in.Memory.Written.with(open)
 	m := in.settle(in.Memory, open)
 	m.Written = &w
@@ -148,7 +148,7 @@ func (in Input) standing(open []Exit) Decision {
 }
 
 // unclean returns why a drain's causes are not known to be over, or "" if they are.
-func (in Input) unclean(w Written) string {
+func (in Facts) unclean(w Written) string {
 	never := w.unverifiable()
 	switch {
 	case !in.Rules.Resume.Enabled:
@@ -167,7 +167,7 @@ func (in Input) unclean(w Written) string {
 }
 
 // write settles no exit: the next health check sees whether the reason was set.
-func (in Input) write(open []Exit, x Exit, why string) Decision {
+func (in Facts) write(open []Exit, x Exit, why string) Decision {
 	w := Written{Reason: x.Reason, Wall: in.Now.UTC().Round(0), At: x.At, Conf: x.Conf, Epoch: x.Epoch}.with(open)
 	m := in.Memory
 	m.Written = &w
@@ -176,16 +176,16 @@ func (in Input) write(open []Exit, x Exit, why string) Decision {
 	return d
 }
 
-func (in Input) leave(m Memory, why string) Decision { return in.said(Leave, why, m) }
+func (in Facts) leave(m Remembered, why string) Decision { return in.said(Leave, why, m) }
 
-func (in Input) said(act Act, why string, m Memory) Decision {
+func (in Facts) said(act Act, why string, m Remembered) Decision {
 	why = string(safetext.Clean(why, maxWhy))
 	m.Last = &Said{in.Now.UTC().Round(0), act, why}
 	return Decision{Act: act, Why: why, Memory: m}
 }
 
 // AtHook decides for a hook that is about to drain: Slurm's own text is not there yet. With Leave, nothing is stored.
-func AtHook(in Input, own Exit) Decision {
+func AtHook(in Facts, own Exit) Decision {
 	n := in.Node
 	flag := n.other()
 	switch {

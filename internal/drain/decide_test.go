@@ -51,8 +51,8 @@ func lostAtStart(id slurm.JobID, later time.Duration) record.Run {
 func after(d time.Duration) time.Time { return ended.Add(d) }
 
 // asked is what a health check two minutes after that hook knows, of a node as Slurm leaves it.
-func asked() Input {
-	return Input{
+func asked() Facts {
+	return Facts{
 		Now: after(2 * time.Minute), Epoch: epoch,
 		Rules: config.DrainRules{ReasonBy: config.ReasonByHealthcheck, Resume: config.Resume{After: 3}},
 		Exits: Exits([]record.Run{orphaned(42, 0)}, "b1"),
@@ -67,8 +67,8 @@ func TestDecisions(t *testing.T) {
 	time.Local = time.UTC // in which the file has what an admin reads
 	golden.Archive(t, *update, "testdata/decisions.txtar", func(given string) string {
 		kind, edit, _ := strings.Cut(given, "\n")
-		in := map[string]func() Input{"first": asked, "stood": stood, "hook": func() Input {
-			return Input{Now: after(time.Second), Node: Node{Flags: []string{"IDLE", "DRAIN"}, At: ended}}
+		in := map[string]func() Facts{"first": asked, "stood": stood, "hook": func() Facts {
+			return Facts{Now: after(time.Second), Node: Node{Flags: []string{"IDLE", "DRAIN"}, At: ended}}
 		}}[kind]()
 		if strings.Contains(edit, `"Exits"`) {
 			in.Exits = nil
@@ -79,7 +79,7 @@ func TestDecisions(t *testing.T) {
 		before := must.Have(json.Marshal(in))(t)
 		decide := Decide
 		if kind == "hook" {
-			decide = func(in Input) Decision { return AtHook(in, asked().Exits[0]) }
+			decide = func(in Facts) Decision { return AtHook(in, asked().Exits[0]) }
 		}
 		d := decide(in)
 		if last := d.Memory.Last; last == nil || last.Act != d.Act || last.Why != d.Why {
@@ -105,7 +105,7 @@ func TestLongReasonOfAnother(t *testing.T) {
 }
 
 // stood is a node that has had our reason for an hour.
-func stood() Input {
+func stood() Facts {
 	in := asked()
 	in.Rules.Resume.Enabled = true
 	d := Decide(in)
@@ -191,7 +191,7 @@ func TestWords(t *testing.T) {
 		t.Errorf("words %q", got)
 	}
 	got = string(m.Failed(errors.New("no answer")).Words())
-	if !strings.Contains(got, "left alone") || !strings.Contains(got, "no answer") || (Memory{}).Words() != "" {
+	if !strings.Contains(got, "left alone") || !strings.Contains(got, "no answer") || (Remembered{}).Words() != "" {
 		t.Errorf("words %q", got)
 	}
 }

@@ -29,8 +29,8 @@ const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][
 
 var words = map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}
 
-// Text composes the reason for a finding. It has no name from a user, and no bracket, which Slurm adds.
-func Text(f record.Finding, job slurm.JobID, phase slurm.Context) safetext.Safe {
+// Compose composes the reason for a finding. It has no name from a user, and no bracket, which Slurm adds.
+func Compose(f record.Finding, job slurm.JobID, phase slurm.Context) safetext.Safe {
 	text := string(f.Code)
 	if f.Index != nil && *f.Index >= 0 && *f.Index <= math.MaxUint16 {
 		card := fmt.Sprintf(" gpu=%d", *f.Index)
@@ -57,8 +57,8 @@ type Reason struct {
 	Phase slurm.Context // slurm.Prolog or slurm.Epilog
 }
 
-// Parse parses a reason that any release wrote, byte for byte: one that an admin changed is no longer ours.
-func Parse(text string) (r Reason, ours bool) {
+// ParseReason parses a reason that any release wrote, byte for byte: one that an admin changed is no longer ours.
+func ParseReason(text string) (r Reason, ours bool) {
 	found := regexp.MustCompile(Grammar).FindStringSubmatch(text)
 	if found == nil || len(text) > MaxReason || found[5] != found[7] {
 		return Reason{}, false
@@ -72,7 +72,7 @@ func Parse(text string) (r Reason, ours bool) {
 }
 
 func Ours(text string) bool {
-	_, ours := Parse(text)
+	_, ours := ParseReason(text)
 	return ours
 }
 

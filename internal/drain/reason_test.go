@@ -32,7 +32,7 @@ func TestText(t *testing.T) {
 		var f record.Finding
 		phase, about, _ := strings.Cut(given, " ")
 		must.Do(t, json.Unmarshal([]byte(about), &f))
-		return string(Text(f, 42, map[string]slurm.Context{"prolog": slurm.Prolog, "epilog": slurm.Epilog}[phase]))
+		return string(Compose(f, 42, map[string]slurm.Context{"prolog": slurm.Prolog, "epilog": slurm.Epilog}[phase]))
 	})
 }
 
@@ -42,8 +42,8 @@ func TestRoundTrip(t *testing.T) {
 	for _, e := range catalog.All() {
 		for _, f := range []record.Finding{about(e.Code, 15, 1<<57, 1<<31-1), about(e.Code, 0, 0, 0), {Code: e.Code}} {
 			for _, want := range []Reason{{e.Code, 1<<32 - 1, slurm.Prolog}, {e.Code, 1, slurm.Epilog}} {
-				text := string(Text(f, want.Job, want.Phase))
-				if got, ours := Parse(text); !ours || got != want || strings.HasSuffix(text, "...") {
+				text := string(Compose(f, want.Job, want.Phase))
+				if got, ours := ParseReason(text); !ours || got != want || strings.HasSuffix(text, "...") {
 					t.Errorf("%q is read as %+v, %v", text, got, ours)
 				}
 				if f.Index != nil && !card.MatchString(text[:Shown]) {
@@ -57,7 +57,7 @@ func TestRoundTrip(t *testing.T) {
 // What is read of a reason: a form that a release wrote, and nothing else.
 func TestReasons(t *testing.T) {
 	golden.Lines(t, *update, "testdata/reasons.txt", func(text string) string {
-		r, ours := Parse(text)
+		r, ours := ParseReason(text)
 		for _, more := range []string{"; disk swap", "\n"} {
 			if Ours(text + more) {
 				t.Errorf("%q with %q behind it is ours", text, more)
@@ -126,11 +126,11 @@ func FuzzParse(f *testing.F) {
 	}
 	grammar := regexp.MustCompile(Grammar)
 	f.Fuzz(func(t *testing.T, text string, index int, bytes uint64, pid int) {
-		if r, ours := Parse(text); ours && (len(text) > MaxReason || !grammar.MatchString(text) || r.Job == 0) {
+		if r, ours := ParseReason(text); ours && (len(text) > MaxReason || !grammar.MatchString(text) || r.Job == 0) {
 			t.Errorf("%q is read as %+v", text, r)
 		}
 		for _, c := range []catalog.Code{catalog.Orphan, catalog.RemapFailed, catalog.Code(text)} {
-			composed := string(Text(about(c, index, bytes, pid&math.MaxInt32), 7, slurm.Epilog))
+			composed := string(Compose(about(c, index, bytes, pid&math.MaxInt32), 7, slurm.Epilog))
 			known := c != catalog.Code(text)
 			if len(composed) > MaxReason || known && (strings.ContainsAny(composed, "[]\n") || !Ours(composed)) {
 				t.Errorf("%q", composed)

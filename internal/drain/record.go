@@ -61,7 +61,7 @@ func FromEnd(r record.Run, phase slurm.Context, e record.End) *Exit {
 	if c, known := catalog.OfExit(e.Verdict.Exit); known && f.Code == catalog.Deadline {
 		f = record.Finding{Code: c}
 	}
-	if text := string(Text(f, r.Job.ID, phase)); Ours(text) {
+	if text := string(Compose(f, r.Job.ID, phase)); Ours(text) {
 		x.Reason = text
 	}
 	return &x
@@ -88,8 +88,8 @@ func Exits(runs []record.Run, boot string) (list []Exit) {
 	return list
 }
 
-// Memory is what a node stores about drains between hooks and health checks.
-type Memory struct {
+// Remembered is what a node stores about drains between hooks and health checks.
+type Remembered struct {
 	// Written is the reason that we wrote last, nil if none of ours is in place.
 	Written *Written `json:"written,omitempty"`
 	// Settled are the exits on record that need no further attention.
@@ -121,12 +121,12 @@ type Said struct {
 // maxWhy bounds a stored text in bytes: another writer's reason may be in it, which can be of any length.
 const maxWhy = 1 << 10
 
-func (m Memory) open(exits []Exit) []Exit {
+func (m Remembered) open(exits []Exit) []Exit {
 	return slices.DeleteFunc(slices.Clone(exits), func(x Exit) bool { return slices.Contains(m.Settled, x.Ref) })
 }
 
 // settle stores exits as settled, and forgets those that are no longer on record, if that is certain.
-func (in Input) settle(m Memory, settled []Exit) Memory {
+func (in Facts) settle(m Remembered, settled []Exit) Remembered {
 	kept := slices.DeleteFunc(slices.Clone(m.Settled), func(ref Ref) bool {
 		return !in.Partial && !slices.ContainsFunc(in.Exits, func(x Exit) bool { return x.Ref == ref })
 	})
@@ -164,14 +164,14 @@ func (w Written) with(exits []Exit) Written {
 }
 
 // Failed returns what to store if a decision could not be carried out: the next health check tries again.
-func (m Memory) Failed(err error) Memory {
+func (m Remembered) Failed(err error) Remembered {
 	why := fmt.Sprintf("not done: %s: %v", m.Last.Why, err)
 	m.Last = &Said{m.Last.Wall, Leave, string(safetext.Clean(why, maxWhy))}
 	return m
 }
 
 // Here returns the part of a memory that is valid in this boot: after a reboot, a drain of ours is the admin's.
-func (m Memory) Here(boot string) Memory {
+func (m Remembered) Here(boot string) Remembered {
 	if w := m.Written; w != nil && boot != "" && w.Epoch.Boot != "" && w.Epoch.Boot != boot {
 		m.Written = nil
 	}
@@ -179,7 +179,7 @@ func (m Memory) Here(boot string) Memory {
 }
 
 // Words describes for an admin, in one line, what is stored; empty if there is nothing to say.
-func (m Memory) Words() safetext.Safe {
+func (m Remembered) Words() safetext.Safe {
 	const most = 400
 	if m.Last == nil {
 		return ""

@@ -103,8 +103,8 @@ func Learn(c Case) (news []record.Baseline) {
 	return news
 }
 
-// End returns the record of one end of a job, made of the case and its judgement.
-func (c Case) End(j Judgement) record.End {
+// EndRecord returns the record of one end of a job, made of the case and its judgement.
+func (c Case) EndRecord(j Judgement) record.End {
 	side := c.Seen.Side
 	e := record.End{
 		At: side.Snapshot.At, Began: c.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan,
@@ -136,7 +136,7 @@ type Case struct {
 	Node    *Node
 	Sharing *slurmconf.Answer
 	Cleaned *Cleaned         // nil if no process was to be ended
-	Tests   []Outcome        // test allocations
+	Tests   []TestResult     // test allocations
 	Faults  []record.Finding // what went wrong until the GPUs were sampled
 	Later   []record.Finding // what went wrong with the tests
 }

@@ -61,10 +61,10 @@ func TestLaterFindings(t *testing.T) {
 func TestSymptoms(t *testing.T) {
 	start := record.End{Wall: time.Unix(1_800_000_000, 0), Findings: []record.Finding{{Code: catalog.Dirty}},
 		Probes: []gpu.Probe{{Device: card, Result: gpu.ProbeOK}}}
-	tests := []Outcome{{Probe: gpu.Probe{Device: card, Result: gpu.ProbeGap}}}
+	tests := []TestResult{{Probe: gpu.Probe{Device: card, Result: gpu.ProbeGap}}}
 	for name, tt := range map[string]struct {
 		start *record.End
-		tests []Outcome
+		tests []TestResult
 		found int
 		want  gpu.ProbeResult
 	}{
@@ -510,7 +510,7 @@ func TestLook(t *testing.T) {
 	} {
 		o := order()
 		o.Neighbours = tt.eyes.beside
-		side, _ := Look(&tt.eyes, o)
+		side, _ := Observe(&tt.eyes, o)
 		got := string(side.Curves[card].State) + " " + tt.eyes.did
 		if p, asked := side.Processes[70]; asked && p.Why == "" {
 			got += " known"
@@ -537,7 +537,7 @@ func TestWatchAfterSearchLasts(t *testing.T) {
 	o.Rule.Flat = 200 * time.Millisecond
 	e := &eyes{watches: series(looks(10, 7, 2*gib), looks(17, 2, 2*gib), looks(19, 2, 2*gib)), who: is(record.Process{Gone: true})}
 	e.scan.Holdings = []record.Holding{{Process: held, Control: true}}
-	if Look(e, o); len(e.rules) != 3 || e.rules[0].Flat != o.Rule.Flat {
+	if Observe(e, o); len(e.rules) != 3 || e.rules[0].Flat != o.Rule.Flat {
 		t.Fatalf("%+v", e.rules)
 	}
 	for _, rule := range e.rules[1:] {
@@ -547,7 +547,7 @@ func TestWatchAfterSearchLasts(t *testing.T) {
 	}
 	o.Sure = false
 	start := &eyes{watches: series(looks(10, 7, 2*gib))}
-	Look(start, o)
+	Observe(start, o)
 	if got := append(e.thens, start.thens...); !slices.Equal(got, []time.Duration{o.Rule.Flat + time.Second, teardown, 0}) {
 		t.Errorf("left for the watches: %v", got)
 	}
@@ -576,7 +576,7 @@ func TestStrangersAreNotExpected(t *testing.T) {
 		o.Known = tt.known
 		expected := gpu.ExpectedProcess{PID: 70, Bytes: tt.held, Share: 9 * mib}
 		o.Rule.Expect = map[gpu.ID]gpu.Expected{card: {Processes: []gpu.ExpectedProcess{expected}}}
-		side, _ := Look(e, o)
+		side, _ := Observe(e, o)
 		if got := side.Curves[card].State; got != tt.want {
 			t.Errorf("%s: got %q, want %q; did %s", name, got, tt.want, e.did)
 		}
@@ -590,7 +590,7 @@ func TestIdentified(t *testing.T) {
 	watched[0].Readings[0].Device.BusID = bus
 	o := order()
 	o.Cards = []record.Assigned{{Index: 2, Device: gpu.Device{BusID: bus}}}
-	side, cards := Look(&eyes{watches: series(watched)}, o)
+	side, cards := Observe(&eyes{watches: series(watched)}, o)
 	if len(cards) != 1 || cards[0].Device.ID != card || cards[0].Index != 2 || side.Curves[card].State != record.Clean {
 		t.Errorf("GPUs %+v, curves %+v", cards, side.Curves)
 	}
@@ -621,7 +621,7 @@ func TestHolderEndsMeanwhile(t *testing.T) {
 		e.scan.Holdings = []record.Holding{held}
 		o := order()
 		o.Cards[0].Device.Minor = &minor
-		side, _ := Look(e, o)
+		side, _ := Observe(e, o)
 		if got := side.Curves[card].State; got != tt.want {
 			t.Errorf("%s: got %s, want %s", name, got, tt.want)
 		}
@@ -670,7 +670,7 @@ func TestEndedHoldersHideNothing(t *testing.T) {
 		}
 		o := order()
 		o.Sure = !tt.start
-		side, _ := Look(e, o)
+		side, _ := Observe(e, o)
 		var found []int
 		for _, h := range side.Scan.Holdings {
 			found = append(found, h.PID)
@@ -729,7 +729,7 @@ func TestTwoGPUs(t *testing.T) {
 	} {
 		o := order()
 		o.Cards = append(o.Cards, record.Assigned{Index: 1, Device: gpu.Device{ID: "GPU-1"}})
-		side, _ := Look(&tt.eyes, o)
+		side, _ := Observe(&tt.eyes, o)
 		if got := []record.State{side.Curves[card].State, side.Curves["GPU-1"].State}; !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}

@@ -42,9 +42,9 @@ type Order struct {
 	Neighbours gpu.Snapshot
 }
 
-// Look samples GPUs until they have settled, lists their processes, searches for holders of unexplained memory, and
+// Observe samples GPUs until they have settled, lists their processes, searches for holders of unexplained memory, and
 // samples again. It returns the GPUs with the ids that only the driver knew.
-func Look(e Eyes, o Order) (record.Side, []record.Assigned) {
+func Observe(e Eyes, o Order) (record.Side, []record.Assigned) {
 	side, looks := o.watch(e)
 	if o.dropStrangers(side) {
 		side, looks = o.watch(e)

@@ -98,7 +98,7 @@ func TestSmallMovements(t *testing.T) {
 		for i := range 7 + max(2, tt.again) {
 			e.watches[min(i/7, 1)] = append(e.watches[min(i/7, 1)], look(i))
 		}
-		side, cards := Look(e, order())
+		side, cards := Observe(e, order())
 		s := compare.Input{
 			Job: slurm.Job{ID: 10, UID: 1001, Context: slurm.Epilog}, Cards: cards, Now: side, Limits: order().Limits,
 			Self:   attribution.Allocation{Job: 10, UID: 1001, GPUs: []gpu.ID{card}, Start: second, Alone: true},

@@ -118,8 +118,8 @@ func (c TestCase) Known(test []record.Assigned) (pids []int) {
 	return pids
 }
 
-// Outcome is the result of a GPU's test, with what affects how much it proves.
-type Outcome struct {
+// TestResult is the result of a GPU's test, with what affects how much it proves.
+type TestResult struct {
 	gpu.Probe
 	Seen int // processes that came to this result, one after the other
 	// Earlier is when an earlier hook tested the GPU (wall time), zero if this hook did.
@@ -127,34 +127,34 @@ type Outcome struct {
 }
 
 // Bad reports whether no memory could be allocated.
-func (o Outcome) Bad() bool { return o.Result == gpu.ProbeBroken || o.Result == gpu.ProbeBlocked }
+func (o TestResult) Bad() bool { return o.Result == gpu.ProbeBroken || o.Result == gpu.ProbeBlocked }
 
 // Retry reports whether another process should test the GPU alone: if the result is bad, or if the process had started
 // CUDA for several GPUs together and could not test this one, possibly because of another one.
-func (o Outcome) Retry(together bool) bool {
+func (o TestResult) Retry(together bool) bool {
 	return o.Bad() || together && o.Result == gpu.ProbeSkipped && o.Times.Init > 0
 }
 
 // Again returns what holds after a second process has tested the GPU alone: the later result, surer if both agree.
-func (o Outcome) Again(second gpu.Probe) Outcome {
+func (o TestResult) Again(second gpu.Probe) TestResult {
 	if second.Result == gpu.ProbeSkipped {
 		return o
 	}
-	after := Outcome{Probe: second, Seen: 1}
+	after := TestResult{Probe: second, Seen: 1}
 	if o.Result == second.Result && o.error() == after.error() {
 		after.Seen = o.Seen + 1
 	}
 	return after
 }
 
-func (o Outcome) error() int {
+func (o TestResult) error() int {
 	if o.Error == nil {
 		return -1
 	}
 	return o.Error.Code
 }
 
-func FoundByTests(cards []record.Assigned, outcomes []Outcome) (found []record.Finding) {
+func FoundByTests(cards []record.Assigned, outcomes []TestResult) (found []record.Finding) {
 	for _, c := range cards {
 		for _, o := range outcomes {
 			if o.Device == c.Device.ID && o.Device != "" && (o.Bad() || o.Result == gpu.ProbeGap) {
@@ -165,7 +165,7 @@ func FoundByTests(cards []record.Assigned, outcomes []Outcome) (found []record.F
 	return found
 }
 
-func (o Outcome) finding(c record.Assigned) record.Finding {
+func (o TestResult) finding(c record.Assigned) record.Finding {
 	f := record.Finding{GPU: c.Device.ID, Index: &c.Index, Expected: "a block as large as the free memory"}
 	switch o.Result {
 	case gpu.ProbeGap:
@@ -208,7 +208,7 @@ func size(f gpu.Figure) string {
 }
 
 // reason words the failed call with its meaning and remedy, or returns Why if no call failed.
-func (o Outcome) reason() string {
+func (o TestResult) reason() string {
 	e := o.Error
 	if e == nil {
 		return o.Why
@@ -226,7 +226,7 @@ func (o Outcome) reason() string {
 }
 
 // own says why a bad result may come from the test's limits, library or device nodes, by the vendor's error codes.
-func (o Outcome) own(d gpu.Device) string {
+func (o TestResult) own(d gpu.Device) string {
 	switch e := o.Error; {
 	case e == nil:
 		return "no call is known to have failed: the backend itself may be at fault"

@@ -165,10 +165,10 @@ func broken(e *gpu.CallError) gpu.Probe {
 // What follows from a test, and whether it is made again: of a card alone, and of one of several.
 func TestOutcomes(t *testing.T) {
 	golden.Lines(t, *update, "testdata/outcomes.txt", func(given string) string {
-		o := Outcome{Probe: gpu.Probe{Device: card0}}
+		o := TestResult{Probe: gpu.Probe{Device: card0}}
 		must.Do(t, json.Unmarshal([]byte(given), &o))
 		said := fmt.Sprintf("again: %v, %v", o.Retry(false), o.Retry(true))
-		for _, f := range FoundByTests([]record.Assigned{idle}, []Outcome{o}) {
+		for _, f := range FoundByTests([]record.Assigned{idle}, []TestResult{o}) {
 			said += ", finding: " + string(must.Have(json.Marshal(f))(t))
 		}
 		return said
@@ -178,8 +178,8 @@ func TestOutcomes(t *testing.T) {
 // Errors that the test's own surroundings lead to prove nothing of the GPU.
 func TestOwnSurroundings(t *testing.T) {
 	for _, number := range gpu.NVIDIA.Surroundings {
-		o := Outcome{Probe: broken(failed("cuInit", number, "X")), Seen: 2}
-		if got := FoundByTests([]record.Assigned{idle}, []Outcome{o}); len(got) != 1 || len(got[0].Doubts) != 1 {
+		o := TestResult{Probe: broken(failed("cuInit", number, "X")), Seen: 2}
+		if got := FoundByTests([]record.Assigned{idle}, []TestResult{o}); len(got) != 1 || len(got[0].Doubts) != 1 {
 			t.Errorf("%d: %+v", number, got)
 		}
 	}
@@ -187,7 +187,7 @@ func TestOwnSurroundings(t *testing.T) {
 
 // Two processes that agree are surer than one; where they do not, the later one is believed, but not for certain.
 func TestAgain(t *testing.T) {
-	first := Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 1}
+	first := TestResult{Probe: broken(failed("cuInit", 999, "X")), Seen: 1}
 	ok := gpu.Probe{Device: card0, Result: gpu.ProbeOK}
 	for name, tt := range map[string]struct {
 		second gpu.Probe

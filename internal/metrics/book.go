@@ -67,7 +67,7 @@ func (b *book) observe(name string, value float64, label string) {
 	s.Counts[bucket]++
 }
 
-func (b *book) add(r Run) {
+func (b *book) add(r JobRun) {
 	hook := string(r.Hook)
 	*b.at(hookRuns, hook, string(r.Action))++
 	if r.Action == config.Drain {
@@ -141,7 +141,7 @@ func (b *book) check(c record.Check) {
 
 const aDay = 24 * time.Hour
 
-func (b *book) find(r Run, f Finding) {
+func (b *book) find(r JobRun, f Finding) {
 	*b.at(findings, string(f.Code), string(r.Hook))++
 	if !f.Own {
 		return

@@ -40,7 +40,7 @@ type Files struct {
 	Textfile string `json:"textfile"` // metrics.textfile; empty: none
 }
 
-type Run struct {
+type JobRun struct {
 	Version  string        `json:"version"` // of the hook
 	Hook     Hook          `json:"hook"`
 	Job      slurm.JobID   `json:"job"`
@@ -95,12 +95,14 @@ type Finding struct {
 
 // Record adds a run to the counts and rewrites the textfile. The error joins what failed, which is counted as a
 // finding. It matches ErrDamaged if the counts could not be used; then counting starts again.
-func Record(f Files, r Run) error { return change(f, r, func(b *book) { b.add(r) }) }
+func Record(f Files, r JobRun) error { return change(f, r, func(b *book) { b.add(r) }) }
 
 // Add counts one more finding of a run that is already recorded.
-func Add(f Files, r Run, more Finding) error { return change(f, r, func(b *book) { b.find(r, more) }) }
+func Add(f Files, r JobRun, more Finding) error {
+	return change(f, r, func(b *book) { b.find(r, more) })
+}
 
-func change(f Files, r Run, edit func(*book)) (err error) {
+func change(f Files, r JobRun, edit func(*book)) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("count for metrics: %w", err)

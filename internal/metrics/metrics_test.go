@@ -29,8 +29,8 @@ var update = flag.Bool("update", false, "rewrite docs/metrics.md and testdata/bo
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // at is a run of a hook, minutes after noon, that found troubles.
-func at(minute int, hook Hook, troubles ...catalog.Code) Run {
-	r := Run{Version: "1.2", Hook: hook, Job: 7, At: noon.Add(time.Duration(minute) * time.Minute), Action: config.Note}
+func at(minute int, hook Hook, troubles ...catalog.Code) JobRun {
+	r := JobRun{Version: "1.2", Hook: hook, Job: 7, At: noon.Add(time.Duration(minute) * time.Minute), Action: config.Note}
 	for _, c := range troubles {
 		r.Findings = append(r.Findings, Finding{Code: c, Own: true, Detail: "seen in minute " + strconv.Itoa(minute)})
 	}
@@ -46,7 +46,7 @@ func host(t *testing.T) Files {
 	return Files{Var: filepath.Join(dir, "var"), Textfile: filepath.Join(dir, "var/bookend.prom")}
 }
 
-func recordRuns(t *testing.T, f Files, runs ...Run) {
+func recordRuns(t *testing.T, f Files, runs ...JobRun) {
 	t.Helper()
 	for _, r := range runs {
 		must.Do(t, Record(f, r))
@@ -107,18 +107,18 @@ func TestTextfile(t *testing.T) {
 func TestTroublesOverTime(t *testing.T) {
 	const refused, missing, day = catalog.BackendRefused, catalog.BackendMissing, 24 * 60
 	for name, tt := range map[string]struct {
-		runs []Run
+		runs []JobRun
 		want string // since and last in minutes after noon, how many runs by which hook, how many without it since
 	}{
-		"once":           {[]Run{at(1, Prolog, refused)}, "1 to 1: 1, prolog; 0"},
-		"twice in a run": {[]Run{at(1, Prolog, refused, refused)}, "1 to 1: 1, prolog; 0"},
-		"by both":        {[]Run{at(1, Prolog, refused), at(2, Epilog, refused)}, "1 to 2: 2, epilog; 0"},
-		"by one of two": {[]Run{at(1, Epilog, refused), at(2, Prolog), at(day, Epilog, refused), at(day+1, Prolog)},
+		"once":           {[]JobRun{at(1, Prolog, refused)}, "1 to 1: 1, prolog; 0"},
+		"twice in a run": {[]JobRun{at(1, Prolog, refused, refused)}, "1 to 1: 1, prolog; 0"},
+		"by both":        {[]JobRun{at(1, Prolog, refused), at(2, Epilog, refused)}, "1 to 2: 2, epilog; 0"},
+		"by one of two": {[]JobRun{at(1, Epilog, refused), at(2, Prolog), at(day, Epilog, refused), at(day+1, Prolog)},
 			"1 to 1440: 2, epilog; 1"},
-		"over": {[]Run{at(1, Epilog, refused), at(2, Prolog), at(3, Epilog)}, "1 to 1: 1, epilog; 2"},
-		"back": {[]Run{at(1, Epilog, refused), at(9, Epilog, missing), at(day+2, Epilog, refused)},
+		"over": {[]JobRun{at(1, Epilog, refused), at(2, Prolog), at(3, Epilog)}, "1 to 1: 1, epilog; 2"},
+		"back": {[]JobRun{at(1, Epilog, refused), at(9, Epilog, missing), at(day+2, Epilog, refused)},
 			"1442 to 1442: 1, epilog; 0"},
-		"clock stepped back": {[]Run{at(9, Epilog, refused), at(1, Epilog, refused)}, "9 to 1: 2, epilog; 0"},
+		"clock stepped back": {[]JobRun{at(9, Epilog, refused), at(1, Epilog, refused)}, "9 to 1: 2, epilog; 0"},
 	} {
 		f := host(t)
 		recordRuns(t, f, tt.runs...)
@@ -344,7 +344,7 @@ func wants(t *testing.T, got map[string]float64, want map[string]float64) {
 }
 
 // checked is a health check that saw so much in use on each card.
-func checked(minute int, c record.Check, used ...gpu.Figure) Run {
+func checked(minute int, c record.Check, used ...gpu.Figure) JobRun {
 	for i, f := range used {
 		d := gpu.Device{ID: c.Cards[i].Device.ID}
 		c.Snapshot.Readings = append(c.Snapshot.Readings, gpu.Reading{Device: d, Memory: gpu.Memory{Used: f}})

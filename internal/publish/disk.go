@@ -52,8 +52,8 @@ type DiskRequest struct {
 	Drop    slurm.Owner `json:"drop,omitzero"`
 	DropUID uint32      `json:"drop_uid,omitempty"`
 
-	Textfile string      `json:"textfile,omitempty"` // the metrics file; empty for none
-	Counted  metrics.Run `json:"counted"`
+	Textfile string         `json:"textfile,omitempty"` // the metrics file; empty for none
+	Counted  metrics.JobRun `json:"counted"`
 
 	// How a failed write is logged, once an hour.
 	Boot   time.Duration `json:"boot_ns"` // CLOCK_BOOTTIME now

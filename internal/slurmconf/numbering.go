@@ -44,8 +44,8 @@ type Key struct {
 	Files  []FileID `json:"files"` // slurm.conf, gres.conf, and what they include
 }
 
-// Same reports whether an answer for one key is valid for the other. An unknown boot is not the same as any other.
-func (k Key) Same(o Key) bool { return k.Boot != "" && k.Equal(o) }
+// ValidFor reports whether an answer for one key is valid for the other. An unknown boot is not the same as any other.
+func (k Key) ValidFor(o Key) bool { return k.Boot != "" && k.Equal(o) }
 
 func (k Key) Equal(o Key) bool {
 	return k.Boot == o.Boot && k.Node == o.Node && k.Conf == o.Conf && k.Daemon.is(o.Daemon) && k.sameFiles(o)

@@ -271,9 +271,9 @@ func TestSameAndDue(t *testing.T) {
 	made.Files[1].Inode++
 	restarted.Daemon.Ticks++
 	booted.Boot = "c"
-	must.Be(t, "the same", keyOf(0).Same(keyOf(0)), true)
+	must.Be(t, "the same", keyOf(0).ValidFor(keyOf(0)), true)
 	for _, k := range []Key{made, restarted, booted, {}} {
-		must.Not(t, k.Same(keyOf(0)) || (Key{}).Same(k), "%+v is the same", k)
+		must.Not(t, k.ValidFor(keyOf(0)) || (Key{}).ValidFor(k), "%+v is the same", k)
 	}
 	for name, tt := range map[string]struct {
 		tried, now  time.Duration

@@ -25,7 +25,7 @@ func (d *Driver) answers() bool {
 	stuck, err := d.Store.Stuck(nil, d.Alive)
 	d.Try(err)
 	if stuck != nil {
-		text := stuck.Text(d.At(stuck.Since))
+		text := stuck.Words(d.At(stuck.Since))
 		d.Add(record.Saw(catalog.Stuck, text, "the driver answers"))
 	}
 	return stuck == nil
@@ -119,7 +119,7 @@ func (d *Driver) meet() (met func(), refused *backend.Trouble) {
 	switch {
 	case stuck != nil:
 		met()
-		return nil, &backend.Trouble{Code: catalog.Stuck, Detail: stuck.Text(d.At(stuck.Since))}
+		return nil, &backend.Trouble{Code: catalog.Stuck, Detail: stuck.Words(d.At(stuck.Since))}
 	case errors.Is(err, state.ErrLocked):
 		return nil, &backend.Trouble{
 			Code: catalog.Hang, Unsure: true, Detail: "the driver has not answered another hook, so it was not asked",

@@ -246,7 +246,7 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 		switch {
 		case err != nil:
 			return unclear(err)
-		case kept != nil && !due && kept.Key.Same(reply.Key):
+		case kept != nil && !due && kept.Key.ValidFor(reply.Key):
 			return kept
 		case reply.Unknown != "":
 			return unclear(errors.New(reply.Unknown))

@@ -194,8 +194,8 @@ func detail(f record.Finding) string {
 	return f.Observed
 }
 
-func (r *work) counted() metrics.Run {
-	run := metrics.Run{
+func (r *work) counted() metrics.JobRun {
+	run := metrics.JobRun{
 		Check: r.gauges, Version: r.Version, Hook: hooks[r.Phase], Job: r.Job.ID, At: r.Clock.Wall(),
 		Action: r.Action, Held: r.Held != "", Mode: r.Config.Mode, Took: r.Clock.Boot() - r.Start,
 	}
@@ -240,7 +240,7 @@ func (r *work) giveReason() {
 		return
 	}
 	time.Sleep(rand.N(1 + r.Left(reasonSpread, 3*reasonTime+time.Duration(r.Times.Outputs))))
-	in := drain.Input{Memory: r.drainMemory()}
+	in := drain.Facts{Memory: r.drainMemory()}
 	cmd := r.scontrol(own.Conf, func() time.Duration { return r.Left(reasonTime, time.Duration(r.Times.Outputs)) })
 	var err error
 	in.Node, err = cmd.Node(r.Job.Node)
@@ -253,7 +253,7 @@ func (r *work) giveReason() {
 }
 
 // writeReason writes the reason of an exit of this hook, if that is what is decided.
-func (r *work) writeReason(cmd slurmcmd.Scontrol, in drain.Input, own drain.Exit) error {
+func (r *work) writeReason(cmd slurmcmd.Scontrol, in drain.Facts, own drain.Exit) error {
 	decision := drain.AtHook(in, own)
 	if decision.Act == drain.Leave {
 		return errors.New(decision.Why)
@@ -301,11 +301,11 @@ func (r *work) settleDrain(c judge.Check) {
 
 // drainInput returns what this node's records say about its drain. It reads them again, since an end may have come
 // meanwhile; readNode has reported the damaged ones.
-func (r *work) drainInput(memory drain.Memory) drain.Input {
+func (r *work) drainInput(memory drain.Remembered) drain.Facts {
 	runs, unread := r.Store.Runs()
 	lost, err := r.Store.LostRecord() // after the records: reading them sets damaged ones aside
 	r.Try(err)
-	return drain.Input{
+	return drain.Facts{
 		Now: r.Clock.Wall(), Epoch: r.Seen.Epoch, Memory: memory.Here(r.Seen.Epoch.Boot),
 		Exits: drain.Exits(runs, r.Seen.Epoch.Boot), Rules: r.Config.Drain,
 		Partial: r.Seen.Epoch.Boot == "" || len(unread) > 0, Lost: lost || err != nil,
@@ -313,7 +313,7 @@ func (r *work) drainInput(memory drain.Memory) drain.Input {
 }
 
 // carryOut does what was decided, and stores it first: if that fails, nothing is done.
-func (r *work) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Memory) (err error) {
+func (r *work) carryOut(cmd slurmcmd.Scontrol, in drain.Facts, memory drain.Remembered) (err error) {
 	decision := drain.Decide(in)
 	if r.remember(memory, decision.Memory) != nil {
 		return nil
@@ -348,9 +348,9 @@ func (r *work) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Memo
 }
 
 // drainMemory returns what the node stores about its drain. Without it, no reason in place counts as ours.
-func (r *work) drainMemory() drain.Memory {
+func (r *work) drainMemory() drain.Remembered {
 	if r.Store == nil {
-		return drain.Memory{}
+		return drain.Remembered{}
 	}
 	m, err := r.Store.Drain()
 	r.Try(err)
@@ -358,7 +358,7 @@ func (r *work) drainMemory() drain.Memory {
 }
 
 // remember stores what was decided. If another program changed the memory meanwhile, that one's version is kept.
-func (r *work) remember(seen, next drain.Memory) error {
+func (r *work) remember(seen, next drain.Remembered) error {
 	if r.Store == nil {
 		return errors.New("no state") // a finding since it could not be opened
 	}

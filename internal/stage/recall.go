@@ -174,7 +174,7 @@ func (r *work) test(earlier map[gpu.ID]record.TestRecord, sole bool) {
 		r.keepTests(tested)
 		outcomes = append(outcomes, tested...)
 		for _, p := range append(skipped, more...) {
-			outcomes = append(outcomes, judge.Outcome{Probe: p})
+			outcomes = append(outcomes, judge.TestResult{Probe: p})
 		}
 	}
 	r.Tests, r.Later = outcomes, Once(r.Take(), r.Found)
@@ -203,7 +203,7 @@ func (r *work) since(tested map[gpu.ID]record.TestRecord) (mark *gpu.KernelMark)
 // trusted returns the results of earlier tests that still hold, and the GPUs without one. A start that tests does not
 // believe a bad result: the GPU may have been repaired since. If another hook has tested a GPU since the observation
 // began, neither test is believed: the kernel's log may not have been read from there on.
-func (r *work) trusted(earlier map[gpu.ID]record.TestRecord) (outcomes []judge.Outcome, open []record.Assigned) {
+func (r *work) trusted(earlier map[gpu.ID]record.TestRecord) (outcomes []judge.TestResult, open []record.Assigned) {
 	if r.Phase != slurm.Prolog {
 		return r.unworn()
 	}
@@ -217,17 +217,17 @@ func (r *work) trusted(earlier map[gpu.ID]record.TestRecord) (outcomes []judge.O
 		case !known, judge.WhenTested(r.Config.Probe.At, r.Phase) && (!holds || test.Probe.Result != gpu.ProbeOK):
 			open = append(open, card)
 		case holds:
-			outcomes = append(outcomes, judge.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
+			outcomes = append(outcomes, judge.TestResult{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 		default:
 			const why = "none at a start (probe.at); the last one may not hold any more"
-			outcomes = append(outcomes, judge.Outcome{Probe: judge.SkippedTest(card.Device.ID, why)})
+			outcomes = append(outcomes, judge.TestResult{Probe: judge.SkippedTest(card.Device.ID, why)})
 		}
 	}
 	return outcomes, open
 }
 
 // unworn returns the last tests that still hold at this end, each with this job counted, and the GPUs to test again.
-func (r *work) unworn() (outcomes []judge.Outcome, open []record.Assigned) {
+func (r *work) unworn() (outcomes []judge.TestResult, open []record.Assigned) {
 	start := r.Past.Run.Start
 	if start == nil || r.Past.Again || r.Past.Second || r.Config.Probe.Every == 0 {
 		return nil, r.Seen.Cards
@@ -249,7 +249,7 @@ func (r *work) unworn() (outcomes []judge.Outcome, open []record.Assigned) {
 		}
 		test.Jobs++
 		counted = append(counted, test)
-		outcomes = append(outcomes, judge.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
+		outcomes = append(outcomes, judge.TestResult{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 	}
 	r.Try(r.Store.PutProbes(counted...))
 	return outcomes, open
@@ -272,7 +272,7 @@ func (r *work) recheck() (now judge.Case, isAgain bool) {
 }
 
 // keepTests records tests for later starts, also one without a result: it voids what was known before it.
-func (r *work) keepTests(tested []judge.Outcome) {
+func (r *work) keepTests(tested []judge.TestResult) {
 	var mark gpu.KernelMark
 	if r.Seen.Kernel != nil {
 		mark = r.Seen.Kernel.Last

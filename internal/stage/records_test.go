@@ -195,11 +195,11 @@ func TestOneReason(t *testing.T) {
 		r, run := a(t, slurm.Epilog)
 		r.Job.Node, r.Config.Slurm.Scontrol = "n1", filepath.Join(run, "missing")
 		if overtaken {
-			must.Do(t, r.Store.SwapDrain(drain.Memory{}, drain.Memory{Settled: []drain.Ref{{Job: 6}}}))
+			must.Do(t, r.Store.SwapDrain(drain.Remembered{}, drain.Remembered{Settled: []drain.Ref{{Job: 6}}}))
 		}
 		own := drain.Exit{Ref: drain.Ref{Job: 7, At: time.Hour}, Phase: slurm.Epilog, Wall: r.Clock.Wall(),
 			Reason: "BKD-RESIDUE gpu=0 600MiB job=7 epilog; see: bookend show 7", Causes: []drain.Cause{{Code: catalog.Residue, GPU: "GPU-a"}}}
-		err := r.writeReason(r.scontrol("", func() time.Duration { return time.Second }), drain.Input{Now: r.Clock.Wall()}, own)
+		err := r.writeReason(r.scontrol("", func() time.Duration { return time.Second }), drain.Facts{Now: r.Clock.Wall()}, own)
 		if (err == nil) != overtaken {
 			t.Errorf("overtaken %v: %v, want scontrol, which is missing, started or not", overtaken, err)
 		}
@@ -304,16 +304,16 @@ func TestLostByTheDriver(t *testing.T) {
 func TestDrainOfADamagedRecord(t *testing.T) {
 	r := began(t, false)
 	r.Seen.Epoch.Boot = "b1"
-	in := r.drainInput(drain.Memory{})
+	in := r.drainInput(drain.Remembered{})
 	must.Not(t, in.Partial || in.Lost, "a whole record: %+v", in)
 	records := must.Have(filepath.Glob(filepath.Join(r.Config.Paths.Run, "state/n1/*/*.json")))(t)
 	must.Be(t, "records", len(records), 1)
 	must.Do(t, os.WriteFile(records[0], []byte("{"), 0o600))
 	_, damage := r.Store.Runs()
 	must.Be(t, "an earlier hook's damage", len(damage), 1)
-	in = r.drainInput(drain.Memory{})
+	in = r.drainInput(drain.Remembered{})
 	must.Not(t, in.Partial || !in.Lost, "set aside: %+v", in)
 	must.Do(t, r.Store.Settle(7))
-	in = r.drainInput(drain.Memory{})
+	in = r.drainInput(drain.Remembered{})
 	must.Not(t, in.Partial || !in.Lost, "settled: %+v", in)
 }

@@ -179,7 +179,7 @@ func leave(d *Driver, phase slurm.Context, why string) {
 }
 
 func (r *work) end() record.End {
-	e := r.End(r.Judgement)
+	e := r.EndRecord(r.Judgement)
 	e.Wall, e.Report, e.Diagnosis, e.SlurmConf = r.Clock.Wall(), joined(r.text), r.why, slurmConf(r.Driver)
 	e.Messages, e.Outputs = r.heard.Messages, r.heard.Outputs
 	e.Health = r.Seen.Health

@@ -28,7 +28,7 @@ func (d *Driver) Look(cards []record.Assigned) (record.Side, []record.Assigned) 
 func (d *Driver) lookBeside(cards []record.Assigned, others gpu.Snapshot) (record.Side, []record.Assigned) {
 	order := d.Order(cards, d.Settle)
 	order.Neighbours = others
-	return judge.Look(d, order)
+	return judge.Observe(d, order)
 }
 
 // LookCloser watches some of the GPUs of a glance until they settle: a health check's second target.
@@ -229,7 +229,9 @@ type tester struct {
 
 // Test tests GPUs as far as time allows, and returns the result or the reason for each. sole means that no other hook
 // works on the same start or end of the job; known are the processes that belong to the node.
-func (d *Driver) Test(cards []record.Assigned, known []int, sole bool) (tested []judge.Outcome, skipped []gpu.Probe) {
+func (d *Driver) Test(cards []record.Assigned, known []int, sole bool) (
+	tested []judge.TestResult, skipped []gpu.Probe,
+) {
 	t, n, why := tester{Driver: d}, 0, ""
 	switch {
 	case !sole:
@@ -263,14 +265,14 @@ func (t *tester) budget() time.Duration {
 func (t *tester) room(cards int) int { return max(0, min(cards, int((t.budget()-testBase)/testCard))) }
 
 // run tests the GPUs in one process, and those that failed again one by one: two processes prove a GPU broken.
-func (t *tester) run(cards []record.Assigned) (outcomes []judge.Outcome) {
+func (t *tester) run(cards []record.Assigned) (outcomes []judge.TestResult) {
 	t.until = t.Clock.Boot() + t.budget()
 	all := make([]gpu.Device, len(cards))
 	for i, c := range cards {
 		all[i] = c.Device
 	}
 	for i, p := range t.allocate(all) {
-		o := judge.Outcome{Probe: p, Seen: 1}
+		o := judge.TestResult{Probe: p, Seen: 1}
 		if o.Retry(len(cards) > 1) && t.until-t.Clock.Boot() >= testBase+testCard {
 			o = o.Again(t.allocate(all[i : i+1])[0])
 		}

@@ -41,7 +41,7 @@ func kinds() []kind {
 			get: func(s *Store) (any, error) { return got(s.Baselines()) }},
 		{name: "probes.json", put: func(s *Store) error { return s.PutProbes(tested("GPU-0", 1)) },
 			get: func(s *Store) (any, error) { return got(s.Probes()) }},
-		{name: "drain.json", put: func(s *Store) error { return s.SwapDrain(drain.Memory{}, aDrain()) },
+		{name: "drain.json", put: func(s *Store) error { return s.SwapDrain(drain.Remembered{}, aDrain()) },
 			get: func(s *Store) (any, error) { return got(s.Drain()) }, wrong: wrongDrains()},
 		{name: "check.json", blind: true,
 			put: func(s *Store) error { return s.PutLastCheck(shipped[record.Check]("check.json")) },
@@ -248,12 +248,12 @@ func trusted(t *testing.T, s *Store) {
 
 // wrongDrains are memories of a drain that Bookend cannot have written.
 func wrongDrains() (texts []string) {
-	for _, edit := range []func(*drain.Memory){
-		func(m *drain.Memory) { m.Written.Reason = "disk swap" },
-		func(m *drain.Memory) { m.Written.Reason = drain.EpilogError },
-		func(m *drain.Memory) { m.Written.Reason = "" },
-		func(m *drain.Memory) { m.Written.Causes = nil },
-		func(m *drain.Memory) { m.Written.Wall = time.Time{} },
+	for _, edit := range []func(*drain.Remembered){
+		func(m *drain.Remembered) { m.Written.Reason = "disk swap" },
+		func(m *drain.Remembered) { m.Written.Reason = drain.EpilogError },
+		func(m *drain.Remembered) { m.Written.Reason = "" },
+		func(m *drain.Remembered) { m.Written.Causes = nil },
+		func(m *drain.Remembered) { m.Written.Wall = time.Time{} },
 	} {
 		m := aDrain()
 		edit(&m)

@@ -88,19 +88,19 @@ var ErrChanged = errors.New("the memory of the node's drain has changed meanwhil
 
 type drainContent struct {
 	Version int `json:"version"`
-	drain.Memory
+	drain.Remembered
 }
 
 // Drain returns what the node remembers of its drain. An unusable file is a Damage: then no reason counts as ours.
-func (s *Store) Drain() (drain.Memory, error) {
+func (s *Store) Drain() (drain.Remembered, error) {
 	content, err := drainFile.Load(s)
-	return content.Memory, err
+	return content.Remembered, err
 }
 
 // SwapDrain replaces what is remembered, or returns ErrChanged if that no longer equals seen.
-func (s *Store) SwapDrain(seen, next drain.Memory) error {
+func (s *Store) SwapDrain(seen, next drain.Remembered) error {
 	return drainFile.Update(s, func(now *drainContent) error {
-		if !equalDrain(now.Memory, seen) {
+		if !equalDrain(now.Remembered, seen) {
 			return ErrChanged
 		}
 		*now = drainContent{fileVersion, next}
@@ -108,7 +108,7 @@ func (s *Store) SwapDrain(seen, next drain.Memory) error {
 	})
 }
 
-func equalDrain(a, b drain.Memory) bool {
+func equalDrain(a, b drain.Remembered) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)

@@ -122,9 +122,9 @@ func TestRepeatIsNeverSilent(t *testing.T) {
 
 const ourReason = "BKD-ORPHAN gpu=0 2518MiB pid=4711 job=42 epilog; see: bookend show 42"
 
-func aDrain() drain.Memory {
+func aDrain() drain.Remembered {
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	return drain.Memory{
+	return drain.Remembered{
 		Written: &drain.Written{
 			Reason: ourReason, Wall: at, Conf: "/etc/slurm/slurm.conf",
 			Epoch: gpu.Epoch{Boot: "b"}, Clean: 2,
@@ -138,16 +138,16 @@ func aDrain() drain.Memory {
 // as it is on record.
 func TestDrain(t *testing.T) {
 	s := open(t, folder(t))
-	must.Do(t, s.SwapDrain(drain.Memory{}, aDrain()))
+	must.Do(t, s.SwapDrain(drain.Remembered{}, aDrain()))
 	other, large := aDrain(), aDrain()
 	other.Written.Clean++
 	large.Last.Why = string(make([]byte, maxDrain))
 	for name, tt := range map[string]struct {
-		seen, next drain.Memory
+		seen, next drain.Remembered
 		want       error
 	}{
-		"nothing seen": {drain.Memory{}, drain.Memory{}, ErrChanged},
-		"another seen": {other, drain.Memory{}, ErrChanged},
+		"nothing seen": {drain.Remembered{}, drain.Remembered{}, ErrChanged},
+		"another seen": {other, drain.Remembered{}, ErrChanged},
 		"too large":    {aDrain(), large, safefile.ErrTooLarge},
 	} {
 		must.Fail(t, name, s.SwapDrain(tt.seen, tt.next), tt.want)

@@ -27,10 +27,10 @@ func show(w io.Writer, run record.Run, path, name string) {
 			who[p.PID] = p
 		}
 		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
-		scene := Input{Now: e.Snapshot, Who: who, At: at, Runs: runs}
+		scene := Readings{Now: e.Snapshot, Who: who, At: at, Runs: runs}
 		NewSnapshot(scene, path).Text(w)
 		s := Status{Node: name, Mode: config.Observe, GPUs: NewGPUs(scene), Damaged: []string{path}, Drain: name,
-			Driver: &Driver{Release: name, Problem: path}, Slurm: &SlurmNode{State: name, Reason: name, By: path},
+			Driver: &DriverStatus{Release: name, Problem: path}, Slurm: &SlurmNode{State: name, Reason: name, By: path},
 			Recorder: &Recorder{Problem: path}}
 		s.AddTrouble("", path)
 		s.AddTrouble(catalog.Stuck, name)

@@ -14,8 +14,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Input is what the documents about the node's GPUs as they are now are made from.
-type Input struct {
+// Readings is what the documents about the node's GPUs as they are now are made from.
+type Readings struct {
 	Now       gpu.Snapshot // without readings if the driver did not answer
 	Who       map[int]record.Process
 	At        func(time.Duration) time.Time // converts time since boot to wall time
@@ -81,7 +81,7 @@ type LastSample struct {
 }
 
 // NewGPUs returns each GPU that the driver reports now, sorted by Slurm's index, then by bus ID.
-func NewGPUs(in Input) []GPUStatus {
+func NewGPUs(in Readings) []GPUStatus {
 	gpus := []GPUStatus{}
 	for _, r := range in.Now.Readings {
 		c := GPUStatus{GPU: GPU{in.index(r.Device.ID), r.Device}, Memory: r.Memory, Processes: in.processes(r),
@@ -104,7 +104,7 @@ func (c GPU) order() int {
 }
 
 // processes returns the processes that the driver lists on a GPU, with what /proc and the records contain about them.
-func (in Input) processes(r gpu.Reading) []Process {
+func (in Readings) processes(r gpu.Reading) []Process {
 	out := []Process{}
 	for _, listed := range r.Processes {
 		facts, known := in.Who[listed.PID]
@@ -120,7 +120,7 @@ func (in Input) processes(r gpu.Reading) []Process {
 }
 
 // addRecord adds what the records contain about a process: its user's name, and when its job ended.
-func (in Input) addRecord(p *Process, cgroup slurm.Owner) {
+func (in Readings) addRecord(p *Process, cgroup slurm.Owner) {
 	if p.read() && p.UID == 0 {
 		p.User = "root"
 	}
@@ -142,7 +142,7 @@ func (in Input) addRecord(p *Process, cgroup slurm.Owner) {
 // read reports whether /proc was read for the process.
 func (p Process) read() bool { return !p.Gone && p.Why == "" }
 
-func (in Input) jobs(d gpu.Device) []string {
+func (in Readings) jobs(d gpu.Device) []string {
 	jobs := []string{}
 	for _, r := range in.Runs {
 		if !r.Running(in.Runs) || r.Epoch.OtherBoot(in.Epoch) {
@@ -160,7 +160,7 @@ func (in Input) jobs(d gpu.Device) []string {
 
 // lastSample returns the newest recorded sample that a hook took of a GPU. Its findings are those that policy does not
 // hide; if the GPU was not clean, all of them.
-func (in Input) lastSample(id gpu.ID) (newest *LastSample) {
+func (in Readings) lastSample(id gpu.ID) (newest *LastSample) {
 	var last time.Time
 	boots := record.BootsOf(in.Runs)
 	for _, r := range in.Runs {
@@ -183,7 +183,7 @@ func (in Input) lastSample(id gpu.ID) (newest *LastSample) {
 	return newest
 }
 
-func (in Input) index(id gpu.ID) *int {
+func (in Readings) index(id gpu.ID) *int {
 	for _, r := range record.Newest(in.Runs) {
 		for _, a := range r.Devices {
 			if a.Device.ID == id && id != "" {
@@ -309,7 +309,7 @@ type Snapshot struct {
 }
 
 // NewSnapshot returns the document for one sample.
-func NewSnapshot(in Input, problem string) Snapshot {
+func NewSnapshot(in Readings, problem string) Snapshot {
 	d := Snapshot{Head: head(KindSnapshot), Release: in.Now.Driver.Version, GPUs: []GPUStatus{},
 		Faults: append([]gpu.Fault{}, in.Now.Faults...), Problem: problem}
 	if in.Now.At > 0 {

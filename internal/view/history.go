@@ -18,9 +18,9 @@ import (
 // History is printed by "bookend history": runs, newest first.
 type History struct {
 	Head
-	Node string `json:"node"`
-	Runs []Run  `json:"runs"`
-	More int    `json:"more"` // number of older runs omitted because of --limit
+	Node string       `json:"node"`
+	Runs []RunSummary `json:"runs"`
+	More int          `json:"more"` // number of older runs omitted because of --limit
 }
 
 // NewHistory returns the document for the selected runs, newest first; more is the number of omitted ones.

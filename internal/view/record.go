@@ -10,15 +10,15 @@ import (
 	"bookend/internal/record"
 )
 
-// Record is what the hooks recorded at the start and the end of a run.
-type Record struct {
+// RunRecord is what the hooks recorded at the start and the end of a run.
+type RunRecord struct {
 	Numbering record.Origin `json:"numbering"` // how the GPUs behind Slurm's numbers were found
-	Start     *End          `json:"start"`     // null if no prolog ran, or its record was lost
-	Ends      []End         `json:"ends"`      // one for each epilog; empty while the job runs
+	Start     *HookEnd      `json:"start"`     // null if no prolog ran, or its record was lost
+	Ends      []HookEnd     `json:"ends"`      // one for each epilog; empty while the job runs
 }
 
-// End is what one hook found.
-type End struct {
+// HookEnd is what one hook found.
+type HookEnd struct {
 	At         time.Time         `json:"at"`
 	Unseen     string            `json:"unseen,omitempty"` // why it is known to have ended although no epilog ran
 	Verdict    Verdict           `json:"verdict"`
@@ -68,8 +68,8 @@ type Message struct {
 	Output    int                `json:"output"` // which of the outputs has it
 }
 
-func newRecord(r record.Run) Record {
-	out := Record{Numbering: r.Numbering, Ends: []End{}}
+func newRecord(r record.Run) RunRecord {
+	out := RunRecord{Numbering: r.Numbering, Ends: []HookEnd{}}
 	if r.Start != nil {
 		start := newEnd("start", r, *r.Start)
 		out.Start = &start
@@ -82,8 +82,8 @@ func newRecord(r record.Run) Record {
 	return out
 }
 
-func newEnd(at string, r record.Run, e record.End) End {
-	out := End{At: e.Wall, Unseen: e.Unseen, Verdict: newVerdict(e.Verdict), GPUs: []GPUEnd{},
+func newEnd(at string, r record.Run, e record.End) HookEnd {
+	out := HookEnd{At: e.Wall, Unseen: e.Unseen, Verdict: newVerdict(e.Verdict), GPUs: []GPUEnd{},
 		Findings: newFindings(at, e), KernelLog: kernelLog(e.Kernel), LeftOut: e.Rest,
 		Outputs: e.Outputs, Diagnosis: e.Diagnosis,
 		Messages: each(e.Messages, func(m record.Message) Message {

@@ -12,8 +12,8 @@ import (
 	"bookend/internal/record"
 )
 
-// Run summarizes one run of a job.
-type Run struct {
+// RunSummary summarizes one run of a job.
+type RunSummary struct {
 	Job       string    `json:"job"` // as users write it: "42", "42_3", "42+1"
 	JobID     uint32    `json:"job_id"`
 	SLUID     string    `json:"sluid"` // the run's own ID, from Slurm 25.11 on
@@ -60,16 +60,17 @@ const (
 	Lost    State = "lost"
 )
 
-func newRuns(runs, all []record.Run) []Run {
-	out := []Run{}
+func newRuns(runs, all []record.Run) []RunSummary {
+	out := []RunSummary{}
 	for _, r := range runs {
 		out = append(out, newRun(r, all))
 	}
 	return out
 }
 
-func newRun(r record.Run, all []record.Run) Run {
-	s := Run{Job: r.JobName(), JobID: uint32(r.Job.ID), SLUID: string(r.Job.SLUID), User: r.Job.User, UID: r.Job.UID,
+func newRun(r record.Run, all []record.Run) RunSummary {
+	s := RunSummary{Job: r.JobName(), JobID: uint32(r.Job.ID), SLUID: string(r.Job.SLUID), User: r.Job.User,
+		UID:       r.Job.UID,
 		Partition: r.Job.Partition, State: Lost, GPUs: []GPU{}, Findings: []Finding{}, IdleGPUs: []int{}}
 	for _, d := range r.Devices {
 		s.GPUs = append(s.GPUs, GPU{&d.Index, d.Device})
@@ -94,7 +95,7 @@ func newRun(r record.Run, all []record.Run) Run {
 	return s
 }
 
-func (s *Run) addEnds(r record.Run, first record.End) {
+func (s *RunSummary) addEnds(r record.Run, first record.End) {
 	verdict := newVerdict(r.Last().Verdict)
 	s.State, s.EndedAt, s.End, s.StillBytes = Ended, first.Wall, &verdict, stillThere(r, r.Last())
 	if r.Start != nil {
@@ -125,7 +126,7 @@ func stillThere(r record.Run, e record.End) (bytes uint64) {
 	return bytes
 }
 
-func (s *Run) addRecording(r record.Run) {
+func (s *RunSummary) addRecording(r record.Run) {
 	end := r.Epilog()
 	if end == nil || end.Recording == nil {
 		s.Peak = gpu.Unknown("nothing is on record of the time between its start and its end")
@@ -155,7 +156,7 @@ func (s *Run) addRecording(r record.Run) {
 }
 
 // name returns a job's name as users write it, with the ID in Slurm's logs if it differs: "1234_7 (1240)".
-func (s Run) name() string {
+func (s RunSummary) name() string {
 	if id := fmt.Sprint(s.JobID); s.Job != id {
 		return s.Job + " (" + id + ")"
 	}
@@ -169,14 +170,14 @@ func owner(user string, uid uint32) string {
 	return fmt.Sprintf("uid %d", uid)
 }
 
-func (s Run) numbers() string {
+func (s RunSummary) numbers() string {
 	if len(s.GPUs) == 0 {
 		return "?"
 	}
 	return strings.Join(each(s.GPUs, GPU.number), ",")
 }
 
-func (s Run) duration() string {
+func (s RunSummary) duration() string {
 	switch {
 	case s.State == Running:
 		return "runs"
@@ -187,7 +188,7 @@ func (s Run) duration() string {
 }
 
 // usage formats the recorded peak and the mean utilization of the GPUs, with "-" for unknown values.
-func (s Run) usage() (peak, busy string) {
+func (s RunSummary) usage() (peak, busy string) {
 	peak, busy = "-", "-"
 	if s.Peak.Known() {
 		peak = Figure(s.Peak)
@@ -199,7 +200,7 @@ func (s Run) usage() (peak, busy string) {
 }
 
 // outcomes describes the findings at both ends of a run, and how the job itself failed if it did.
-func (s Run) outcomes() string {
+func (s RunSummary) outcomes() string {
 	var parts []string
 	for _, at := range []struct {
 		name, before string
@@ -236,7 +237,7 @@ func (s Run) outcomes() string {
 }
 
 // codesAt lists the codes found at one end, without duplicates and those that policy ignores or only notes.
-func (s Run) codesAt(end string) string {
+func (s RunSummary) codesAt(end string) string {
 	var words []string
 	var listed []catalog.Code
 	for _, f := range s.Findings {

@@ -25,8 +25,8 @@ type Show struct {
 
 // Shown is one run of a job with its record.
 type Shown struct {
-	Run
-	Record    Record     `json:"record"`
+	RunSummary
+	Record    RunRecord  `json:"record"`
 	Recording *Recording `json:"recording"` // null if nothing was recorded while it ran
 }
 
@@ -76,7 +76,7 @@ func (r Shown) text(w io.Writer, node string) {
 
 // gpuText writes one GPU at the start and at the last end, side by side.
 func (r Shown) gpuText(w io.Writer, g GPU) {
-	start, last := r.Record.Start, (*End)(nil)
+	start, last := r.Record.Start, (*HookEnd)(nil)
 	if n := len(r.Record.Ends); n > 0 {
 		last = &r.Record.Ends[n-1]
 	}
@@ -98,7 +98,7 @@ func (r Shown) gpuText(w io.Writer, g GPU) {
 }
 
 // gpu returns what was read of a GPU at an end, nil if it was not read or there is no such end.
-func (e *End) gpu(id gpu.ID) *GPUEnd {
+func (e *HookEnd) gpu(id gpu.ID) *GPUEnd {
 	if e == nil {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (e *End) gpu(id gpu.ID) *GPUEnd {
 }
 
 // column returns one end's values for a GPU, a text for each row. A GPU is dirty if it was not clean at the start.
-func column(e *End, g *GPUEnd, dirty bool) (out [5]string) {
+func column(e *HookEnd, g *GPUEnd, dirty bool) (out [5]string) {
 	switch {
 	case e == nil:
 		return [5]string{"no record"}
@@ -144,7 +144,7 @@ func watched(g GPUEnd, dirty bool) string {
 }
 
 // endText writes one end. Its tests are left out if a later end has newer ones.
-func (r Shown) endText(w io.Writer, title string, e End, tests bool) {
+func (r Shown) endText(w io.Writer, title string, e HookEnd, tests bool) {
 	if e.Unseen != "" {
 		fmt.Fprintf(w, "%s: %s, not seen: %s\n", title, stamp(e.At), e.Unseen)
 		return
@@ -201,7 +201,7 @@ func (t Test) text() string {
 }
 
 // messagesText writes where messages about memory were searched, and the messages.
-func (e End) messagesText(w io.Writer) {
+func (e HookEnd) messagesText(w io.Writer) {
 	for _, o := range e.Outputs {
 		if e.Diagnosis != nil || len(e.Messages) > 0 {
 			fmt.Fprintf(w, "  %s: %s\n", strings.TrimRight(o.Kind.Name()+" "+o.Path, " "), searched(o))

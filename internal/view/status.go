@@ -21,7 +21,7 @@ type Status struct {
 	Node     string                     `json:"node"`
 	At       time.Time                  `json:"at"`
 	Mode     config.Mode                `json:"mode"`             // observe, enforce
-	Driver   *Driver                    `json:"driver,omitempty"` // if it was queried
+	Driver   *DriverStatus              `json:"driver,omitempty"` // if it was queried
 	Slurm    *SlurmNode                 `json:"slurm,omitempty"`  // if it was queried
 	Drain    string                     `json:"drain,omitempty"`  // what Bookend last did about a drain of the node
 	Hooks    map[metrics.Hook]time.Time `json:"last_hooks"`       // last run for a job with GPUs, or of the check
@@ -29,16 +29,16 @@ type Status struct {
 	Recorder *Recorder                  `json:"recorder,omitempty"`
 	GPUs     []GPUStatus                `json:"gpus"`
 	Troubles []Trouble                  `json:"troubles"`
-	Running  []Run                      `json:"running"`
-	Ended    []Run                      `json:"ended"` // the newest few
+	Running  []RunSummary               `json:"running"`
+	Ended    []RunSummary               `json:"ended"` // the newest few
 	OnRecord int                        `json:"ended_on_record"`
 	Damaged  []string                   `json:"damaged"` // records that cannot be used
 
 	refuted map[catalog.Code]bool // codes that were checked now and found not to apply
 }
 
-// Driver reports whether the GPUs' driver answers.
-type Driver struct {
+// DriverStatus reports whether the GPUs' driver answers.
+type DriverStatus struct {
 	Answers bool    `json:"answers"`
 	Release string  `json:"release"` // empty if it is unknown
 	Seconds float64 `json:"took_seconds"`

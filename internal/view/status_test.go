@@ -39,7 +39,7 @@ func TestStatus(t *testing.T) {
 			s.AddTrouble(catalog.Code(seen[0]), seen[1])
 		}
 		s.AddCounts(node.Met)
-		scene := Input{Now: node.Now, Who: node.Who, At: clock(8, 0).Add, Runs: node.Runs, Epoch: now,
+		scene := Readings{Now: node.Now, Who: node.Who, At: clock(8, 0).Add, Runs: node.Runs, Epoch: now,
 			Baselines: node.Baselines, Limits: record.Limits{PerClient: 9 << 20}}
 		if s.Driver != nil || node.Now.At > 0 {
 			s.GPUs = NewGPUs(scene)

@@ -66,7 +66,7 @@ var (
 	scenes  = readScenes()
 	changes = map[string]func(*story){
 		"pieces": func(s *story) {
-			s.Findings = judge.FoundByTests(s.Cards, []judge.Outcome{{Probe: s.Probes[0], Seen: 1}})
+			s.Findings = judge.FoundByTests(s.Cards, []judge.TestResult{{Probe: s.Probes[0], Seen: 1}})
 		},
 		"fault": func(s *story) {
 			s.Findings = condition.Judge(condition.Input{Cards: s.Cards, Now: s.Health, Kernel: s.Kernel})

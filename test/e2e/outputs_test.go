@@ -75,7 +75,7 @@ func (s *story) foundIn(job cluster.JobID, kind record.OutputKind, path string) 
 	}
 }
 
-func (s *story) lastEnd(job cluster.JobID) view.End {
+func (s *story) lastEnd(job cluster.JobID) view.HookEnd {
 	ends := s.recordOf(job).Record.Ends
 	if len(ends) == 0 {
 		s.t.Fatalf("job %s has no end", job)

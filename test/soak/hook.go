@@ -175,7 +175,7 @@ func (h *hook) look(cards []record.Assigned) {
 		h.Seen.Cards = cards[:h.rand.IntN(len(cards)+1)] // files may name all of them, some, or none
 		return
 	}
-	h.Seen.Side, h.Seen.Cards = judge.Look(h, h.Order(cards, h.settle))
+	h.Seen.Side, h.Seen.Cards = judge.Observe(h, h.Order(cards, h.settle))
 }
 
 func (h *hook) nodeNow() *judge.Node {
@@ -203,7 +203,7 @@ func sharingOf(s world.Site) *slurmconf.Answer {
 func (h *hook) wall() time.Time { return h.node.Wall() }
 
 func (h *hook) record() {
-	e := h.Case.End(h.Judgement)
+	e := h.Case.EndRecord(h.Judgement)
 	e.Wall = h.wall()
 	if e.At == 0 {
 		e.At = h.node.Boottime(h.node.Now)
