@@ -88,7 +88,7 @@ func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 	must(t, n.store.Close(found, over))
 }
 
-// Every command's document decodes into its type, with nothing beside it, and says which it is.
+// Every command's document decodes into its type without unknown fields, and names its kind.
 func TestDocuments(t *testing.T) {
 	type document struct {
 		kind view.Kind

@@ -12,7 +12,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Book is the node's ledger as attribution needs it.
+// Book has the node's records in the form that attribution needs.
 type Book struct {
 	Self   Allocation
 	Others []Allocation
@@ -22,7 +22,7 @@ type Book struct {
 	Ending map[record.Instance]time.Duration
 }
 
-// Now is the moment for which a ledger is read.
+// Now is the moment for which a node's records are read.
 type Now struct {
 	At    time.Duration // CLOCK_BOOTTIME
 	Epoch gpu.Epoch

@@ -27,7 +27,7 @@ var (
 // looking is a look a hundred seconds after boot.
 func looking() Now { return Now{At: 100 * time.Second, Epoch: thisEpoch, Idle: 32 * mib} }
 
-// run is a job's record on cards, with a start and ends.
+// run returns a record of a job that was given these GPUs.
 func run(id slurm.JobID, cards []gpu.ID, start *record.End, ends ...record.End) record.Run {
 	r := record.Run{Job: slurm.Job{ID: id, UID: 1000}, Epoch: thisEpoch, Start: start, Ends: ends}
 	for i, card := range cards {
@@ -47,14 +47,14 @@ func used(card gpu.ID, bytes uint64) gpu.Reading {
 	return gpu.Reading{Device: gpu.Device{ID: card}, Memory: gpu.Memory{Used: gpu.Bytes(bytes)}}
 }
 
-// left is an end that found memory of nobody's on a card.
+// left returns an end that found memory of no known owner on a GPU.
 func left(second int, card gpu.ID) record.End {
 	e := saw(second, used(card, 700*mib))
 	e.Findings = []record.Finding{{Code: catalog.Residue, GPU: card}}
 	return e
 }
 
-// Whoever left something is to blame until a look has seen the card idle; what cannot be told acquits nobody.
+// A leftover stays a job's until a sample shows the GPU idle. A sample that could not be read does not count.
 func TestLeftovers(t *testing.T) {
 	reading := func(change func(*gpu.Reading)) gpu.Reading {
 		r := used(card0, 0)
@@ -154,8 +154,8 @@ func TestLeftoversOfACutRecord(t *testing.T) {
 	}
 }
 
-// A run was alone where no other was given one of its cards, or may have been, while it ran. A run that learned nothing
-// of its cards may be on any, and so was nobody alone beside it.
+// A run was alone if no other run was given one of its GPUs, or may have been, while it ran. A run whose GPUs are not
+// known may have been on any GPU, so no run at the same time was alone.
 func TestAlone(t *testing.T) {
 	const live = 0
 	ran := func(job slurm.JobID, from, to int, cards ...gpu.ID) Allocation {
@@ -263,8 +263,8 @@ func TestLeftoversOfHalfAnEpoch(t *testing.T) {
 	}
 }
 
-// A run of an earlier epoch, whose clock was ahead, ends nobody. An older open run of one's own job id is over, whatever
-// its record says: it cannot share the card by right. One's own record is none of the others'.
+// A run of an earlier epoch, whose clock was ahead, ends no other run. An older open run of the same job id is over,
+// whatever its record says. The run's own record is not among the others.
 func TestOpen(t *testing.T) {
 	old, open := run(102, []gpu.ID{card0}, at(745), saw(755)), run(102, []gpu.ID{card0}, at(42))
 	old.Epoch = gpu.Epoch{Boot: "a", Driver: "580", Module: "m"}
@@ -379,7 +379,7 @@ func TestUnended(t *testing.T) {
 	}
 }
 
-// An end that nobody saw is one for the ledger, and leaves the run open to the epilog that comes after all.
+// A run whose end was not seen counts as over, and its epilog may still come.
 func TestUnseenEnd(t *testing.T) {
 	r := runOn(100, "GPU-0", 10, 0)
 	r.Ends = []record.End{{At: 20, Unseen: "job 101 was given its GPU", Presumed: true}}
@@ -401,7 +401,7 @@ func TestUnseenEnd(t *testing.T) {
 	}
 }
 
-// Who looks between jobs reads the same ledger, with nobody's run apart from the others.
+// A health check reads the same records, and has no run of its own among them.
 func TestBetween(t *testing.T) {
 	live, over := runOn(100, "GPU-0", 10, 0), runOn(101, "GPU-1", 10, 20)
 	proofs := []record.Sighting{{PID: 7, Start: time.Second, Owner: slurm.Owner{ID: 101}}}
@@ -606,7 +606,7 @@ func TestRunsOfTwoBoots(t *testing.T) {
 	}
 }
 
-// runOn is a run on a card that it got clean, open where ends is 0.
+// runOn returns a run that got its GPU clean; it is open if ends is 0.
 func runOn(job slurm.JobID, card gpu.ID, starts, ends time.Duration) record.Run {
 	r := record.Run{
 		Job: slurm.Job{ID: job, Partition: "main"}, Epoch: life, Key: "w1",

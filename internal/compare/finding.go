@@ -8,7 +8,7 @@ import (
 	"bookend/internal/record"
 )
 
-// Again joins the findings from before and after processes were ended; the scene is that of the second samples. A GPU
+// Again joins the findings from before and after processes were ended; the input is that of the second samples. A GPU
 // that settled again is judged by these alone. On any other GPU a first finding stays unless they repeat it or prove
 // that its process is gone, but what an ended process may have held is no longer certain.
 func (s Input) Again(first, second []record.Finding) []record.Finding {

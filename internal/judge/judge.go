@@ -196,7 +196,7 @@ func (n Node) damaged() (all []record.Damaged) {
 	return all
 }
 
-// open opens the node's ledger. A run counts as having had a GPU alone only if no Doubt is about that GPU.
+// open reads the node's records. A run counts as having had a GPU alone only if no Doubt is about that GPU.
 func (n Node) open(self record.Run, now attribution.Now) attribution.Book {
 	book := attribution.Open(n.Runs, self, now)
 	doubted := func(id gpu.ID) bool { return n.Doubt(self.Job.ID, id) != "" }
@@ -296,7 +296,7 @@ func (c Case) Scene(now record.Side) compare.Input {
 	return s
 }
 
-// Whole returns the scene of the last samples with everything that the records contain.
+// Whole returns the input of the last samples with everything that the records contain.
 func (c Case) Whole() compare.Input {
 	s := c.Scene(c.Seen.Side)
 	c.addRecords(&s)

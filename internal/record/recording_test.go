@@ -93,7 +93,7 @@ func TestMiB(t *testing.T) {
 	}
 }
 
-// Nothing of a run is whole that nobody recorded, and a run that was has no gaps.
+// A run without a recording is all gap; one that was recorded throughout has none.
 func TestGaps(t *testing.T) {
 	var none *Recording
 	if gaps := none.Gaps(1, 9); len(gaps) != 1 || gaps[0] != (Span{1, 9}) || none.Whole(1, 9) {
@@ -281,7 +281,7 @@ func TestRecordingIsBounded(t *testing.T) {
 	}
 }
 
-// onCard is a look at one card with these processes, a second after the other.
+// onCard returns a sample of one GPU with these processes.
 func onCard(at time.Duration, listed ...gpu.Process) gpu.Snapshot {
 	return gpu.Snapshot{At: at, Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"}, Processes: listed}}}
 }

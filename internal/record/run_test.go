@@ -58,7 +58,7 @@ func TestMistakable(t *testing.T) {
 	}
 }
 
-// runOn is a run on a card that it got clean, open where ends is 0.
+// runOn returns a run that got its GPU clean; it is open if ends is 0.
 func runOn(job slurm.JobID, card gpu.ID, starts, ends time.Duration) Run {
 	r := Run{
 		Job: slurm.Job{ID: job, Partition: "main"}, Epoch: life, Key: "w1",
