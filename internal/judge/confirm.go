@@ -18,7 +18,7 @@ const teardown = 500 * time.Millisecond
 // confirm samples again after /proc was read, since a listed process may have ended meanwhile: then its memory is being
 // freed. To be sure, a listed PID that was already gone, or may be of a job that has just ended, has to stay listed on
 // its GPU for the whole flat time after that; for other GPUs, earlier samples still count.
-func (o Order) confirm(e Eyes, side *record.Side, looks []gpu.Snapshot, least time.Duration) {
+func (o *Order) confirm(e Eyes, side *record.Side, looks []gpu.Snapshot, least time.Duration) {
 	again := o.watchFor(least)
 	var s second
 	if o.Sure {
@@ -39,7 +39,10 @@ func (o Order) confirm(e Eyes, side *record.Side, looks []gpu.Snapshot, least ti
 	if len(s.looks) > 0 {
 		side.Snapshot = s.looks[len(s.looks)-1]
 	}
-	s.ended, s.same = o.endedSince(e, *side, then)
+	now := e.Processes(listedOrHolding(*side))
+	s.ended, s.same = o.endedSince(now, *side, then)
+	maps.DeleteFunc(now, func(_ int, p record.Process) bool { return p.Gone }) // its memory is being freed
+	o.dropStrangers(side.Snapshot, now)
 	o.judgeAgain(side, s)
 	side.Stayed = nil
 	if len(s.looks) > 0 {
@@ -201,14 +204,9 @@ func (o Order) more(before, now gpu.Snapshot, c record.Assigned) bool {
 // lists the memory of an ended process for a moment longer. Processes found by the search count like listed ones:
 // memory goes with the last of them. It also returns which listed PIDs are still the same process, and drops what /proc
 // showed for a PID that may have been reused; then is the sample before /proc was read.
-func (o Order) endedSince(e Eyes, side record.Side, then gpu.Snapshot) (ended map[gpu.ID]bool, still map[int]bool) {
-	asked := pids(side.Snapshot)
-	for _, h := range holdings(side) {
-		if !slices.Contains(asked, h.PID) {
-			asked = append(asked, h.PID)
-		}
-	}
-	now := e.Processes(asked)
+func (o Order) endedSince(
+	now map[int]record.Process, side record.Side, then gpu.Snapshot,
+) (ended map[gpu.ID]bool, still map[int]bool) {
 	same := func(before record.Process) bool {
 		after := now[before.PID]
 		return after.Why == "" && after.Gone == before.Gone && after.Start == before.Start
@@ -235,6 +233,16 @@ func (o Order) endedSince(e Eyes, side record.Side, then gpu.Snapshot) (ended ma
 		}
 	}
 	return ended, still
+}
+
+// listedOrHolding returns the PIDs of the last sample and of the search.
+func listedOrHolding(side record.Side) []int {
+	all := pids(side.Snapshot)
+	for _, h := range holdings(side) {
+		all = append(all, h.PID)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // concerns reports whether a process may hold something on the GPU: it has the GPU open, or there is memory without a

@@ -583,6 +583,31 @@ func TestStrangersAreNotExpected(t *testing.T) {
 	}
 }
 
+// Neither is one that took the PID while the GPU was watched once more, after what was there has gone.
+func TestStrangerOfTheLastWatch(t *testing.T) {
+	for name, tt := range map[string]struct {
+		now  record.Process
+		want record.State
+	}{
+		"the same process":       {record.Process{PID: 70, Start: 5}, record.Clean},
+		"its PID was used again": {record.Process{PID: 70, Start: 77}, record.Moving},
+		"it is just ending":      {record.Process{PID: 70, Gone: true}, record.Clean},
+	} {
+		first := looks(0, 5, gib, gpu.Process{PID: 71, Memory: gpu.Bytes(gib)})
+		last := looks(5, 1, gib, gpu.Process{PID: 70, Memory: gpu.Bytes(gib)})
+		e := &eyes{watches: series(first, last),
+			who:   map[int]record.Process{71: {PID: 71, Start: 3}},
+			later: map[int]record.Process{70: tt.now, 71: {PID: 71, Gone: true}}}
+		o := order()
+		o.Known = map[int]time.Duration{70: 5}
+		o.Rule.Expect = map[gpu.ID]gpu.Expected{card: {Processes: []gpu.ExpectedProcess{{PID: 70, Bytes: gib}}}}
+		side, _ := Observe(e, o)
+		if got := side.Curves[card].State; got != tt.want {
+			t.Errorf("%s: got %q, want %q; did %s", name, got, tt.want, e.did)
+		}
+	}
+}
+
 // A GPU known by its bus id alone gets its id from the first reading.
 func TestIdentified(t *testing.T) {
 	const bus = gpu.BusID("00000000:3b:00.0")

@@ -46,7 +46,7 @@ type Order struct {
 // samples again. It returns the GPUs with the ids that only the driver knew.
 func Observe(e Eyes, o Order) (record.Side, []record.Assigned) {
 	side, looks := o.watch(e)
-	if o.dropStrangers(side) {
+	if o.dropStrangers(side.Snapshot, side.Processes) {
 		side, looks = o.watch(e)
 	}
 	disown(side)
@@ -124,14 +124,15 @@ func (o Order) stayed(side record.Side, looks []gpu.Snapshot) map[gpu.ID][]recor
 
 // dropStrangers removes expected PIDs that now belong to another process than expected, or to none if there was one. It
 // reports whether there were any: what was judged with them was judged wrongly.
-func (o *Order) dropStrangers(side record.Side) (found bool) {
+func (o *Order) dropStrangers(last gpu.Snapshot, processes map[int]record.Process) (found bool) {
 	expect := map[gpu.ID]gpu.Expected{}
 	for id, e := range o.Rule.Expect {
-		r, _ := side.Snapshot.Reading(id)
+		r, _ := last.Reading(id)
 		e.Processes = slices.DeleteFunc(slices.Clone(e.Processes), func(p gpu.ExpectedProcess) bool {
-			now, start := side.Processes[p.PID], o.Known[p.PID]
+			now, read := processes[p.PID]
+			start, known := o.Known[p.PID]
 			held, listed := r.Process(p.PID)
-			if _, known := o.Known[p.PID]; !known || !listed || now.Why != "" {
+			if !read || !known || !listed || now.Why != "" {
 				return false
 			}
 			stranger := now.Start != start || now.Gone && !sameBytes(held, p)
