@@ -355,7 +355,7 @@ var stops = map[string]struct {
 	"cleanup":   {hooks: []hook{epilog}, harm: aLeftover, finds: catalog.Orphan, exit: 10, roomy: true},
 	"tail":      {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(catalog.Output)}},
 	"append":    {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(catalog.Output)}},
-	"disk":      {hooks: hooks, harm: aTrouble, says: []string{`bookend: child "disk": hung`}},
+	"disk":      {hooks: hooks, harm: aTrouble, says: []string{`bookend: child "disk": `}},
 }
 
 // nothingKnown makes a hook ask which GPUs there are.
@@ -427,8 +427,7 @@ func stopChild(t *testing.T, op string, h hook) {
 		t.Error("no one was stopped")
 	}
 	n.none()
-	noTime := len(lines(o.output, `bookend: child "disk": : no time left`)) > 0 // on a busy machine
-	if len(tt.says) > 0 && !noTime && len(lines(n.log()+o.output, tt.says...)) == 0 {
+	if len(tt.says) > 0 && len(lines(n.log()+o.output, tt.says...)) == 0 {
 		t.Errorf("want %q in the log:\n%s%s", tt.says, n.log(), o.output)
 	}
 	found := n.findings(h)
