@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,9 +20,12 @@ func TestCatalogueHasEveryCodeOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	finders := product(t)
 	var want, got []string
-	for _, m := range regexp.MustCompile(`\bCode += "(.*)"`).FindAllSubmatch(text, -1) {
-		want = append(want, string(m[1]))
+	for _, m := range regexp.MustCompile(`(\w+) +Code += "(.*)"`).FindAllStringSubmatch(string(text), -1) {
+		if want = append(want, m[2]); !regexp.MustCompile(`catalog\.` + m[1] + `\b`).MatchString(finders) {
+			t.Errorf("%s: no package finds it: use catalog.%s where it is seen", m[2], m[1])
+		}
 	}
 	for _, e := range All() {
 		got = append(got, string(e.Code))
@@ -31,6 +35,26 @@ func TestCatalogueHasEveryCodeOnce(t *testing.T) {
 	if len(want) < 30 || !slices.Equal(got, want) {
 		t.Errorf("the catalogue has %q, want the constants %q", got, want)
 	}
+}
+
+// product is the source of the packages next to this one, without their tests.
+func product(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob("../*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(file, "_test.go") {
+			all.Write(text)
+		}
+	}
+	return all.String()
 }
 
 func TestEntriesAreComplete(t *testing.T) {
@@ -127,14 +151,14 @@ func findingsDoc() string {
 			if e.Scope != s.scope {
 				continue
 			}
-			fmt.Fprintf(&table, "| [%s](#%s) | %s | %s | %s | %s | %s | %s |\n", e.Code, strings.ToLower(string(e.Code)),
-				e.Title, e.Severity, exitCell(e), e.Start, e.End, e.Check())
+			fmt.Fprintf(&table, "| [%s](#%s) | %s | %s | %s | %s | %s | %s | %s |\n", e.Code,
+				strings.ToLower(string(e.Code)), e.Title, e.Severity, exitCell(e), e.Start, e.End, e.Check(), groupCell(e))
 			fmt.Fprintf(&b, "### %s\n**%s.** %s *Whose problem:* %s. *What to do:* %s\n\n",
 				e.Code, upperFirst(e.Title), e.Meaning, whose[e.Whose], e.Remedy)
 		}
 	}
-	return "\n| finding | what it is | severity | exit status | prolog | epilog | health check |\n" +
-		"| --- | --- | --- | --- | --- | --- | --- |\n" + table.String() + strings.TrimSuffix(b.String(), "\n")
+	return "\n| finding | what it is | severity | exit status | prolog | epilog | health check | drain_on |\n" +
+		"| --- | --- | --- | --- | --- | --- | --- | --- |\n" + table.String() + strings.TrimSuffix(b.String(), "\n")
 }
 
 func exitCell(e Entry) string {
@@ -142,6 +166,14 @@ func exitCell(e Entry) string {
 		return ""
 	}
 	return fmt.Sprint(e.Exit)
+}
+
+// groupCell is the word in the key drain_on that lets a finding drain by default.
+func groupCell(e Entry) Group {
+	if drains := []Action{ToRepeat, ToDrain}; slices.Contains(drains, e.Start) || slices.Contains(drains, e.End) {
+		return e.Group()
+	}
+	return ""
 }
 
 func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

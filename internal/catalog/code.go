@@ -123,6 +123,8 @@ type Traits struct {
 	Memory Memory // whose memory on a GPU it is about; empty for none
 	// Condition is set if it is about a GPU's condition or a test allocation: about no process, even if it names one.
 	Condition bool
+	// Unusable means that GPU programs may fail on the GPU, however much of its memory is free.
+	Unusable bool
 	// Milder is what reports say of a GPU instead of "had a fault" if it is not a fault.
 	Milder string
 

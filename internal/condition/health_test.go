@@ -142,6 +142,9 @@ func TestEveryXid(t *testing.T) {
 		if got, known := fatal[number]; got != want || !known {
 			t.Errorf("Xid %d: drains %v", number, got)
 		}
+		if program := number == 13 || number == 31 || number == 43 || number == 45; OfProgram(number) != program {
+			t.Errorf("Xid %d: of a program: %v", number, !program)
+		}
 	}
 }
 

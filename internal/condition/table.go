@@ -17,7 +17,8 @@ type Row struct {
 	Asks    string // what NVIDIA calls for
 	Doubt   string // why it never proves a GPU unusable; empty if it may
 
-	judge judge // of facts
+	judge     judge // of facts
+	ofProgram bool  // of Xids: a program's own error, or its end, causes them; for others the cause is unknown
 }
 
 func table() []Row { return slices.Concat(factRows, xidRows) }
@@ -35,7 +36,8 @@ func XidRow(number int) (Row, bool) {
 // OfProgram reports whether an Xid is caused by a program's own error, or by its end. For others, and for numbers that
 // are not in the table, the cause is unknown.
 func OfProgram(number int) bool {
-	return slices.Contains([]int{8, 11, 13, 25, 31, 43, 45, 69, gpu.AMDPageFault}, number)
+	r, _ := XidRow(number)
+	return r.ofProgram
 }
 
 var expected = map[catalog.Code]string{
@@ -104,61 +106,66 @@ const (
 		"later say as recovery action"
 )
 
-func xid(c catalog.Code, meaning, asks, doubt string, numbers ...int) Row {
-	return Row{Code: c, Meaning: meaning, Asks: asks, Doubt: doubt, Xids: numbers}
+func fatalXid(meaning, asks, doubt string, numbers ...int) Row {
+	return Row{Code: catalog.XidFatal, Meaning: meaning, Asks: asks, Doubt: doubt, Xids: numbers}
+}
+
+// programXid is for errors that a program's own error, or its end, causes: they are no evidence against the GPU.
+func programXid(meaning, asks string, numbers ...int) Row {
+	return Row{Code: catalog.Xid, Meaning: meaning, Asks: asks, Xids: numbers, ofProgram: true}
+}
+
+// otherXid is for errors after which the GPU goes on and whose cause the number alone does not prove.
+func otherXid(meaning, asks string, numbers ...int) Row {
+	return Row{Code: catalog.Xid, Meaning: meaning, Asks: asks, Xids: numbers}
 }
 
 // xidRows are NVIDIA's numbers that data center users meet. The immediate action for XidFatal is a reset or more.
 var xidRows = []Row{
-	xid(catalog.XidFatal, "the GPU stopped processing", reset, "", 46),
-	xid(catalog.XidFatal, "uncorrectable (double bit) memory error", "reset the GPU; with 63 or 64, drain and reset",
-		"",
-		48),
-	xid(catalog.XidFatal, "a micro-controller of the GPU halted", reset, "", 62),
-	xid(catalog.XidFatal, "remapping or retiring bad memory failed", reset, "", 64),
-	xid(catalog.XidFatal, "the GPU has fallen off the bus", "restart the machine", "", 79),
-	xid(catalog.XidFatal, "uncontained memory error: it may have reached several programs", reset, "", 95),
-	xid(catalog.XidFatal, "security fault", reset, "", 110),
-	xid(catalog.XidFatal, "the GPU's own processor (GSP) did not answer", reset, "", 119),
-	xid(catalog.XidFatal, "error in the GPU's own processor (GSP)", reset, "", 120),
-	xid(catalog.XidFatal, "training of an NVLink failed", reset, "", 136),
-	xid(catalog.XidFatal, "uncorrectable memory error that was not recovered", reset, "", 140),
-	xid(catalog.XidFatal, "the GPU could not be initialised", reset, "", 143),
-	xid(catalog.XidFatal, "NVLink error defined by software", reset, "", 155),
-	xid(catalog.XidFatal, "a part of the GPU was retired", reset, "", 156),
-	xid(catalog.XidFatal, "fatal timeout of the GPU", reset, "", 158),
-	xid(catalog.XidFatal, "context switch timeout: the GPU could not be taken from a program", reset, hungDoubt, 109),
-	xid(catalog.XidFatal, "NVLink error", "NVLink workflow", nvlinkDoubt, 74),
-	xid(catalog.XidFatal, "NVLink 5 error", "NVLink 5 workflow", nvlinkDoubt, 144, 145, 146, 149, 150),
-	xid(catalog.XidFatal, "auxiliary power is not connected", "check cables and seating",
+	fatalXid("the GPU stopped processing", reset, "", 46),
+	fatalXid("uncorrectable (double bit) memory error", "reset the GPU; with 63 or 64, drain and reset", "", 48),
+	fatalXid("a micro-controller of the GPU halted", reset, "", 62),
+	fatalXid("remapping or retiring bad memory failed", reset, "", 64),
+	fatalXid("the GPU has fallen off the bus", "restart the machine", "", 79),
+	fatalXid("uncontained memory error: it may have reached several programs", reset, "", 95),
+	fatalXid("security fault", reset, "", 110),
+	fatalXid("the GPU's own processor (GSP) did not answer", reset, "", 119),
+	fatalXid("error in the GPU's own processor (GSP)", reset, "", 120),
+	fatalXid("training of an NVLink failed", reset, "", 136),
+	fatalXid("uncorrectable memory error that was not recovered", reset, "", 140),
+	fatalXid("the GPU could not be initialised", reset, "", 143),
+	fatalXid("NVLink error defined by software", reset, "", 155),
+	fatalXid("a part of the GPU was retired", reset, "", 156),
+	fatalXid("fatal timeout of the GPU", reset, "", 158),
+	fatalXid("context switch timeout: the GPU could not be taken from a program", reset, hungDoubt, 109),
+	fatalXid("NVLink error", "NVLink workflow", nvlinkDoubt, 74),
+	fatalXid("NVLink 5 error", "NVLink 5 workflow", nvlinkDoubt, 144, 145, 146, 149, 150),
+	fatalXid("auxiliary power is not connected", "check cables and seating",
 		"what is unplugged, no reset mends: look at the machine", 54),
-	xid(catalog.XidFatal, "key rotation of confidential computing failed", "restart the virtual machine",
+	fatalXid("key rotation of confidential computing failed", "restart the virtual machine",
 		"NVIDIA asks for a restart of the virtual machine only", 151),
 
-	xid(catalog.Xid, "the GPU stopped processing for this program", restartApp, "", 8),
-	xid(catalog.Xid, "broken command stream of a program", restartApp, "", 11, 25, 32, 80),
-	xid(catalog.Xid, "error in a program's kernel: wrong address, illegal instruction", restartApp, "", 13),
-	xid(catalog.Xid, "memory page fault: a program's kernel used an address that is not its own", restartApp, "", 31),
-	xid(catalog.Xid, "a program's work was stopped after an error of its own; the GPU goes on", ignore, "", 43),
-	xid(catalog.Xid, "clean-up of a program after an earlier error, or because it was ended",
-		"follow the Xid before it", "",
-		45),
-	xid(catalog.Xid, "bad memory was remapped or retired: no program's fault", ignore, "", 63),
-	xid(catalog.Xid, "wrong use of the graphics or compute engine by a program", restartApp, "", 69),
-	xid(catalog.Xid, "many corrected memory errors: no program's fault", ignore, "", 92),
-	xid(catalog.Xid, "contained memory error: it hit one program, which was ended; no program's fault",
-		restartApp+"; reset when convenient", "", 94),
-	xid(catalog.Xid, "access through NVLink that the other GPU refused", "see what the other GPU says", "",
-		108, 137),
-	xid(catalog.Xid, "the driver changed what recovery it asks for", "what the recovery action says", "", 154),
-	xid(catalog.Xid, "a part of the GPU could not be retired", ignore+"; "+support, "", 157),
+	programXid("the GPU stopped processing for this program", restartApp, 8),
+	programXid("broken command stream of a program", restartApp, 11, 25),
+	otherXid("broken command stream of a program", restartApp, 32, 80),
+	programXid("error in a program's kernel: wrong address, illegal instruction", restartApp, 13),
+	programXid("memory page fault: a program's kernel used an address that is not its own", restartApp, 31),
+	programXid("a program's work was stopped after an error of its own; the GPU goes on", ignore, 43),
+	programXid("clean-up of a program after an earlier error, or because it was ended", "follow the Xid before it", 45),
+	otherXid("bad memory was remapped or retired: no program's fault", ignore, 63),
+	programXid("wrong use of the graphics or compute engine by a program", restartApp, 69),
+	otherXid("many corrected memory errors: no program's fault", ignore, 92),
+	otherXid("contained memory error: it hit one program, which was ended; no program's fault",
+		restartApp+"; reset when convenient", 94),
+	otherXid("access through NVLink that the other GPU refused", "see what the other GPU says", 108, 137),
+	otherXid("the driver changed what recovery it asks for", "what the recovery action says", 154),
+	otherXid("a part of the GPU could not be retired", ignore+"; "+support, 157),
 
-	xid(catalog.XidFatal, "uncorrectable hardware error", "see amd-smi's RAS counters, reset", gpu.AMD.Untried,
+	fatalXid("uncorrectable hardware error", "see amd-smi's RAS counters, reset", gpu.AMD.Untried,
 		gpu.AMDUncorrected),
-	xid(catalog.Xid, "the driver reset the GPU and those linked with it: programs on them were ended",
-		"what came before it", "", gpu.AMDReset),
-	xid(catalog.Xid, "memory page fault: a program's kernel used an address that is not its own", restartApp, "",
+	otherXid("the driver reset the GPU and those linked with it: programs on them were ended",
+		"what came before it", gpu.AMDReset),
+	programXid("memory page fault: a program's kernel used an address that is not its own", restartApp,
 		gpu.AMDPageFault),
-	xid(catalog.Xid, "the driver counts memory of an ended program that was not given back", ignore, "",
-		gpu.AMDNotGivenBack),
+	otherXid("the driver counts memory of an ended program that was not given back", ignore, gpu.AMDNotGivenBack),
 }

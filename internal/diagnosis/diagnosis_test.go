@@ -8,6 +8,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
+	"bookend/internal/oomlog"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
@@ -574,6 +575,18 @@ func TestNothingKnown(t *testing.T) {
 	for _, c := range d.Causes {
 		if c.Answer != record.CannotTell {
 			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// Advice for a framework that no message is ever of would never be given.
+func TestAdviceIsForKnownFrameworks(t *testing.T) {
+	for cause, of := range better {
+		for framework, try := range of {
+			m := says(record.KindDevice, framework)
+			if !oomlog.Valid(m) || len(try) == 0 {
+				t.Errorf("%s: %q is no speaker of internal/oomlog/words.txt", cause, framework)
+			}
 		}
 	}
 }

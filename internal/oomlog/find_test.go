@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,7 +101,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Every section of words.txt is known, and its words can be met.
+// Every section of words.txt is known, its words can be met, and of each program there is a message.
 func TestWords(t *testing.T) {
 	for line := range strings.Lines(wordsFile) {
 		head, begins := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "== ")
@@ -110,9 +111,11 @@ func TestWords(t *testing.T) {
 			t.Errorf("%q", line)
 		}
 	}
+	met := string(must.Have(os.ReadFile("testdata/found.txt"))(t)) + string(must.Have(os.ReadFile("testdata/lines.txt"))(t))
 	for at, program := range vocabulary().speakers {
-		if program.framework == "" {
-			t.Errorf("speaker %d has no name", at)
+		if !regexp.MustCompile(`(device|init|host|shared|fault) ` + string(program.framework) + `\b`).MatchString(met) {
+			t.Errorf("speaker %d, %q: put one of its messages into testdata/lines.txt, then go test -update", at,
+				program.framework)
 		}
 	}
 }

@@ -238,13 +238,8 @@ func (s Scene) startAdvice(told []record.Finding) []string {
 	if known == 0 {
 		text = "How much is free is unknown. Not enough? "
 	}
-	for _, f := range told { // a job may fail on such a GPU, however much memory is free
-		switch f.Code {
-		case catalog.Blocked, catalog.Broken, catalog.XidFatal, catalog.Recovery, catalog.Fabric, catalog.Lost:
-			if f.Unknown == "" {
-				text = "GPU programs may fail on it. If yours does: "
-			}
-		}
+	if slices.ContainsFunc(told, func(f record.Finding) bool { return f.Code.Traits().Unusable && f.Unknown == "" }) {
+		text = "GPU programs may fail on it. If yours does: "
 	}
 	return append([]string{fmt.Sprintf("  %ssbatch --exclude=%s", text, s.Node)}, s.details())
 }

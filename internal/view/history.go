@@ -34,12 +34,9 @@ func (h History) Text(w io.Writer) {
 		fmt.Fprintf(w, "node %s has no matching runs\n", h.Node)
 		return
 	}
-	rows := []string{row("LAST SEEN", "JOB", "USER", "GPU", "RAN", "PEAK", "BUSY", "FOUND")}
+	rows := []string{row(each(runColumns, func(c runColumn) string { return c.head })...)}
 	for _, r := range h.Runs {
-		peak, busy := r.usage()
-		rows = append(rows, row(stamp(cmp.Or(r.EndedAt, r.BeganAt)), r.Job, owner(r.User, r.UID), r.numbers(),
-			r.duration(),
-			peak, busy, r.outcomes()))
+		rows = append(rows, row(each(runColumns, func(c runColumn) string { return c.cell(r) })...))
 	}
 	table(w, rows...)
 	if h.More > 0 {

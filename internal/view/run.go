@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -155,6 +156,23 @@ func (s *RunSummary) addRecording(r record.Run) {
 	}
 }
 
+// runColumn is one of "bookend history": its head, and a run's cell.
+type runColumn struct {
+	head string
+	cell func(RunSummary) string
+}
+
+var runColumns = []runColumn{
+	{"LAST SEEN", func(s RunSummary) string { return stamp(cmp.Or(s.EndedAt, s.BeganAt)) }},
+	{"JOB", func(s RunSummary) string { return s.Job }},
+	{"USER", func(s RunSummary) string { return owner(s.User, s.UID) }},
+	{"GPU", RunSummary.numbers},
+	{"RAN", RunSummary.duration},
+	{"PEAK", RunSummary.peak},
+	{"BUSY", RunSummary.busy},
+	{"FOUND", RunSummary.outcomes},
+}
+
 // name returns a job's name as users write it, with the ID in Slurm's logs if it differs: "1234_7 (1240)".
 func (s RunSummary) name() string {
 	if id := fmt.Sprint(s.JobID); s.Job != id {
@@ -187,16 +205,20 @@ func (s RunSummary) duration() string {
 	return (time.Duration(*s.Seconds) * time.Second).String()
 }
 
-// usage formats the recorded peak and the mean utilization of the GPUs, with "-" for unknown values.
-func (s RunSummary) usage() (peak, busy string) {
-	peak, busy = "-", "-"
-	if s.Peak.Known() {
-		peak = Figure(s.Peak)
+// peak formats the most memory that was recorded, "-" if it is unknown.
+func (s RunSummary) peak() string {
+	if !s.Peak.Known() {
+		return "-"
 	}
-	if s.BusyPercent != nil {
-		busy = fmt.Sprintf("%d %%", *s.BusyPercent)
+	return Figure(s.Peak)
+}
+
+// busy formats the mean utilization of the GPUs, "-" if it is unknown.
+func (s RunSummary) busy() string {
+	if s.BusyPercent == nil {
+		return "-"
 	}
-	return peak, busy
+	return fmt.Sprintf("%d %%", *s.BusyPercent)
 }
 
 // outcomes describes the findings at both ends of a run, and how the job itself failed if it did.
