@@ -178,7 +178,9 @@ func known(h gpu.Health, c gpu.FactCode) string {
 // Compares reports whether Judge needs Input.Before: only if a counter is not 0.
 func Compares(now []gpu.Health) bool {
 	return slices.ContainsFunc(now, func(h gpu.Health) bool {
-		return !slices.Contains([]string{"", "0"}, known(h, gpu.ECCUncorrected))
+		return slices.ContainsFunc(factRows, func(r Row) bool {
+			return r.counter && !slices.Contains([]string{"", "0"}, known(h, r.Fact))
+		})
 	})
 }
 

@@ -18,6 +18,7 @@ type Row struct {
 	Doubt   string // why it never proves a GPU unusable; empty if it may
 
 	judge     judge // of facts
+	counter   bool  // of facts: the value is compared with the last sample's
 	ofProgram bool  // of Xids: a program's own error, or its end, causes them; for others the cause is unknown
 }
 
@@ -72,8 +73,7 @@ var factRows = []Row{
 		"reset when convenient", ""),
 	fact(gpu.RetiredPending, "yes", catalog.Pages, equal, "memory pages wait for a reset to be retired",
 		"reset when convenient", ""),
-	fact(gpu.ECCUncorrected, "more than in the last sample", catalog.ECC, counted, "uncorrectable memory errors",
-		"what recovery action and remapping say", ""),
+	counter(gpu.ECCUncorrected, catalog.ECC, "uncorrectable memory errors", "what recovery action and remapping say"),
 	fact(gpu.FabricState, "failed", catalog.Fabric, equal, "joining the NVLink fabric has failed", fabric, ""),
 	fact(gpu.FabricState, "not_started", catalog.Fabric, equal, "the GPU has not begun to join the NVLink fabric",
 		fabric, ""),
@@ -89,6 +89,12 @@ const fabric = "see to nvidia-fabricmanager"
 
 func fact(f gpu.FactCode, value string, c catalog.Code, judge judge, meaning, asks, doubt string) Row {
 	return Row{Fact: f, Value: value, Code: c, judge: judge, Meaning: meaning, Asks: asks, Doubt: doubt}
+}
+
+func counter(f gpu.FactCode, c catalog.Code, meaning, asks string) Row {
+	r := fact(f, "more than in the last sample", c, counted, meaning, asks, "")
+	r.counter = true
+	return r
 }
 
 // Immediate actions in NVIDIA's catalog.
