@@ -20,20 +20,24 @@ func TestCatalogueHasEveryCodeOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	finders := product(t)
-	var want, got []string
+	finders, names := product(t), map[string]bool{}
 	for _, m := range regexp.MustCompile(`(\w+) +Code += "(.*)"`).FindAllStringSubmatch(string(text), -1) {
-		if want = append(want, m[2]); !regexp.MustCompile(`catalog\.` + m[1] + `\b`).MatchString(finders) {
+		names[m[2]] = true
+		if !regexp.MustCompile(`catalog\.` + m[1] + `\b`).MatchString(finders) {
 			t.Errorf("%s: no package finds it: use catalog.%s where it is seen", m[2], m[1])
 		}
 	}
-	for _, e := range All() {
-		got = append(got, string(e.Code))
+	if len(names) < 30 || len(All()) != len(names) {
+		t.Errorf("code.go has %d codes, catalogue.go %d entries", len(names), len(All()))
 	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if len(want) < 30 || !slices.Equal(got, want) {
-		t.Errorf("the catalogue has %q, want the constants %q", got, want)
+	for _, e := range All() {
+		if !names[string(e.Code)] {
+			t.Errorf("%s has two entries, or no name in code.go", e.Code)
+		}
+		delete(names, string(e.Code))
+	}
+	for code := range names {
+		t.Errorf("%s has no entry in catalogue.go", code)
 	}
 }
 

@@ -71,7 +71,7 @@ func TestFacts(t *testing.T) {
 	})
 	for _, r := range factRows {
 		if !strings.Contains(all, r.Meaning) {
-			t.Errorf("no test of %s %s", r.Fact, r.Value)
+			t.Errorf("no test of %s, %s: put a line into testdata/facts.txt", r.Fact, r.Value)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func TestTableIsSound(t *testing.T) {
 			once(fmt.Sprintf("Xid %d", n))
 		}
 		if r.Meaning == "" || r.Asks == "" || expected[r.Code] == "" {
-			t.Errorf("%s lacks words: %+v", key, r)
+			t.Errorf("%s: fill in Meaning and Asks, and %s in the table expected: %+v", key, r.Code, r)
 		}
 		for _, c := range r.Value + r.Meaning + r.Asks + r.Doubt + expected[r.Code] {
 			if c < ' ' || c > '~' || c == '|' {

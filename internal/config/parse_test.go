@@ -310,7 +310,7 @@ func TestFormerKeys(t *testing.T) {
 		must.Not(t, now != "" && defaults[section+now] == "", "%s is called %s now, which is no key", key, section+now)
 	}
 	for key, value := range texts {
-		text := strings.ReplaceAll(key, ".", ": {") + ": " + value + strings.Repeat("}", strings.Count(key, "."))
+		text := nested(key, value)
 		got, problems := Parse([]byte(text))
 		must.Not(t, len(problems) > 0 || len(got.Unused) != 1 || got.Unused[0].Key != key,
 			"%s: problems %v, unused %v", text, problems, got.Unused)
@@ -375,6 +375,26 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		delete(rows, s.Key)
 	}
 	must.Not(t, len(rows) > 0, "%s has rows of keys that do not exist: %q", doc, rows)
+}
+
+// The longest duration and a huge number are refused for each key, by the bounds in its tag or by a comparison.
+func TestEveryNumberIsBounded(t *testing.T) {
+	for _, s := range Settings(nil) {
+		huge := "1000000000"
+		if _, err := time.ParseDuration(s.Value); err == nil {
+			huge = "720h"
+		} else if _, err := strconv.Atoi(s.Value); err != nil {
+			continue
+		}
+		if _, problems := Parse([]byte(nested(s.Key, huge))); len(problems) == 0 {
+			t.Errorf("%s may be %s: give its field bounds (allow)", s.Key, huge)
+		}
+	}
+}
+
+// nested is a configuration with one key.
+func nested(key, value string) string {
+	return strings.ReplaceAll(key, ".", ": {") + ": " + value + strings.Repeat("}", strings.Count(key, "."))
 }
 
 // The drains as shipped, in full: a change here changes what takes nodes away from users.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -58,5 +59,31 @@ func TestProofs(t *testing.T) {
 	}
 	if _, err := os.Stat("../../test/coverage/gaps.txt"); err != nil {
 		t.Error(err)
+	}
+}
+
+// What CONTRIBUTING.md names is there: files, packages and, in any of the packages that it names, tests.
+func TestContributing(t *testing.T) {
+	page := read(t, "../../CONTRIBUTING.md")
+	if lines := strings.Count(page, "\n"); lines > 65 {
+		t.Errorf("CONTRIBUTING.md has %d lines, at most 65 are read", lines)
+	}
+	var known []string
+	path := regexp.MustCompile("`(?:\\./)?((?:admin|configs|deploy|docs|internal|test)/[^`]*)`")
+	for _, m := range path.FindAllStringSubmatch(page, -1) {
+		folder := m[1]
+		if info, err := os.Stat("../../" + folder); err != nil {
+			t.Error(err)
+		} else if !info.IsDir() {
+			folder = filepath.Dir(folder)
+		}
+		if files, _ := filepath.Glob("../../" + folder + "/*_test.go"); len(files) > 0 {
+			known = append(known, tests(t, folder)...)
+		}
+	}
+	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(page, -1) {
+		if !slices.Contains(known, m[1]) {
+			t.Errorf("CONTRIBUTING.md names %s, which is in none of the packages that it names", m[1])
+		}
 	}
 }
