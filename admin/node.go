@@ -76,11 +76,6 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 	for _, d := range all.damaged {
 		s.Damaged = append(s.Damaged, fmt.Sprintf("%s: %s", d.Path, d.Why))
 	}
-	unread := func(what string, err error) {
-		if err != nil {
-			s.AddTrouble("", fmt.Sprintf("%s cannot be read: %v", what, err))
-		}
-	}
 	s.AddTrouble(catalog.BadConfig, problem)
 	s.AddTrouble(catalog.BackendRefused, "")
 	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
@@ -91,35 +86,47 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 	}
 	if all.store != nil {
 		s.AddTrouble(catalog.Stuck, stuck(a.env, cfg, all))
-		damaged, err := all.store.Damaged()
-		unread("which records are damaged", err)
-		for _, d := range damaged {
-			s.Damaged = append(s.Damaged, fmt.Sprintf("%s: job %d may still run: what is on a GPU does not drain the "+
-				"node until a health check has seen that GPU without memory and processes", d.File, d.Job))
-		}
-		memory, err := all.store.Drain()
-		unread("what is remembered of the node's drain", err)
-		s.Drain = string(memory.Words())
-		check, err := all.store.LastCheck()
-		unread("what the last health check saw", err)
-		if check != nil {
-			s.AddCheck(*check)
-		}
-		unwritten, err := all.store.DiskTroubles()
-		unread("what could not be written to disk", err)
-		for _, t := range unwritten {
-			s.AddTrouble(t.Code, t.Words())
-		}
-		if kept := all.store.RecorderState(); kept.At != 0 && all.store.HasRecorder() {
-			s.Recorder = &view.Recorder{At: a.env.Clock.Booted().Add(kept.At), Jobs: len(kept.Runs),
-				Problem: kept.Problem}
-		}
+		a.remembered(&s, all.store)
 	}
 	counts, err := metrics.Read(cfg.Paths.Var)
-	unread("what the hooks have counted", err)
+	addUnread(&s, "what the hooks have counted", err)
 	s.AddCounts(counts.Troubles)
 	s.Hooks = counts.Last
 	return s
+}
+
+// remembered adds what the hooks have recorded about the node itself.
+func (a *app) remembered(s *view.Status, store *state.Store) {
+	damaged, err := store.Damaged()
+	addUnread(s, "which records are damaged", err)
+	for _, d := range damaged {
+		s.Damaged = append(s.Damaged, fmt.Sprintf("%s: job %d may still run: what is on a GPU does not drain the "+
+			"node until a health check has seen that GPU without memory and processes", d.File, d.Job))
+	}
+	memory, err := store.Drain()
+	addUnread(s, "what is remembered of the node's drain", err)
+	s.Drain = string(memory.Words())
+	check, err := store.LastCheck()
+	addUnread(s, "what the last health check saw", err)
+	if check != nil {
+		s.AddCheck(*check)
+	}
+	unwritten, err := store.DiskTroubles()
+	addUnread(s, "what could not be written to disk", err)
+	for _, t := range unwritten {
+		s.AddTrouble(t.Code, t.Words())
+	}
+	if kept := store.RecorderState(); kept.At != 0 && store.HasRecorder() {
+		s.Recorder = &view.Recorder{At: a.env.Clock.Booted().Add(kept.At), Jobs: len(kept.Runs),
+			Problem: kept.Problem}
+	}
+}
+
+// addUnread adds an error in reading one part of the status.
+func addUnread(s *view.Status, what string, err error) {
+	if err != nil {
+		s.AddTrouble("", fmt.Sprintf("%s cannot be read: %v", what, err))
+	}
 }
 
 // stuck describes a child that could not be killed and is still in the driver; "" if there is none.

@@ -97,12 +97,17 @@ func Ask(p Params, req protocol.Request) Answer {
 		Started:   p.Started,
 		Stop:      p.Stop,
 	}
-	if p.OnLook != nil {
+	switch {
+	case p.OnLook != nil:
 		return p.record(spec, req)
+	case p.Said != nil || p.Heard != nil:
+		return p.announce(spec, req)
 	}
-	if p.Said == nil && p.Heard == nil {
-		return judge(child.Run(spec), req)
-	}
+	return judge(child.Run(spec), req)
+}
+
+// announce runs the backend, and calls Heard and Said as soon as it has written so much of its answer.
+func (p Params) announce(spec child.Spec, req protocol.Request) Answer {
 	var all []byte
 	spec.OnLine = func(line []byte) (more bool) {
 		all = append(append(all, line...), '\n')

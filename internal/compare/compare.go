@@ -240,26 +240,10 @@ func (s Input) unexplained(c record.Assigned, r gpu.Reading, now gpu.Figure) (re
 	if r.KnownBad != "" {
 		f.Observed += "; " + r.KnownBad
 	}
-	why := now.Unknown
-	before, whyBefore := s.before(c)
-	if why == "" && now.Bytes >= s.Limits.Report {
-		why = whyBefore
-	}
-	if why != "" {
-		f.Unknown, f.Bytes = why, gpu.Unknown(why)
-		return f, true
-	}
-	extra := now.Bytes - min(now.Bytes, before)
-	f.Bytes = gpu.Bytes(extra)
-	if extra < s.Limits.Report {
-		return f, false
-	}
-	client := s.Clients[r.Device.Name]
-	if extra < min(s.Limits.Drain, s.Limits.Report+s.Limits.Spare(len(r.Processes), client)) {
-		f.Unknown = fmt.Sprintf("the driver may hold these %d MiB for %d processes: while jobs ran it was seen to "+
-			"hold %d MiB for each", extra>>20, len(r.Processes), client>>20)
-		f.Bytes = gpu.Unknown(f.Unknown)
-		return f, true
+	f.Bytes = s.gained(c, r, now)
+	f.Unknown = f.Bytes.Unknown
+	if f.Unknown != "" || f.Bytes.Bytes < s.Limits.Report {
+		return f, f.Unknown != ""
 	}
 	f, owners := s.search(c, f, s.mayHoldExported(c), record.Exported)
 	bystanders := s.bystanders(c, f)
@@ -267,7 +251,7 @@ func (s Input) unexplained(c record.Assigned, r gpu.Reading, now gpu.Figure) (re
 	case !s.ending() || s.again():
 		f.Owner = s.inheritedMemory(c, f)
 	case len(bystanders) > 0, s.vanished(c, r): // a handle may now hold what was listed at the start
-	case extra <= record.MaxBaseline && s.opener(c) != "": // so little may belong to the service that has the GPU open
+	case f.Bytes.Bytes <= record.MaxBaseline && s.opener(c) != "": // the service that has the GPU open may hold so little
 	default:
 		f.Owner = s.blame(f, s.exclusive(c), owners, false)
 	}
@@ -276,6 +260,25 @@ func (s Input) unexplained(c record.Assigned, r gpu.Reading, now gpu.Figure) (re
 		f.AddDoubt("%d processes may hold it, and which one does cannot be told", len(f.Candidates))
 	}
 	return f, true
+}
+
+// gained returns how much more memory is unexplained now than at the job's start. It is unknown if either amount is, or
+// if the driver may hold so little for the processes that it lists.
+func (s Input) gained(c record.Assigned, r gpu.Reading, now gpu.Figure) gpu.Figure {
+	before, unknown := s.before(c)
+	switch {
+	case now.Unknown != "":
+		return gpu.Unknown(now.Unknown)
+	case now.Bytes >= s.Limits.Report && unknown != "":
+		return gpu.Unknown(unknown)
+	}
+	extra, client := now.Bytes-min(now.Bytes, before), s.Clients[r.Device.Name]
+	most := min(s.Limits.Drain, s.Limits.Report+s.Limits.Spare(len(r.Processes), client))
+	if extra >= s.Limits.Report && extra < most {
+		return gpu.Unknown(fmt.Sprintf("the driver may hold these %d MiB for %d processes: while jobs ran it was seen "+
+			"to hold %d MiB for each", extra>>20, len(r.Processes), client>>20))
+	}
+	return gpu.Bytes(extra)
 }
 
 // vanished reports whether a process that the start listed on the GPU, not the node's own, is no longer listed.

@@ -33,7 +33,8 @@ type CleanupResult struct {
 
 // Cleanup ends processes that an ended job left on a GPU, if the admin has enabled that.
 //
-//	pidfd_open ─► read /proc/PID ─► prove it is the job's ─► SIGTERM ─► grace ─► SIGKILL ─► wait
+//	pidfd_open ─► read /proc/PID ─► prove it is the job's
+//	           ─► SIGTERM ─► grace ─► SIGKILL ─► wait
 //
 // The order matters: the descriptor pins one process before that process is examined, and all signals go through it, so
 // that a PID that is reused in between never ends another process. A process that cannot be proven is left alone. In
