@@ -2,25 +2,14 @@
 package diagnosis
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
-
-func yes(evidence string) record.Cause { return record.Cause{Answer: record.Yes, Evidence: evidence} }
-func no(evidence string) record.Cause  { return record.Cause{Answer: record.No, Evidence: evidence} }
-func untold(evidence string) record.Cause {
-	return record.Cause{Answer: record.CannotTell, Evidence: evidence}
-}
-
-func on(card *record.Assigned, c record.Cause) record.Cause {
-	if card != nil {
-		c.Index = &card.Index
-	}
-	return c
-}
 
 // Input is everything that a diagnosis uses. Unknown values are empty, with the reason in a field if there is one.
 type Input struct {
@@ -42,25 +31,17 @@ type Input struct {
 	// MessagesPart describes output that was not searched although some was; empty if there is none.
 	MessagesPart string
 	Seen         []Sighting
-	// Recorded is what the recorder measured on the job's GPUs. Whole means that it missed no interval of the run.
-	Recorded      []RecordedUse
-	Every         time.Duration // time between two of its samples
+	// Recorded is what the recorder measured on the job's GPUs. Its amounts are lower bounds, since nothing is known
+	// between samples. Whole means that it missed no interval of the run.
+	Recorded      []record.GPURecording
+	Idle          []gpu.ID      // GPUs on which no sample found any process
+	Every         time.Duration // time between two samples
 	Whole         bool
 	Shared        string // why others may legitimately use these GPUs
 	SharedUnknown string
 	// AddressSpace is the job's limit in bytes, read by its task hook and forgeable by the user; Unlimited if none.
 	AddressSpace gpu.Figure
 	WallStart    time.Time // the job's start as wall time; zero if unknown
-}
-
-// RecordedUse holds the recorder's measurements of one GPU. They are lower bounds, since nothing is known between
-// samples.
-type RecordedUse struct {
-	Device   gpu.ID
-	Own      uint64 // most memory of the job's own processes together, bytes
-	Unlisted uint64 // most memory that no process accounted for, bytes
-	Together int    // most processes of the job in one sample
-	Unused   bool   // no sample found any process
 }
 
 // Sighting is a process that the recorder saw on one of the job's GPUs.
@@ -71,4 +52,143 @@ type Sighting struct {
 	Bytes   gpu.Figure
 	Own     bool // proven to belong to this job
 	Foreign bool // proven not to belong to it: in another job's cgroup, or of another user and in no job's cgroup
+}
+
+// Witness adds what a recording shows of why a run's memory ran out.
+func Witness(in *Input, r *record.Recording, self record.Run, from, to time.Duration) {
+	if r == nil {
+		return
+	}
+	in.Seen, in.Recorded, in.Every, in.Whole = sightingsOf(r, self), r.GPUs, r.Every, r.Whole(from, to)
+	for _, g := range r.GPUs {
+		if r.Idle(g, from, to) {
+			in.Idle = append(in.Idle, g.ID)
+		}
+	}
+}
+
+// sightingsOf returns the processes that samples saw on a run's GPUs, sorted.
+func sightingsOf(r *record.Recording, self record.Run) (seen []Sighting) {
+	for _, g := range r.GPUs {
+		for _, p := range g.Processes {
+			for at, bytes := range p.Known() {
+				own := self.Owns(p.Owner)
+				seen = append(seen, Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes, Own: own,
+					Foreign: !own && foreign(p, self.Job)})
+			}
+		}
+	}
+	slices.SortFunc(seen, func(a, b Sighting) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Device, b.Device), cmp.Compare(a.PID, b.PID))
+	})
+	return seen
+}
+
+// foreign reports a process that surely is not the job's: of another job by cgroup, or of another user and in no job's
+// cgroup. Root's may belong to any job, and in a container or a PID namespace a UID proves nothing.
+func foreign(p record.RecordedProcess, job slurm.Job) bool {
+	o := p.Owner
+	another := o.ID != 0 && o.ID != job.ID || o.SLUID != "" && job.SLUID != "" && o.SLUID != job.SLUID
+	return another || !o.Found() && !p.Apart && p.UID != 0 && p.UID != job.UID
+}
+
+// cause is one reason why memory can run out.
+type cause struct {
+	judge           func(evidence) record.Cause
+	title, sentence string   // in a table, and in a headline
+	try             []string // what the job's owner can do about it
+}
+
+var causes = map[record.CauseName]cause{
+	record.CauseOthers:   {others, "another process", "another process held memory of your GPU", nil},
+	record.CauseLeftover: {leftover, "left by an earlier job", "an earlier job left GPU memory in use", nil},
+	record.CauseUnlisted: {unlisted, "memory without process", "GPU memory was in use without a process", nil},
+	record.CausePieces:   {pieces, "fragmented memory", "free GPU memory is fragmented", nil},
+	record.CausePool: {pool, "framework's pool", "fragmentation inside your framework's pool",
+		[]string{"a smaller batch, inputs of one size"}},
+	record.CauseFault: {fault, "GPU or driver fault", "GPU or driver had a fault", nil},
+	record.CauseOwn: {own, "your own use", "your job needed more than the GPU has",
+		[]string{"smaller batch, gradient checkpointing, lower precision, more GPUs"}},
+	record.CauseProcesses: {processes, "several processes", "several processes of your job share one GPU",
+		[]string{"set the device from the local rank (SLURM_LOCALID, LOCAL_RANK)"}},
+	record.CauseLimits: {limits, "limits, host memory", "a limit of your job, not the GPU",
+		[]string{"ulimit -v unlimited; look for ulimit in script and .bashrc"}},
+	record.CauseShare: {share, "only a share", "your job had only a share of the GPU", nil},
+}
+
+// order is the order in which causes are reported.
+var order = []record.CauseName{
+	record.CauseOthers, record.CauseLeftover, record.CauseUnlisted, record.CausePieces, record.CausePool,
+	record.CauseFault, record.CauseOwn, record.CauseProcesses, record.CauseLimits, record.CauseShare,
+}
+
+// rank orders causes by how much each explains: the first that is yes comes first in the headline.
+var rank = []record.CauseName{
+	record.CauseLimits, record.CauseLeftover, record.CauseOthers, record.CauseUnlisted, record.CausePool,
+	record.CauseProcesses, record.CauseOwn, record.CausePieces, record.CauseFault, record.CauseShare,
+}
+
+// ofNode are the causes that a job may escape on another node.
+var ofNode = []record.CauseName{
+	record.CauseOthers, record.CauseLeftover, record.CauseUnlisted, record.CausePieces, record.CauseFault,
+}
+
+// Why judges every cause. Yes means that it applied and was enough to matter; figures in the job's messages decide.
+func Why(in Input) record.Diagnosis {
+	e := gather(in)
+	var d record.Diagnosis
+	for _, n := range order {
+		c := causes[n].judge(e)
+		c.Name = n
+		d.Causes = append(d.Causes, elsewhere(e, c))
+	}
+	shared := &d.Causes[len(d.Causes)-1]
+	if first := explaining(d); shared.Answer == record.Yes && first[0] != shared.Name {
+		shared.With = first[0] // a share is by design: it never explains a failure by itself
+	}
+	d.Reason = reason(e, d)
+	if d.Reason != "" {
+		d.Headline, d.Try = headline(e, d), try(e, d)
+	}
+	return d
+}
+
+// elsewhere withdraws answers that are known for this node only if the job may have failed on another node.
+func elsewhere(e evidence, c record.Cause) record.Cause {
+	everywhere := []record.CauseName{record.CausePool, record.CauseOwn, record.CauseShare}
+	if c.Answer == record.Yes {
+		everywhere = append(everywhere, record.CauseFault, record.CauseLimits)
+	}
+	if e.spread && c.Answer != record.CannotTell && !slices.Contains(everywhere, c.Name) {
+		c.Answer, c.Evidence = record.CannotTell, c.Evidence+"; known of "+e.in.Job.Node+" alone"
+	}
+	return c
+}
+
+// explaining returns the causes that explain the failure, the one that explains most first.
+func explaining(d record.Diagnosis) []record.CauseName {
+	return slices.DeleteFunc(slices.Clone(rank), func(n record.CauseName) bool { return !d.Cause(n).Explains() })
+}
+
+func yes(evidence string) record.Cause { return record.Cause{Answer: record.Yes, Evidence: evidence} }
+func no(evidence string) record.Cause  { return record.Cause{Answer: record.No, Evidence: evidence} }
+func cannotTell(evidence string) record.Cause {
+	return record.Cause{Answer: record.CannotTell, Evidence: evidence}
+}
+
+// on adds the GPU that the evidence is about, if it is certain.
+func on(gpu *record.Assigned, c record.Cause) record.Cause {
+	if gpu != nil {
+		c.Index = &gpu.Index
+	}
+	return c
+}
+
+// worse returns the stronger of two answers: yes, then "cannot tell", then no, then none.
+func worse(a, b record.Cause) record.Cause {
+	strength := map[record.Answer]int{record.Yes: 2, record.CannotTell: 1}
+	if strength[b.Answer] > strength[a.Answer] || a.Evidence == "" && strength[b.Answer] == strength[a.Answer] {
+		return b
+	}
+	return a
 }

@@ -145,7 +145,7 @@ func finds(f ...record.Finding) func(*Input) { return func(in *Input) { in.Findi
 func seeing(s ...Sighting) func(*Input) {
 	return func(in *Input) { in.Seen, in.Every = s, time.Second }
 }
-func recording(r ...RecordedUse) func(*Input) { return func(in *Input) { in.Recorded = r } }
+func recording(r ...record.GPURecording) func(*Input) { return func(in *Input) { in.Recorded = r } }
 func limited(gibibytes float64) func(*Input) {
 	return func(in *Input) { in.AddressSpace = gib(gibibytes) }
 }
@@ -195,7 +195,7 @@ func whole(t *testing.T, d record.Diagnosis) {
 	if len(slices.Compact(slices.Sorted(slices.Values(d.Try)))) != len(d.Try) {
 		t.Errorf("twice the same: %q", d.Try)
 	}
-	if len(d.Causes) != len(texts) || len(d.Try) > record.MaxTry || (d.Reason == "") != (d.Headline == "") {
+	if len(d.Causes) != len(causes) || len(d.Try) > record.MaxTry || (d.Reason == "") != (d.Headline == "") {
 		t.Errorf("not whole: %+v", d)
 	}
 	for _, c := range d.Causes {
@@ -363,14 +363,14 @@ func TestOwn(t *testing.T) {
 
 func TestProcesses(t *testing.T) {
 	three := []Sighting{seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true)}
-	crowd := recording(RecordedUse{Device: gpu0, Own: 3 * gibi, Together: 3})
+	crowd := recording(record.GPURecording{ID: gpu0, Own: record.Most{Bytes: 3 * gibi}, Together: 3})
 	judged(t, []row{
 		{"not sampled", nil, record.CauseProcesses, record.CannotTell, "no two were seen"},
 		{"three at once, with little", crowd, record.CauseProcesses, record.CannotTell, "3 processes with 3.0 GiB; whether that mattered"},
-		{"two with 600 MiB together", both(recording(RecordedUse{Device: gpu0, Own: 600 * mebi, Together: 2}), saying(jax(20))), record.CauseProcesses, record.CannotTell, "2 processes with 600 MiB; whether that mattered"},
-		{"three that fill it", recording(RecordedUse{Device: gpu0, Own: 130 * gibi, Together: 3}), record.CauseProcesses, record.Yes, "3 processes with 130.0 GiB"},
-		{"one that fills it, and a small one", both(recording(RecordedUse{Device: gpu0, Own: 134 * gibi, Together: 2}), seeing(seen(500, 900, 133, true), seen(500, 901, 1, true))), record.CauseProcesses, record.CannotTell, "whether that mattered"},
-		{"two on a GPU of unknown size", both(recording(RecordedUse{Device: gpu1, Own: 130 * gibi, Together: 2})), record.CauseProcesses, record.CannotTell, "whether that mattered"},
+		{"two with 600 MiB together", both(recording(record.GPURecording{ID: gpu0, Own: record.Most{Bytes: 600 * mebi}, Together: 2}), saying(jax(20))), record.CauseProcesses, record.CannotTell, "2 processes with 600 MiB; whether that mattered"},
+		{"three that fill it", recording(record.GPURecording{ID: gpu0, Own: record.Most{Bytes: 130 * gibi}, Together: 3}), record.CauseProcesses, record.Yes, "3 processes with 130.0 GiB"},
+		{"one that fills it, and a small one", both(recording(record.GPURecording{ID: gpu0, Own: record.Most{Bytes: 134 * gibi}, Together: 2}), seeing(seen(500, 900, 133, true), seen(500, 901, 1, true))), record.CauseProcesses, record.CannotTell, "whether that mattered"},
+		{"two on a GPU of unknown size", both(recording(record.GPURecording{ID: gpu1, Own: record.Most{Bytes: 130 * gibi}, Together: 2})), record.CauseProcesses, record.CannotTell, "whether that mattered"},
 		{"one alone when it failed", both(crowd, saying(itself)), record.CauseProcesses, record.No, "one alone"},
 		{"PyTorch names one of the job's", both(seeing(three...), saying(listing(901, 100.4))), record.CauseProcesses, record.Yes, "100.4 GiB of it when it failed"},
 		{"two ranks that name each other", func(in *Input) {
@@ -385,8 +385,8 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestRecorded(t *testing.T) {
-	without := RecordedUse{Device: gpu0, Unlisted: 20 * gibi}
-	crowd := RecordedUse{Device: gpu0, Own: 130 * gibi, Together: 4}
+	without := record.GPURecording{ID: gpu0, Unlisted: record.Most{Bytes: 20 * gibi}}
+	crowd := record.GPURecording{ID: gpu0, Own: record.Most{Bytes: 130 * gibi}, Together: 4}
 	full := seeing(seen(500, 900, 138, true))
 	whole := func(in *Input) { full(in); in.Whole = true }
 	judged(t, []row{
@@ -410,14 +410,14 @@ func TestRecorded(t *testing.T) {
 		}), record.CauseOthers, record.CannotTell, "30.0 GiB while your job ran, seen at 03:51:40; whether that mattered"},
 		{"idle ones", func(in *Input) {
 			in.Cards = append(in.Cards, record.Assigned{Index: 1, Device: gpu.Device{ID: gpu1}})
-			in.Recorded = []RecordedUse{crowd, {Device: gpu1, Unused: true}}
+			in.Recorded, in.Idle = []record.GPURecording{crowd}, []gpu.ID{gpu1}
 		}, record.CauseProcesses, record.Yes, "4 processes with 130.0 GiB; idle: GPU 1"},
-		{"one alone, as far as was seen", recording(RecordedUse{Device: gpu0, Together: 1}), record.CauseProcesses, record.CannotTell, "no two were seen"},
+		{"one alone, as far as was seen", recording(record.GPURecording{ID: gpu0, Together: 1}), record.CauseProcesses, record.CannotTell, "no two were seen"},
 		{"nobody in any sample, and the job's own use explains it", whole, record.CauseOthers, record.No, "nor in any sample between"},
 		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Whole = true }, record.CauseOthers, record.CannotTell, "what was there in between is not known"},
 		{"nobody in those samples that there are", full, record.CauseOthers, record.CannotTell, "what was there in between is not known"},
 		{"memory without a process", both(recording(without), saying(jax(30))), record.CauseUnlisted, record.Yes, "20.0 GiB while your job ran"},
-		{"managed memory of its own, perhaps", both(recording(RecordedUse{Device: gpu0, Own: gibi, Together: 1, Unlisted: 20 * gibi}), saying(jax(30))), record.CauseUnlisted, record.CannotTell,
+		{"managed memory of its own, perhaps", both(recording(record.GPURecording{ID: gpu0, Own: record.Most{Bytes: gibi}, Together: 1, Unlisted: record.Most{Bytes: 20 * gibi}}), saying(jax(30))), record.CauseUnlisted, record.CannotTell,
 			"20.0 GiB while your job ran; it may be managed memory of your job"},
 	})
 }
@@ -504,7 +504,7 @@ func TestAsked(t *testing.T) {
 		{"PyTorch's pool", saying(pooled), record.ByMessage,
 			"Why out of memory: fragmentation inside PyTorch", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
 		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = record.FromCuPy }), record.ByMessage, "Why out of memory: fragmentation inside CuPy", "cupy.get_default_memory_pool().free_all_blocks()"},
-		{"several JAX processes", both(recording(RecordedUse{Device: gpu0, Own: 120 * gibi, Together: 2}), saying(jax(20))), record.ByMessage, "Why out of memory: several processes of your job share one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
+		{"several JAX processes", both(recording(record.GPURecording{ID: gpu0, Own: record.Most{Bytes: 120 * gibi}, Together: 2}), saying(jax(20))), record.ByMessage, "Why out of memory: several processes of your job share one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
 		{"two causes, one remedy", both(dirty(there(catalog.Dirty, 30, 0, before)), finds(there(catalog.Foreign, 9, 5150, before))), record.ByFailure,
 			"Your job failed (exit code 1). Found: an earlier job left GPU memory in use; another process held memory of your GPU",
 			"another node: sbatch --exclude=n1"},

@@ -35,7 +35,7 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 		{"left here, somebody there", two(left, saying(beside)), record.CauseLeftover, record.CannotTell, "whether that mattered"},
 		{"seen here", two(saying(beside), seeing(seen(500, 5150, 30, false))), record.CauseOthers, record.CannotTell, "GiB held"},
 		{"PyTorch lists a process of that number", two(saying(listing(5150, 100.4)), seeing(seen(500, 5150, 30, false))), record.CauseOthers, record.CannotTell, "held by something"},
-		{"several here", two(saying(jax(20)), recording(RecordedUse{Device: gpu0, Own: 120 * gibi, Together: 2})), record.CauseProcesses, record.CannotTell, "no two"},
+		{"several here", two(saying(jax(20)), recording(record.GPURecording{ID: gpu0, Own: record.Most{Bytes: 120 * gibi}, Together: 2})), record.CauseProcesses, record.CannotTell, "no two"},
 		{"a full GPU here", two(saying(jax(20)), seeing(seen(500, 900, 133, true))), record.CauseOwn, record.CannotTell, "on other nodes"},
 		{"no start on an empty GPU here", two(saying(says(record.KindInit, record.FromPyTorch))), record.CauseLimits, record.CannotTell, "no limit was seen"},
 		{"no start under a limit", two(saying(says(record.KindInit, record.FromPyTorch)), limited(4)), record.CauseLimits, record.Yes, "ulimit -v is 4.0 GiB"},

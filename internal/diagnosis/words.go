@@ -8,31 +8,10 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/record"
+	"bookend/internal/slurm"
 )
 
-// words are a cause's titles in a table and in a headline, and what to try against it.
-type words struct {
-	title, sentence string
-	try             []string
-}
-
-var texts = map[record.CauseName]words{
-	record.CauseOthers:   {"another process", "another process held memory of your GPU", nil},
-	record.CauseLeftover: {"left by an earlier job", "an earlier job left GPU memory in use", nil},
-	record.CauseUnlisted: {"memory without process", "GPU memory was in use without a process", nil},
-	record.CausePieces:   {"fragmented memory", "free GPU memory is fragmented", nil},
-	record.CausePool: {"framework's pool", "fragmentation inside your framework's pool",
-		[]string{"a smaller batch, inputs of one size"}},
-	record.CauseFault: {"GPU or driver fault", "GPU or driver had a fault", nil},
-	record.CauseOwn: {"your own use", "your job needed more than the GPU has",
-		[]string{"smaller batch, gradient checkpointing, lower precision, more GPUs"}},
-	record.CauseProcesses: {"several processes", "several processes of your job share one GPU",
-		[]string{"set the device from the local rank (SLURM_LOCALID, LOCAL_RANK)"}},
-	record.CauseLimits: {"limits, host memory", "a limit of your job, not the GPU",
-		[]string{"ulimit -v unlimited; look for ulimit in script and .bashrc"}},
-	record.CauseShare: {"only a share", "your job had only a share of the GPU", nil},
-}
-
+// better is what to try with a framework instead.
 var better = map[record.CauseName]map[record.Framework][]string{
 	record.CausePool: {
 		record.FromPyTorch: {"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
@@ -45,45 +24,37 @@ var better = map[record.CauseName]map[record.Framework][]string{
 }
 
 // Title returns a cause's name in a table.
-func Title(n record.CauseName) string { return texts[n].title }
+func Title(n record.CauseName) string { return causes[n].title }
 
-// rank orders causes by how much each explains: the first that is yes comes first in the headline.
-var rank = []record.CauseName{
-	record.CauseLimits, record.CauseLeftover, record.CauseOthers, record.CauseUnlisted, record.CausePool,
-	record.CauseProcesses, record.CauseOwn, record.CausePieces, record.CauseFault, record.CauseShare,
-}
-
-// asked returns why the diagnosis is worth reporting; "" if it is not, as for a job that succeeded with a full GPU.
-func (j judge) asked(d record.Diagnosis) record.Reason {
+// reason returns why the diagnosis is worth reporting; "" if it is not, as for a job that succeeded with a full GPU.
+func reason(e evidence, d record.Diagnosis) record.Reason {
 	ofMemory := func(m record.Message) bool {
-		return m.Kind != record.KindShared && m.Kind != record.KindFault && (!ambiguous(m) || j.cramped())
+		return m.Kind != record.KindShared && m.Kind != record.KindFault && (!ambiguous(m) || e.addressLimited)
+	}
+	found := func(n record.CauseName) bool {
+		return d.Cause(n).Answer == record.Yes && (n != record.CauseOthers || e.in.Shared == "")
 	}
 	switch {
-	case slices.ContainsFunc(j.Messages, ofMemory):
+	case slices.ContainsFunc(e.in.Messages, ofMemory):
 		return record.ByMessage
-	case len(j.said(record.KindShared)) > 0:
+	case len(e.messages[record.KindShared]) > 0:
 		return record.ByShared
-	case j.failed() != "":
+	case failed(e.in.Job.Exit) != "":
 		return record.ByFailure
-	}
-	for _, n := range []record.CauseName{record.CauseOthers, record.CauseLeftover, record.CauseUnlisted,
-		record.CausePieces, record.CauseFault} {
-		if d.Cause(n).Answer == record.Yes && (n != record.CauseOthers || j.Shared == "") {
-			return record.ByCause
-		}
+	case slices.ContainsFunc(ofNode, found):
+		return record.ByCause
 	}
 	return ""
 }
 
 // failed describes how the job failed; "" if it did not or that is unknown. A cancelled job has status 0.
-func (j judge) failed() string {
-	e := j.Job.Exit
-	what, status := "Your job", e.Raw // as wait(2) returns it
+func failed(exit slurm.ExitStatus) string {
+	what, status := "Your job", exit.Raw // as wait(2) returns it
 	if status == 0 {
-		what, status = "A step of your job", e.Derived
+		what, status = "A step of your job", exit.Derived
 	}
 	switch s := signal(status); {
-	case !e.Known || status == 0:
+	case !exit.Known || status == 0:
 		return ""
 	case s != 0:
 		return fmt.Sprintf("%s was ended by signal %d", what, s)
@@ -91,40 +62,38 @@ func (j judge) failed() string {
 	return fmt.Sprintf("%s failed (exit code %d)", what, status>>8&0xff)
 }
 
-func (j judge) headline(d record.Diagnosis) string {
-	yes, lead := j.leading(d), ""
-	switch d.Reason {
-	case record.ByShared:
-		return "A kernel wanted more shared memory or registers than a GPU has"
-	case record.ByMessage:
-		lead = j.question() + ": "
-	case record.ByFailure:
-		lead = j.failed() + ". Found: "
-	case record.ByCause:
-		lead = "Seen while your job ran: "
-	}
+func headline(e evidence, d record.Diagnosis) string {
+	failure := failed(e.in.Job.Exit)
+	lead := map[record.Reason]string{
+		record.ByMessage: question(e) + ": ", record.ByFailure: failure + ". Found: ",
+		record.ByCause: "Seen while your job ran: ",
+	}[d.Reason]
+	found := leading(e, d)
+	claim, _ := faultInOutput(e)
 	switch {
-	case len(yes) > 0:
-		return lead + strings.Join(yes, "; ")
-	case d.Reason == record.ByFailure && j.saidFault() != "":
-		return j.failed() + "; its output reports " + j.saidFault()
+	case d.Reason == record.ByShared:
+		return "A kernel wanted more shared memory or registers than a GPU has"
+	case len(found) > 0:
+		return lead + strings.Join(found, "; ")
+	case d.Reason == record.ByFailure && claim != "":
+		return failure + "; its output reports " + claim
 	case d.Reason == record.ByFailure:
-		return j.failed() + "; " + cmp.Or(j.unsearched(), "no message about memory in its output")
-	case j.strange > 0:
-		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, gpu.Size(j.strange))
-	case j.nodeIsWell(d) && j.startless():
-		return fmt.Sprintf("%snothing seen on %s explains it; a limit such as ulimit -v would", lead, j.Job.Node)
-	case j.nodeIsWell(d):
-		return fmt.Sprintf("%snothing seen on %s explains it: most likely your job itself", lead, j.Job.Node)
+		return failure + "; " + cmp.Or(e.unsearched, "no message about memory in its output")
+	case e.unexplained > 0:
+		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, gpu.Size(e.unexplained))
+	case nodeIsWell(e, d) && e.startFailed:
+		return fmt.Sprintf("%snothing seen on %s explains it; a limit such as ulimit -v would", lead, e.in.Job.Node)
+	case nodeIsWell(e, d):
+		return fmt.Sprintf("%snothing seen on %s explains it: most likely your job itself", lead, e.in.Job.Node)
 	}
-	return fmt.Sprintf("%snot known; nothing that was looked at on %s explains it", lead, j.Job.Node)
+	return fmt.Sprintf("%snot known; nothing that was looked at on %s explains it", lead, e.in.Job.Node)
 }
 
-func (j judge) question() string {
+func question(e evidence) string {
 	switch {
-	case j.startless():
+	case e.startFailed:
 		return "Why CUDA did not start"
-	case j.Job.Exit.Known && j.failed() == "" && !j.Cancelled:
+	case e.in.Job.Exit.Known && failed(e.in.Job.Exit) == "" && !e.in.Cancelled:
 		// The program or its script ignored the error.
 		return "It ran out of memory, but ended without an error"
 	}
@@ -132,49 +101,46 @@ func (j judge) question() string {
 }
 
 // leading returns the sentences of the causes that stand by themselves, at most the two that explain most.
-func (j judge) leading(d record.Diagnosis) (out []string) {
-	for _, n := range rank {
-		if d.Cause(n).Explains() && (n != record.CauseShare || d.Reason == record.ByMessage) && len(out) < 2 {
-			out = append(out, j.sentence(n, d.Reason))
+func leading(e evidence, d record.Diagnosis) (sentences []string) {
+	for _, n := range explaining(d) {
+		if n != record.CauseShare || d.Reason == record.ByMessage {
+			sentences = append(sentences, sentence(e, n, d.Reason))
 		}
 	}
-	return out
+	return sentences[:min(len(sentences), 2)]
 }
 
-func (j judge) sentence(n record.CauseName, reason record.Reason) string {
+func sentence(e evidence, n record.CauseName, reason record.Reason) string {
 	switch {
 	case n == record.CausePool:
-		for _, f := range j.failures {
-			if f.poolMattered() && f.Framework != record.FromOther {
-				return "fragmentation inside " + string(f.Framework)
+		for _, f := range e.balances {
+			if f.poolMattered() && f.message.Framework != record.FromOther {
+				return "fragmentation inside " + string(f.message.Framework)
 			}
 		}
 	case n == record.CauseOwn && reason != record.ByMessage:
 		return "your job used nearly all of the GPU"
-	case n != record.CauseLimits || j.hostMemory().Answer != record.Yes:
-	case !j.hostAlone():
+	case n != record.CauseLimits || hostMemory(e).Answer != record.Yes:
+	case !hostAlone(e):
 		return "host memory ran out"
-	case !j.cramped():
+	case !e.addressLimited:
 		return "host memory, not the GPU's"
 	}
-	return texts[n].sentence
+	return causes[n].sentence
 }
 
 // nodeIsWell reports whether everything that can be checked was, and nothing is wrong with the node. A process that
 // came and went between the ends is never ruled out.
-func (j judge) nodeIsWell(d record.Diagnosis) bool {
-	for _, n := range []record.CauseName{record.CauseLeftover, record.CausePieces, record.CauseFault} {
-		if d.Cause(n).Answer != record.No {
-			return false
-		}
-	}
-	much := func(h held) bool { return h.Unknown != "" || !h.Bytes.Known() || h.Bytes.Bytes >= significant }
-	return !slices.ContainsFunc(j.held, much) && j.strange == 0 && j.unlooked(record.CauseOthers) == "" &&
-		j.SharedUnknown == ""
+func nodeIsWell(e evidence, d record.Diagnosis) bool {
+	ruledOut := func(n record.CauseName) bool { return d.Cause(n).Answer == record.No }
+	much := func(h held) bool { return h.finding.Unknown != "" || mayMatter(h.finding.Bytes) }
+	return ruledOut(record.CauseLeftover) && ruledOut(record.CausePieces) && ruledOut(record.CauseFault) &&
+		!slices.ContainsFunc(e.held, much) && e.unexplained == 0 && unlooked(e.in, record.CauseOthers) == "" &&
+		e.in.SharedUnknown == ""
 }
 
 // try returns what the job's owner can do about the causes found. A job that succeeded needs nothing.
-func (j judge) try(d record.Diagnosis) (out []string) {
+func try(e evidence, d record.Diagnosis) (out []string) {
 	switch d.Reason {
 	case record.ByCause:
 		return nil
@@ -182,23 +148,21 @@ func (j judge) try(d record.Diagnosis) (out []string) {
 		return []string{"smaller tiles, fewer stages or fewer threads in that kernel"}
 	}
 	var all []string
-	for _, n := range rank {
-		if d.Cause(n).Explains() {
-			all = append(all, j.remedies(n)...)
-		}
+	for _, n := range explaining(d) {
+		all = append(all, remedies(e, n)...)
 	}
-	if j.strange > 0 && len(all) == 0 {
+	if e.unexplained > 0 && len(all) == 0 {
 		all = []string{"nvidia-smi in your job: is the other process yours?"}
-		if !j.spread() {
-			all = append(all, j.remedies(record.CauseOthers)...)
+		if !e.spread {
+			all = append(all, remedies(e, record.CauseOthers)...)
 		}
 	}
 	switch {
 	case len(all) > 0 || d.Reason != record.ByMessage:
-	case j.startless():
-		all = j.remedies(record.CauseLimits)
+	case e.startFailed:
+		all = remedies(e, record.CauseLimits)
 	default:
-		all = j.remedies(record.CauseOwn)
+		all = remedies(e, record.CauseOwn)
 	}
 	for _, t := range all {
 		if len(out) < record.MaxTry && !slices.Contains(out, t) {
@@ -208,27 +172,26 @@ func (j judge) try(d record.Diagnosis) (out []string) {
 	return out
 }
 
-func (j judge) remedies(n record.CauseName) []string {
-	if n == record.CauseUnlisted && j.ownLeft() {
+const moreHost = "more host memory: sbatch --mem, or fewer data workers"
+
+func remedies(e evidence, n record.CauseName) []string {
+	if n == record.CauseUnlisted && ownLeft(e) {
 		return []string{"end what your job starts in the background, and what it exports"}
 	}
-	if slices.Contains([]record.CauseName{record.CauseOthers, record.CauseLeftover, record.CauseUnlisted,
-		record.CausePieces, record.CauseFault}, n) {
-		return []string{"another node: sbatch --exclude=" + j.Job.Node}
+	if slices.Contains(ofNode, n) {
+		return []string{"another node: sbatch --exclude=" + e.in.Job.Node}
 	}
-	if m := j.said(record.KindDevice); len(m) > 0 && better[n][m[0].Framework] != nil {
-		return better[n][m[0].Framework]
+	if len(e.failures) > 0 && better[n][e.failures[0].message.Framework] != nil {
+		return better[n][e.failures[0].message.Framework]
 	}
-	switch host := n == record.CauseLimits && j.hostMemory().Answer == record.Yes; {
-	case host && j.cramped():
-		return append(slices.Clone(texts[n].try), moreHost)
+	switch host := n == record.CauseLimits && hostMemory(e).Answer == record.Yes; {
+	case host && e.addressLimited:
+		return append(slices.Clone(causes[n].try), moreHost)
 	case host:
 		return []string{moreHost}
 	}
-	return texts[n].try
+	return causes[n].try
 }
-
-const moreHost = "more host memory: sbatch --mem, or fewer data workers"
 
 // pair formats two sizes, with the unit only once if it is the same: "92.9 + 12.0 GiB".
 func pair(a uint64, between string, b uint64) string {

@@ -142,7 +142,6 @@ func (f *facts) note(w *word, at int, begins bool, lower string) {
 		}
 	case isCode:
 		f.code = min(f.code, at)
-		f.has[isCode] = true
 	case isSpeaker:
 		f.speaker = min(f.speaker, w.who)
 	case isGPU:

@@ -1,0 +1,154 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"bookend/internal/gpu"
+	"bookend/internal/oomlog"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+)
+
+// limits judges causes other than GPU memory: the process's own limits and host memory.
+func limits(e evidence) record.Cause {
+	host := hostMemory(e)
+	if limit := addressSpace(e); limit != "" && host.Answer != record.Yes {
+		return yes(limit)
+	}
+	return cmp.Or(host, unlimited(e))
+}
+
+// hostMemory judges the signs that host memory ran out: kernel kills of the job's processes, Slurm's state and log
+// line, and programs' messages. If a GPU was full too, the kill may have hit a
+// helper process hours earlier, so it is certain only if the job was ended for it.
+func hostMemory(e evidence) record.Cause {
+	messages, exit := e.messages[record.KindHost], e.in.Job.Exit
+	bySlurm := func(m record.Message) bool { return m.Framework == record.FromSlurm }
+	byProgram := func(m record.Message) bool { return !ambiguous(m) }
+	slurms := slices.ContainsFunc(messages, bySlurm) || ended(exit, slurmOutOfMemory)
+	full, pid := len(e.balances) > len(e.withRoom), killed(e)
+	switch {
+	case (pid != 0 || slurms) && full && !(ended(exit, 9) && slurms):
+		return cannotTell("host memory ran out too; whether that came first cannot be told")
+	case pid != 0:
+		return yes(fmt.Sprintf("host memory ran out: the kernel ended your process %d", pid))
+	case slurms:
+		return yes("host memory ran out, not the GPU's")
+	case len(messages) == 0:
+		return record.Cause{}
+	case len(e.failures) > 0:
+		return cannotTell("refused host memory too" + unweighed)
+	case e.addressLimited:
+		return yes("refused host memory; ulimit -v is " + gpu.Size(e.in.AddressSpace.Bytes))
+	case slices.ContainsFunc(messages, byProgram):
+		return yes("refused host memory, not the GPU's")
+	}
+	return cannotTell("a library could not be mapped: a limit, or a directory that allows no programs")
+}
+
+// ambiguous reports a message that newer loaders print both for a limit and for a directory mounted noexec.
+func ambiguous(m record.Message) bool {
+	return strings.Contains(m.Line, oomlog.Segment) && !strings.Contains(m.Line, oomlog.Refused)
+}
+
+// killed returns a process of the job killed for host memory, or 0. The time is unknown: the log has its own clock.
+func killed(e evidence) (pid int) {
+	for _, k := range e.kernel.Kills {
+		if e.in.Job.Owns(slurm.OwnerOfCgroup("0::" + k.Cgroup)) {
+			return k.PID
+		}
+	}
+	return 0
+}
+
+// slurmOutOfMemory is the "signal" in the status of an OUT_OF_MEMORY job (0:125); Linux has no such signal.
+const slurmOutOfMemory = 125
+
+func signal(status int) int { return status & 0x7f }
+
+// ended reports whether a signal, or a shell's 128+9, ended the job or a step. scancel and time limits send 9 too.
+func ended(exit slurm.ExitStatus, sig int) bool {
+	by := func(status int) bool { return signal(status) == sig || sig == 9 && status>>8&0xff == 128+9 }
+	return exit.Known && (by(exit.Raw) || by(exit.Derived))
+}
+
+// hostAlone reports whether host memory ran out and no message is about a GPU. Without a message about host memory, the
+// output must also have been read in full.
+func hostAlone(e evidence) bool {
+	said := len(e.messages[record.KindHost]) > 0 || e.unsearched == ""
+	return hostMemory(e).Answer == record.Yes && said && len(e.failures) == 0
+}
+
+// addressSpace describes the address-space limit with which CUDA could not serve a program: CUDA needs far more than
+// the GPU's memory. Hooks cannot see a limit set by a script; that, or a process now gone, may be another cause.
+func addressSpace(e evidence) string {
+	refused := e.startFailed || len(e.failures) > len(e.balances) || len(e.withRoom) > 0
+	if refused && !e.served && e.addressLimited && e.in.AddressSpace.Bytes < e.roomiest() {
+		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory",
+			gpu.Size(e.in.AddressSpace.Bytes))
+	}
+	return ""
+}
+
+// notTheGPU is no if no program can have been refused GPU memory, or else no answer.
+func notTheGPU(e evidence) record.Cause {
+	switch {
+	case stoppedByLimit(e):
+		return no(didNotStart)
+	case hostAlone(e):
+		return no("it was host memory")
+	}
+	return record.Cause{}
+}
+
+// stoppedByLimit reports whether a limit kept CUDA from starting.
+func stoppedByLimit(e evidence) bool { return e.startFailed && addressSpace(e) != "" }
+
+const didNotStart = "CUDA did not even start"
+
+func unlimited(e evidence) record.Cause {
+	unread := cmp.Or(unreadLog(e), e.unsearched)
+	full := len(e.balances) > 0 && len(e.withRoom) == 0
+	switch {
+	case full && len(e.balances) == len(e.in.Messages): // no other message was found
+		return no("the GPU's memory ran out")
+	case e.startFailed:
+		return cannotTell("CUDA could not start for want of memory; no limit was seen, but a script may set ulimit -v")
+	case e.addressLimited:
+		return cannotTell("ulimit -v is " + gpu.Size(e.in.AddressSpace.Bytes))
+	case unread != "":
+		return cannotTell(unread)
+	case !e.in.AddressSpace.Known() || e.in.AddressSpace.Bytes < record.Unlimited,
+		len(e.failures) > 0 && !e.served: // a CPU allocator may print the same
+		return cannotTell("its ulimit -v when it failed is not known (the task hooks tell the first)")
+	}
+	return no("no ulimit -v, nothing killed")
+}
+
+// share judges whether the job had less than a whole GPU.
+func share(e evidence) record.Cause {
+	for _, c := range e.in.Cards {
+		if c.Device.Parent == "" {
+			continue
+		}
+		text := "a part of a GPU (MIG or partition)"
+		if room := e.capacity(c.Device.ID); room > 0 {
+			text += " with " + gpu.Size(room)
+		}
+		return on(&c, yes(text))
+	}
+	switch {
+	case e.in.Shared != "":
+		return yes("others may use the same GPU: " + e.in.Shared)
+	case e.in.Job.MPSPercent != "":
+		return yes("CUDA MPS shares the GPU")
+	case len(e.in.Cards) == 0:
+		return cannotTell(noGPUs)
+	case e.in.SharedUnknown != "":
+		return cannotTell(e.in.SharedUnknown)
+	}
+	return no("it had the whole GPU")
+}
