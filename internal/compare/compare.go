@@ -251,7 +251,7 @@ func (s Input) unexplained(c record.Assigned, r gpu.Reading, now gpu.Figure) (re
 	case !s.ending() || s.again():
 		f.Owner = s.inheritedMemory(c, f)
 	case len(bystanders) > 0, s.vanished(c, r): // a handle may now hold what was listed at the start
-	case f.Bytes.Bytes <= record.MaxBaseline && s.opener(c) != "": // the service that has the GPU open may hold so little
+	case f.Bytes.Bytes <= record.MaxBaseline && s.opener(c) != "": // the service with the GPU open may hold so little
 	default:
 		f.Owner = s.blame(f, s.exclusive(c), owners, false)
 	}

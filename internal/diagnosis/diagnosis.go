@@ -54,44 +54,6 @@ type Sighting struct {
 	Foreign bool // proven not to belong to it: in another job's cgroup, or of another user and in no job's cgroup
 }
 
-// Witness adds what a recording shows of why a run's memory ran out.
-func Witness(in *Input, r *record.Recording, self record.Run, from, to time.Duration) {
-	if r == nil {
-		return
-	}
-	in.Seen, in.Recorded, in.Every, in.Whole = sightingsOf(r, self), r.GPUs, r.Every, r.Whole(from, to)
-	for _, g := range r.GPUs {
-		if r.Idle(g, from, to) {
-			in.Idle = append(in.Idle, g.ID)
-		}
-	}
-}
-
-// sightingsOf returns the processes that samples saw on a run's GPUs, sorted.
-func sightingsOf(r *record.Recording, self record.Run) (seen []Sighting) {
-	for _, g := range r.GPUs {
-		for _, p := range g.Processes {
-			for at, bytes := range p.Known() {
-				own := self.Owns(p.Owner)
-				seen = append(seen, Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes, Own: own,
-					Foreign: !own && foreign(p, self.Job)})
-			}
-		}
-	}
-	slices.SortFunc(seen, func(a, b Sighting) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Device, b.Device), cmp.Compare(a.PID, b.PID))
-	})
-	return seen
-}
-
-// foreign reports a process that surely is not the job's: of another job by cgroup, or of another user and in no job's
-// cgroup. Root's may belong to any job, and in a container or a PID namespace a UID proves nothing.
-func foreign(p record.RecordedProcess, job slurm.Job) bool {
-	o := p.Owner
-	another := o.ID != 0 && o.ID != job.ID || o.SLUID != "" && job.SLUID != "" && o.SLUID != job.SLUID
-	return another || !o.Found() && !p.Apart && p.UID != 0 && p.UID != job.UID
-}
-
 // cause is one reason why memory can run out.
 type cause struct {
 	judge           func(evidence) record.Cause
@@ -191,4 +153,42 @@ func worse(a, b record.Cause) record.Cause {
 		return b
 	}
 	return a
+}
+
+// Witness adds what a recording shows of why a run's memory ran out.
+func Witness(in *Input, r *record.Recording, self record.Run, from, to time.Duration) {
+	if r == nil {
+		return
+	}
+	in.Seen, in.Recorded, in.Every, in.Whole = sightingsOf(r, self), r.GPUs, r.Every, r.Whole(from, to)
+	for _, g := range r.GPUs {
+		if r.Idle(g, from, to) {
+			in.Idle = append(in.Idle, g.ID)
+		}
+	}
+}
+
+// sightingsOf returns the processes that samples saw on a run's GPUs, sorted.
+func sightingsOf(r *record.Recording, self record.Run) (seen []Sighting) {
+	for _, g := range r.GPUs {
+		for _, p := range g.Processes {
+			for at, bytes := range p.Known() {
+				own := self.Owns(p.Owner)
+				seen = append(seen, Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes, Own: own,
+					Foreign: !own && foreign(p, self.Job)})
+			}
+		}
+	}
+	slices.SortFunc(seen, func(a, b Sighting) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Device, b.Device), cmp.Compare(a.PID, b.PID))
+	})
+	return seen
+}
+
+// foreign reports a process that surely is not the job's: of another job by cgroup, or of another user and in no job's
+// cgroup. Root's may belong to any job, and in a container or a PID namespace a UID proves nothing.
+func foreign(p record.RecordedProcess, job slurm.Job) bool {
+	o := p.Owner
+	another := o.ID != 0 && o.ID != job.ID || o.SLUID != "" && job.SLUID != "" && o.SLUID != job.SLUID
+	return another || !o.Found() && !p.Apart && p.UID != 0 && p.UID != job.UID
 }

@@ -131,7 +131,7 @@ func identified(in Input, found []held) (ours, foreign map[int]bool) {
 		}
 	}
 	for _, h := range found {
-		if live(h.finding) && h.kind == record.CauseOthers {
+		if live(h.finding) && kindOf(h.finding) == record.CauseOthers {
 			foreign[h.finding.Holder.PID] = true
 		}
 	}
@@ -165,74 +165,6 @@ func (e *evidence) balance() {
 			e.unexplained, e.unexplainedOn = f.rest-known, f.gpu
 		}
 	}
-}
-
-// assigned returns the job's GPU with this id, nil if it is none of the job's.
-func (e evidence) assigned(id gpu.ID) *record.Assigned {
-	if i := slices.IndexFunc(e.in.Cards, func(c record.Assigned) bool { return c.Device.ID == id }); i >= 0 {
-		return &e.in.Cards[i]
-	}
-	return nil
-}
-
-// deviceOf returns the job's GPU of a message, nil if not certain: frameworks number the GPUs in CUDA_VISIBLE_DEVICES.
-func (e evidence) deviceOf(m record.Message) *record.Assigned {
-	if len(e.in.Cards) == 1 && !e.spread {
-		return &e.in.Cards[0]
-	}
-	var on []gpu.ID
-	for _, s := range e.in.Seen {
-		if m.PID != 0 && s.PID == m.PID && s.Own && !slices.Contains(on, s.Device) {
-			on = append(on, s.Device)
-		}
-	}
-	if len(on) != 1 {
-		return nil
-	}
-	return e.assigned(on[0])
-}
-
-// capacity returns the memory of a GPU that processes can use: all but the driver's own part. It is 0 if unknown.
-func (e evidence) capacity(id gpu.ID) uint64 {
-	for _, side := range []*record.Side{e.in.End, e.in.Start} {
-		if side == nil {
-			continue
-		}
-		if r, ok := side.Snapshot.Reading(id); ok && r.Memory.Total.Known() {
-			return r.Memory.Total.Bytes - min(r.Memory.Total.Bytes, r.Memory.Reserved.Bytes)
-		}
-	}
-	return 0
-}
-
-// roomiest returns the capacity of the job's largest GPU.
-func (e evidence) roomiest() (bytes uint64) {
-	for _, c := range e.in.Cards {
-		bytes = max(bytes, e.capacity(c.Device.ID))
-	}
-	return bytes
-}
-
-// known returns how much of the other memory is explained by what an end found there or by known processes.
-func (e evidence) known(f failure) (bytes uint64) {
-	ends := map[bool]uint64{}
-	for _, h := range e.held {
-		if h.kind != "" && f.gpu != nil && f.gpu.Device.ID == h.finding.GPU {
-			ends[h.start] += h.finding.Bytes.Bytes
-			bytes = max(bytes, ends[h.start])
-		}
-	}
-	return max(bytes, e.siblings(f)+f.sum(e.foreignPIDs))
-}
-
-// siblings returns what the job's other processes held when one failed, by its message or by the recorder.
-func (e evidence) siblings(f failure) (bytes uint64) {
-	for _, r := range e.in.Recorded {
-		if r.Together > 1 && (f.gpu == nil || f.gpu.Device.ID == r.ID) {
-			bytes = max(bytes, min(f.rest, r.Own.Bytes-min(r.Own.Bytes, f.mine)))
-		}
-	}
-	return max(bytes, f.sum(e.ownPIDs))
 }
 
 // failure is a failed allocation of GPU memory as a message reports it. If it is balanced, all of the GPU's memory is
@@ -302,6 +234,74 @@ func (f failure) sum(pids map[int]bool) (bytes uint64) {
 		if p.PID != f.message.PID && pids[p.PID] {
 			bytes += p.Memory.Bytes
 		}
+	}
+	return bytes
+}
+
+// known returns how much of the other memory is explained by what an end found there or by known processes.
+func (e evidence) known(f failure) (bytes uint64) {
+	ends := map[bool]uint64{}
+	for _, h := range e.held {
+		if kindOf(h.finding) != "" && f.gpu != nil && f.gpu.Device.ID == h.finding.GPU {
+			ends[h.start] += h.finding.Bytes.Bytes
+			bytes = max(bytes, ends[h.start])
+		}
+	}
+	return max(bytes, e.siblings(f)+f.sum(e.foreignPIDs))
+}
+
+// siblings returns what the job's other processes held when one failed, by its message or by the recorder.
+func (e evidence) siblings(f failure) (bytes uint64) {
+	for _, r := range e.in.Recorded {
+		if r.Together > 1 && (f.gpu == nil || f.gpu.Device.ID == r.ID) {
+			bytes = max(bytes, min(f.rest, r.Own.Bytes-min(r.Own.Bytes, f.mine)))
+		}
+	}
+	return max(bytes, f.sum(e.ownPIDs))
+}
+
+// assigned returns the job's GPU with this id, nil if it is none of the job's.
+func (e evidence) assigned(id gpu.ID) *record.Assigned {
+	if i := slices.IndexFunc(e.in.Cards, func(c record.Assigned) bool { return c.Device.ID == id }); i >= 0 {
+		return &e.in.Cards[i]
+	}
+	return nil
+}
+
+// deviceOf returns the job's GPU of a message, nil if not certain: frameworks number the GPUs in CUDA_VISIBLE_DEVICES.
+func (e evidence) deviceOf(m record.Message) *record.Assigned {
+	if len(e.in.Cards) == 1 && !e.spread {
+		return &e.in.Cards[0]
+	}
+	var on []gpu.ID
+	for _, s := range e.in.Seen {
+		if m.PID != 0 && s.PID == m.PID && s.Own && !slices.Contains(on, s.Device) {
+			on = append(on, s.Device)
+		}
+	}
+	if len(on) != 1 {
+		return nil
+	}
+	return e.assigned(on[0])
+}
+
+// capacity returns the memory of a GPU that processes can use: all but the driver's own part. It is 0 if unknown.
+func (e evidence) capacity(id gpu.ID) uint64 {
+	for _, side := range []*record.Side{e.in.End, e.in.Start} {
+		if side == nil {
+			continue
+		}
+		if r, ok := side.Snapshot.Reading(id); ok && r.Memory.Total.Known() {
+			return r.Memory.Total.Bytes - min(r.Memory.Total.Bytes, r.Memory.Reserved.Bytes)
+		}
+	}
+	return 0
+}
+
+// roomiest returns the capacity of the job's largest GPU.
+func (e evidence) roomiest() (bytes uint64) {
+	for _, c := range e.in.Cards {
+		bytes = max(bytes, e.capacity(c.Device.ID))
 	}
 	return bytes
 }

@@ -29,22 +29,22 @@ func fault(e evidence) record.Cause {
 
 // blame judges one finding of an end, if it is about a fault. If CUDA served the job, there was a driver.
 func blame(f record.Finding, start, served bool) (c record.Cause) {
-	e := f.Code.Traits()
-	text := e.Fault
+	is := f.Code.Traits()
+	text := is.Fault
 	if f.Code == catalog.XidFatal && f.Xid != 0 {
 		text += fmt.Sprintf(" (Xid %d)", f.Xid)
 	}
 	// A driver that hung or broke before the job may have recovered.
 	doubtful := start && (f.Code == catalog.Stuck || f.Code == catalog.Broken) || f.Unknown != "" ||
-		e.Doubtful && len(f.Doubts) > 0 || condition.Disputed(f) || f.Code == catalog.NoDriver && served
+		is.Doubtful && len(f.Doubts) > 0 || condition.Disputed(f) || f.Code == catalog.NoDriver && served
 	switch {
 	case start && (f.Code == catalog.Slow || f.Code == catalog.Unread): // it was read later
 		return record.Cause{}
-	case e.Silence != "" && (e.Fault == "" || doubtful):
-		c = cannotTell(e.Silence)
-	case e.Fault != "" && doubtful:
+	case is.Silence != "" && (is.Fault == "" || doubtful):
+		c = cannotTell(is.Silence)
+	case is.Fault != "" && doubtful:
 		c = cannotTell("not certain: " + text)
-	case e.Fault != "":
+	case is.Fault != "":
 		c = yes(text)
 	case f.Code == catalog.Xid && f.Unknown == "" && !start:
 		c = byXid(f.Xid)

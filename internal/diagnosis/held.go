@@ -31,17 +31,13 @@ func unlisted(e evidence) record.Cause {
 type held struct {
 	finding record.Finding
 	start   bool // it was there before the job
-	// Others: a live process surely not of this job; Unlisted: no living process; empty if unknown
-	kind record.CauseName
-	left bool // recorded as left by an earlier job
 }
 
 // bothEnds lists the memory findings of both ends. Memory from before the job counts once.
 func bothEnds(in Input) (all []held) {
 	add := func(f record.Finding, start bool) {
 		if memory := f.Code.Traits().Memory; memory != "" && memory != catalog.OwnProcess {
-			left := f.Code == catalog.Dirty && start && f.Owner != nil && f.Unknown == ""
-			all = append(all, held{finding: f, start: start, kind: kindOf(f), left: left})
+			all = append(all, held{f, start})
 		}
 	}
 	for _, f := range in.StartFindings {
@@ -57,6 +53,8 @@ func bothEnds(in Input) (all []held) {
 	return all
 }
 
+// kindOf returns Others for memory of a live process that surely is not the job's, Unlisted for memory without a living
+// process, and "" if neither is certain.
 func kindOf(f record.Finding) record.CauseName {
 	known := f.Unknown == ""
 	switch {
@@ -67,6 +65,11 @@ func kindOf(f record.Finding) record.CauseName {
 		return record.CauseUnlisted
 	}
 	return ""
+}
+
+// isLeft reports whether memory is recorded as left by an earlier job.
+func isLeft(f record.Finding) bool {
+	return f.Code == catalog.Dirty && f.Owner != nil && f.Unknown == ""
 }
 
 // atEnds judges a cause by the memory of its kind that the ends found. Like every step of the three causes, it returns
@@ -89,27 +92,27 @@ type stock struct {
 	gpu     gpu.ID
 	start   bool
 	bytes   uint64
-	atLeast bool // the real size may be larger
-	left    bool // all of it is recorded as left by an earlier job
-	own     bool // all of it appeared while the job ran, and only the job can have left it
-	found   []record.Finding
+	atLeast bool            // the real size may be larger
+	left    bool            // all of it is recorded as left by an earlier job
+	own     bool            // all of it appeared while the job ran, and only the job can have left it
+	owners  []*record.Owner // of each finding, nil if unknown
 }
 
 // stocksOf sums up the findings of one kind, largest first.
 func stocksOf(e evidence, n record.CauseName) (all []stock) {
 	for _, h := range e.held {
-		if h.kind != n && !(n == record.CauseLeftover && h.left) {
+		f, left, job := h.finding, isLeft(h.finding), e.in.Job.ID
+		if kindOf(f) != n && !(n == record.CauseLeftover && left) {
 			continue
 		}
-		f, job := h.finding, e.in.Job.ID
 		i := slices.IndexFunc(all, func(s stock) bool { return s.gpu == f.GPU && s.start == h.start })
 		if i < 0 {
 			i = len(all)
 			all = append(all, stock{gpu: f.GPU, start: h.start, left: true, own: !h.start && job != 0})
 		}
 		s := &all[i]
-		s.found, s.bytes, s.atLeast = append(s.found, f), s.bytes+f.Bytes.Bytes, s.atLeast || !f.Bytes.Known()
-		s.left, s.own = s.left && h.left, s.own && f.Owner != nil && f.Owner.Job == job
+		s.owners, s.bytes, s.atLeast = append(s.owners, f.Owner), s.bytes+f.Bytes.Bytes, s.atLeast || !f.Bytes.Known()
+		s.left, s.own = s.left && left, s.own && f.Owner != nil && f.Owner.Job == job
 	}
 	slices.SortStableFunc(all, func(a, b stock) int { return cmp.Compare(b.bytes, a.bytes) })
 	return all
@@ -158,14 +161,14 @@ func wording(s stock, job slurm.Job) string {
 	if s.atLeast {
 		text = "at least " + text
 	}
-	switch o := s.found[0].Owner; {
+	switch o := s.owners[0]; {
 	case s.own:
 		return text + " at the end of your job, left by your job"
 	case !s.start:
 		return text + " at the end of your job"
-	case len(s.found) == 1 && o != nil && o.Job == job.ID:
+	case len(s.owners) == 1 && o != nil && o.Job == job.ID:
 		return text + fmt.Sprintf(" when your job began, %sby an earlier run of this job", record.Probably(o))
-	case len(s.found) == 1 && o != nil && o.UID == job.UID && o.Job != 0:
+	case len(s.owners) == 1 && o != nil && o.UID == job.UID && o.Job != 0:
 		return text + fmt.Sprintf(" when your job began, %sby your job %d", record.Probably(o), o.Job)
 	}
 	return text + " when your job began"
@@ -240,7 +243,7 @@ func unrecorded(e evidence) record.Cause {
 	for _, h := range e.held {
 		f := h.finding
 		unknown := !live(f) || f.Unknown != ""
-		if h.start && f.Code == catalog.Dirty && unknown && mayMatter(f.Bytes) && !e.alone {
+		if f.Code == catalog.Dirty && unknown && mayMatter(f.Bytes) && !e.alone {
 			return record.Cause{Answer: record.CannotTell, Index: f.Index,
 				Evidence: "memory was in use before it; no record whose"}
 		}

@@ -141,24 +141,22 @@ func nodeIsWell(e evidence, d record.Diagnosis) bool {
 
 // try returns what the job's owner can do about the causes found. A job that succeeded needs nothing.
 func try(e evidence, d record.Diagnosis) (out []string) {
-	switch d.Reason {
-	case record.ByCause:
-		return nil
-	case record.ByShared:
-		return []string{"smaller tiles, fewer stages or fewer threads in that kernel"}
-	}
 	var all []string
 	for _, n := range explaining(d) {
 		all = append(all, remedies(e, n)...)
 	}
-	if e.unexplained > 0 && len(all) == 0 {
+	switch {
+	case d.Reason == record.ByCause:
+		return nil
+	case d.Reason == record.ByShared:
+		return []string{"smaller tiles, fewer stages or fewer threads in that kernel"}
+	case len(all) > 0:
+	case e.unexplained > 0:
 		all = []string{"nvidia-smi in your job: is the other process yours?"}
 		if !e.spread {
 			all = append(all, remedies(e, record.CauseOthers)...)
 		}
-	}
-	switch {
-	case len(all) > 0 || d.Reason != record.ByMessage:
+	case d.Reason != record.ByMessage:
 	case e.startFailed:
 		all = remedies(e, record.CauseLimits)
 	default:

@@ -189,7 +189,7 @@ func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, probl
 	return indexes, ids, ""
 }
 
-// devices parses a list of indexes or ids ("GPU-…", "MIG-GPU-…/1/0"): commas between them, no ranges, no duplicates.
+// devices parses a comma-separated list of indexes or ids ("GPU-…", "MIG-GPU-…/1/0"), without ranges or duplicates.
 func devices(list, form string, valid func(string) bool) ([]string, error) {
 	if list == "" {
 		return nil, nil
