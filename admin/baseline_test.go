@@ -14,6 +14,7 @@ import (
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
+	"bookend/test/must"
 )
 
 const (
@@ -36,7 +37,7 @@ func newNodeIn(t tester, dir string) testNode {
 		"proc/sys/kernel/random/boot_id": "boot-1\n", "sys/module/nvidia/version": "580.1\n",
 		"bookend.yaml": nodeConfig(dir),
 	} {
-		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
+		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
 		write(t, filepath.Join(dir, file), text, 0o644)
 	}
 	n := nodeIn(t, dir)
@@ -51,8 +52,7 @@ func nodeConfig(dir string) string {
 
 func nodeIn(t tester, dir string) testNode {
 	t.Helper()
-	store, err := state.Open(filepath.Join(dir, "run"), "n1")
-	must(t, err)
+	store := must.Have(state.Open(filepath.Join(dir, "run"), "n1"))(t)
 	epoch := nodefiles.ReadEpoch(filepath.Join(dir, "proc"), filepath.Join(dir, "sys"))
 	return testNode{dir: dir, config: filepath.Join(dir, "bookend.yaml"), store: store, epoch: epoch}
 }
@@ -65,11 +65,11 @@ func (n testNode) job(t tester, id slurm.JobID, card gpu.ID, ended bool) {
 	if card != "" {
 		run.Devices = []record.Assigned{{Device: gpu.Device{ID: card}}}
 	}
-	must(t, n.store.Begin(run))
+	must.Do(t, n.store.Begin(run))
 	if ended {
 		found, _, err := n.store.Find(run.Job)
-		must(t, err)
-		must(t, n.store.Close(found, record.End{At: time.Duration(id+1) * time.Second}))
+		must.Do(t, err)
+		must.Do(t, n.store.Close(found, record.End{At: time.Duration(id+1) * time.Second}))
 	}
 }
 

@@ -13,14 +13,15 @@ import (
 
 	"bookend/internal/nodefiles"
 	"bookend/test/fakeamd"
+	"bookend/test/must"
 )
 
 // Root writes the archive where it was told to, not where a user's link leads, and over nothing.
 func TestCollectFollowsNoUsersLink(t *testing.T) {
 	dir, config := home(t)
-	must(t, os.Mkdir(filepath.Join(dir, "root"), 0o755))
-	must(t, os.Symlink("root", filepath.Join(dir, "link")))
-	must(t, os.Lchown(filepath.Join(dir, "link"), me, me))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "root"), 0o755))
+	must.Do(t, os.Symlink("root", filepath.Join(dir, "link")))
+	must.Do(t, os.Lchown(filepath.Join(dir, "link"), me, me))
 	if got := bookend(0, config, "snapshot", "--collect", filepath.Join(dir, "link/x.tar")); got.exit == 0 {
 		t.Errorf("%+v", got)
 	}
@@ -56,18 +57,18 @@ func TestCollect(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		must(t, err)
+		must.Do(t, err)
 		data, err := io.ReadAll(r)
-		must(t, err)
+		must.Do(t, err)
 		files[h.Name] = string(data)
 		file := filepath.Join(dir, h.Name)
-		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		if h.Typeflag == tar.TypeSymlink {
-			must(t, os.Symlink(h.Linkname, file))
+			must.Do(t, os.Symlink(h.Linkname, file))
 		} else if path.Dir(h.Name) != "sys/bus/pci/drivers/amdgpu" && path.Base(path.Dir(h.Name)) != "drm" {
-			must(t, os.WriteFile(file, data, 0o644))
+			must.Do(t, os.WriteFile(file, data, 0o644))
 		} else {
-			must(t, os.Mkdir(file, 0o755))
+			must.Do(t, os.Mkdir(file, 0o755))
 		}
 	}
 	for _, want := range []string{"sys/bus/pci/drivers/amdgpu/0000:26:00.0", "sys/bus/pci/devices/0000:26:00.0/mem_info_vram_used",
@@ -83,7 +84,7 @@ func TestCollect(t *testing.T) {
 	}
 	sent := nodefiles.AMDDriver{Proc: filepath.Join(dir, "proc"), Sys: filepath.Join(dir, "sys")}
 	cards, err := nodefiles.AMD(sent.Sys)
-	must(t, err)
+	must.Do(t, err)
 	on, unknown := sent.Users(cards, func(nodefiles.AMDDevice, uint64) bool { return true })
 	if p := on["40128"]; unknown != "" || !sent.Loaded() || len(p) != 2 || p[10].Memory.Bytes != 1<<20 || p[12].Memory.Bytes != 3<<20 {
 		t.Errorf("the backend finds %+v in it, unknown %q", p, unknown)

@@ -16,6 +16,7 @@ import (
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/view"
+	"bookend/test/must"
 )
 
 // busy is a node with a job that left a process, one that runs, a trouble that hooks met, baselines, tests, and a
@@ -32,12 +33,12 @@ func busyIn(t tester, dir string) testNode {
 	n.shows(t, 20480)
 	n.leaves(t, 42, "alice\x1b[2J", 1000)
 	n.job(t, 43, cardB, false)
-	must(t, n.store.PutBaseline(record.Baseline{GPU: cardB, Epoch: n.epoch, Bytes: 10 << 20, Holder: "dcgm.service",
+	must.Do(t, n.store.PutBaseline(record.Baseline{GPU: cardB, Epoch: n.epoch, Bytes: 10 << 20, Holder: "dcgm.service",
 		Residents: []record.Resident{{PID: 812, Service: "dcgm.service"}}}))
-	must(t, n.store.PutProbes(record.TestRecord{Epoch: n.epoch, Wall: time.Now(), Probe: gpu.Probe{Device: cardA,
+	must.Do(t, n.store.PutProbes(record.TestRecord{Epoch: n.epoch, Wall: time.Now(), Probe: gpu.Probe{Device: cardA,
 		Result: gpu.ProbeOK, Free: gpu.Bytes(2), Largest: gpu.Bytes(1)}}))
-	must(t, os.MkdirAll(n.dir+"/var", 0o755))
-	must(t, metrics.Record(metrics.Files{Var: n.dir + "/var"}, metrics.JobRun{
+	must.Do(t, os.MkdirAll(n.dir+"/var", 0o755))
+	must.Do(t, metrics.Record(metrics.Files{Var: n.dir + "/var"}, metrics.JobRun{
 		Hook: metrics.Epilog, Job: 42, At: time.Now(), Findings: []metrics.Finding{{Code: catalog.Slow, Own: true,
 			Detail: "4 s"}},
 	}))
@@ -64,7 +65,7 @@ func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 	start.Probes = []gpu.Probe{{Device: cardA, Result: gpu.ProbeOK, Largest: gpu.Bytes(1 << 36),
 		Free: gpu.Bytes(1 << 37), Attempts: 1}}
 	run.Start = &start
-	must(t, n.store.Begin(run))
+	must.Do(t, n.store.Begin(run))
 	over := end(2*time.Minute, record.Flat, 20<<30)
 	over.Probes = []gpu.Probe{{Device: cardA, Result: gpu.ProbeBroken, Error: &gpu.CallError{Call: "cuInit", Code: 802,
 		Name: "CUDA_ERROR_SYSTEM_NOT_READY"}}}
@@ -83,9 +84,9 @@ func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 	why := diagnosis.Why(diagnosis.Input{Job: run.Job, Messages: over.Messages})
 	over.Diagnosis = &why
 	found, _, err := n.store.Find(run.Job)
-	must(t, err)
+	must.Do(t, err)
 	found.Job.Exit = run.Job.Exit
-	must(t, n.store.Close(found, over))
+	must.Do(t, n.store.Close(found, over))
 }
 
 // Every command's document decodes into its type without unknown fields, and names its kind.
@@ -117,7 +118,7 @@ func TestDocuments(t *testing.T) {
 			t.Errorf("%s: %v in\n%s", line, err, got.out)
 		}
 		var head view.Head
-		must(t, json.Unmarshal([]byte(got.out), &head))
+		must.Do(t, json.Unmarshal([]byte(got.out), &head))
 		if head != (view.Head{Version: view.Version, Kind: want.kind}) {
 			t.Errorf("%s: %+v", line, head)
 		}

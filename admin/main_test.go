@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/child"
+	"bookend/test/must"
 )
 
 // TestMain serves as the children that commands start: they are this program again.
@@ -61,15 +62,13 @@ type tester interface {
 // home is a folder that only root can write, with a configuration whose backend could be started.
 func home(t *testing.T) (dir, config string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/run", "admin-test-")
-	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir = must.RootsDir(t)
 	return dir, homeIn(t, dir)
 }
 
 func homeIn(t tester, dir string) (config string) {
 	t.Helper()
-	must(t, os.Chmod(dir, 0o755))
+	must.Do(t, os.Chmod(dir, 0o755))
 	config = filepath.Join(dir, "bookend.yaml")
 	write(t, filepath.Join(dir, "gpu"), "#!/bin/sh\n", 0o755)
 	write(t, config, valid(dir), 0o644)
@@ -82,15 +81,8 @@ func valid(dir string) string {
 
 func write(t tester, file, text string, mode os.FileMode) {
 	t.Helper()
-	must(t, os.WriteFile(file, []byte(text), mode))
-	must(t, os.Chmod(file, mode))
-}
-
-func must(t tester, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), mode))
+	must.Do(t, os.Chmod(file, mode))
 }
 
 func tree(t *testing.T) (all []*cobra.Command) {
@@ -155,8 +147,7 @@ func TestHelpIsSaidOnce(t *testing.T) {
 // An answer that does not get out, as onto a full disk, is no answer: it is said, and the exit code says so too.
 func TestAnswersThatDoNotGetOut(t *testing.T) {
 	n := busy(t)
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	must(t, err)
+	full := must.Have(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)
 	defer full.Close()
 	for _, line := range []string{
 		"status", "status --json", "status --exit-code", "show 42", "show 42 --json", "history",

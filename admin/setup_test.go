@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/safefile"
+	"bookend/test/must"
 )
 
 // Users can run the task hooks that setup writes, whatever the umask of the admin's shell; and a second run opens what an
@@ -35,7 +36,7 @@ func TestSetupUnderUmask(t *testing.T) {
 			for _, script := range scripts {
 				runnable(t, filepath.Join(dir, "bookend", script))
 			}
-			must(t, os.Chmod(filepath.Join(dir, "bookend"), 0o750))
+			must.Do(t, os.Chmod(filepath.Join(dir, "bookend"), 0o750))
 			if out := setUp(); !strings.Contains(out, "changed: "+dir+"/bookend, its mode was 0750\n") {
 				t.Errorf("a closed directory is not mentioned:\n%s", out)
 			}
@@ -47,7 +48,7 @@ func TestSetupUnderUmask(t *testing.T) {
 func runnable(t *testing.T, script string) {
 	t.Helper()
 	info, err := os.Stat(script)
-	must(t, err)
+	must.Do(t, err)
 	if info.Mode().Perm() != 0o755 {
 		t.Errorf("%s has mode %v", script, info.Mode())
 	}

@@ -18,6 +18,7 @@ import (
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
+	"bookend/test/must"
 )
 
 // TestStories tells what each command says, and how it ends, in testdata/stories. Beside testscript's own commands they
@@ -33,11 +34,11 @@ import (
 //	user UID [exits CODE] ARGUMENT...     the same as a real process of a user's
 func TestStories(t *testing.T) {
 	root, err := os.MkdirTemp("/run", "admin-test-") // only root can write there
-	must(t, err)
-	must(t, os.Chmod(root, 0o755))
+	must.Do(t, err)
+	must.Do(t, os.Chmod(root, 0o755))
 	t.Cleanup(func() { os.RemoveAll(root) })
 	files, err := filepath.Glob("testdata/stories/*.txtar")
-	must(t, err)
+	must.Do(t, err)
 	for _, file := range files {
 		// One after the other: what a story starts inherits, for a moment, the locks that another holds.
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
@@ -193,7 +194,7 @@ func private(t tester, dir string) {
 	for id, uid := range map[slurm.JobID]uint32{42: stranger, 44: me} {
 		text := fmt.Sprintf("bookend: GPU 0 of n1 clean, says the report of job %d\n", id)
 		job := slurm.Job{ID: id, Node: "n1", UID: uid, GID: uid}
-		must(t, n.store.PutReport(job, state.Report{Clean: true, Text: text}))
+		must.Do(t, n.store.PutReport(job, state.Report{Clean: true, Text: text}))
 	}
 }
 
@@ -221,10 +222,10 @@ func standIn(t tester, dir string) string {
 		return path
 	}
 	self, err := os.Executable()
-	must(t, err)
+	must.Do(t, err)
 	data, err := os.ReadFile(self)
-	must(t, err)
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, err)
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	write(t, path, string(data), 0o755)
 	return path
 }

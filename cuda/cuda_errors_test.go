@@ -3,7 +3,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -21,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite docs/cuda-errors.md and testdat
 // The table of docs/cuda-errors.md is made from that of the code; what is above it is written by hand.
 func TestErrorsDoc(t *testing.T) {
 	const doc, head = "../docs/cuda-errors.md", "| --- | --- | --- | --- |\n"
-	above, _, found := strings.Cut(string(must.Have(os.ReadFile(doc))(t)), head)
+	above, _, found := strings.Cut(must.Read(t, doc), head)
 	must.Not(t, !found, "%s has no table", doc)
 	var page strings.Builder
 	page.WriteString(above + head)

@@ -169,17 +169,8 @@ func TestNoTimeLeft(t *testing.T) {
 	expectTrouble(t, Ask(fake(t, t.TempDir(), done), snapshot(0)), catalog.Slow, "no time left")
 }
 
-// rootsFolder is a folder that passes as root's: those for temporary files do not.
-func rootsFolder(t *testing.T) string {
-	t.Helper()
-	dir := must.Have(os.MkdirTemp("/run", "backend-test-"))(t)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	must.Do(t, os.Chmod(dir, 0o755))
-	return dir
-}
-
 func TestRootRunsOnlyWhatIsRoots(t *testing.T) {
-	roots, others := rootsFolder(t), t.TempDir()
+	roots, others := must.RootsDir(t), t.TempDir()
 	ask := func(p Params, o protocol.Options) Answer {
 		p.Root = true
 		req := snapshot(plenty)
@@ -240,7 +231,7 @@ func TestProbeThatGoesLate(t *testing.T) {
 }
 
 func TestCheckSaysWhatWouldKeepItFromStarting(t *testing.T) {
-	roots := rootsFolder(t)
+	roots := must.RootsDir(t)
 	good := fake(t, roots, done)
 	check := func(p Params, want catalog.Code, says string) {
 		t.Helper()

@@ -399,9 +399,7 @@ func TestHeadlessProcessIsAlive(t *testing.T) {
 // script is a lookup program in a folder that is root's up to the top.
 func script(t *testing.T, text string) string {
 	t.Helper()
-	dir := must.Have(os.MkdirTemp("/run", "child-test-"))(t)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "lookup")
+	path := filepath.Join(must.RootsDir(t), "lookup")
 	must.Do(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	return path
 }

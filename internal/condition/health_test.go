@@ -207,7 +207,7 @@ func TestTableIsSound(t *testing.T) {
 
 // The tables of docs/health.md are what the table that judges says; the text around them is the page's own.
 func TestHealthDoc(t *testing.T) {
-	got := string(must.Have(os.ReadFile(doc))(t))
+	got := must.Read(t, doc)
 	var facts, xids string
 	for _, r := range factRows {
 		facts += fmt.Sprintf("| %s | %s %s\n", r.Fact, r.Value, columns(r))

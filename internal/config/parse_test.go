@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -75,7 +74,7 @@ func TestBadFiles(t *testing.T) {
 	must.Not(t, err != nil || len(files) < 20, "found %d bad files, %v", len(files), err)
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			text := readFile(t, name)
+			text := []byte(must.Read(t, name))
 			var want []string
 			for line := range strings.Lines(string(text)) {
 				if problem, ok := strings.CutPrefix(line, "# want: "); ok {
@@ -250,13 +249,13 @@ job_log: all
 
 // A text is refused, and then can drain nothing, or contradicts itself nowhere.
 func FuzzParse(f *testing.F) {
-	f.Add(readFile(f, manual))
+	f.Add([]byte(must.Read(f, manual)))
 	bad, err := filepath.Glob("../../configs/bad/*.yaml")
 	if err != nil || len(bad) == 0 {
 		f.Fatal("no bad configurations: ", err)
 	}
 	for _, name := range bad {
-		f.Add(readFile(f, name))
+		f.Add([]byte(must.Read(f, name)))
 	}
 	for _, seed := range []string{
 		"", "version: 1\n", "a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
@@ -341,7 +340,7 @@ const (
 
 // The shipped file says what is so anyway, and is short enough to be read.
 func TestShippedFileIsTheDefault(t *testing.T) {
-	text := readFile(t, manual)
+	text := []byte(must.Read(t, manual))
 	got, problems := Parse(text)
 	for _, p := range problems {
 		t.Error(p)
@@ -361,7 +360,7 @@ var docRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| (?:`(.*?)`)? ?\\|")
 // The document has each key with its default, and no other.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	rows := map[string]string{}
-	for _, row := range docRow.FindAllStringSubmatch(string(readFile(t, doc)), -1) {
+	for _, row := range docRow.FindAllStringSubmatch(must.Read(t, doc), -1) {
 		if row[2] != "" { // a section has none
 			rows[row[1]] = row[2]
 		}
@@ -427,7 +426,7 @@ var promise = regexp.MustCompile(`prolog\b[^.|]*? (\d+) s\b[^.|]*?epilog\b[^.|]*
 
 // What the README promises of hooks, and of what is off, is the default configuration's.
 func TestPromisedDeadlines(t *testing.T) {
-	m := promise.FindSubmatch(readFile(t, "../../README.md"))
+	m := promise.FindStringSubmatch(must.Read(t, "../../README.md"))
 	must.Not(t, m == nil, "README.md does not say how long a prolog and an epilog may take")
 	d := Default().Deadlines
 	must.Not(t, Default().CleanUp.Enabled || Default().Drain.Resume.Enabled,
@@ -474,10 +473,4 @@ policy:
 			t.Errorf("%s of %s in %q: got %s, want %s", tt.of, tt.phase, tt.partition, got, tt.want)
 		}
 	}
-}
-
-func readFile(t testing.TB, name string) []byte {
-	t.Helper()
-	data := must.Have(os.ReadFile(name))(t)
-	return data
 }

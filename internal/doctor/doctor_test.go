@@ -108,8 +108,7 @@ func TestWithoutSlurmd(t *testing.T) {
 func TestPlaceOfConf(t *testing.T) {
 	n := newNode(t)
 	n.site.SlurmConf = ""
-	store, err := state.Open(n.site.Config.Paths.Run, "n1")
-	must.Do(t, err)
+	store := must.Have(state.Open(n.site.Config.Paths.Run, "n1"))(t)
 	must.Do(t, store.PutNumbering(slurmconf.Kept{Key: slurmconf.Key{Conf: n.in("slurm/slurm.conf")}}))
 	if said := n.said("slurm-conf"); len(said) != 1 || said[0].Level != record.DoctorOK || said[0].Path != n.in("slurm/slurm.conf") {
 		t.Errorf("%+v", said)
@@ -161,16 +160,9 @@ func TestWithoutSlurm(t *testing.T) {
 	}
 }
 
-func text(t *testing.T, path string) string {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	must.Do(t, err)
-	return string(b)
-}
-
 // Admins are told in docs/doctor.md what doctor demands.
 func TestDoc(t *testing.T) {
-	have := text(t, "../../docs/doctor.md")
+	have := must.Read(t, "../../docs/doctor.md")
 	for _, c := range Checks() {
 		must.Not(t, !strings.Contains(have, "`"+c.Name+"`"), "docs/doctor.md says nothing of the check %s", c.Name)
 	}
@@ -190,7 +182,7 @@ func TestInstallCommands(t *testing.T) {
 	}
 	have := map[string]string{}
 	line := regexp.MustCompile(`(?m)^install -D -m (\d{4}) -t (\S+) (.+)$`)
-	for _, l := range line.FindAllStringSubmatch(text(t, "../../docs/admin.md"), -1) {
+	for _, l := range line.FindAllStringSubmatch(must.Read(t, "../../docs/admin.md"), -1) {
 		for _, file := range strings.Fields(l[3]) {
 			have[l[2]+"/"+filepath.Base(file)] = l[1]
 		}
@@ -202,7 +194,7 @@ func TestInstallCommands(t *testing.T) {
 // systemd look at the rest of it.
 func TestMountUnit(t *testing.T) {
 	const file = "../../deploy/systemd/run-bookend-drop.mount"
-	unit, where := text(t, file), filepath.Join(config.Default().Paths.Run, "drop")
+	unit, where := must.Read(t, file), filepath.Join(config.Default().Paths.Run, "drop")
 	for _, line := range []string{"What=tmpfs", "Where=" + where, "Type=tmpfs", "Options=" + DropOptions,
 		"Before=slurmd.service", "WantedBy=slurmd.service"} {
 		must.Not(t, !strings.Contains(unit, "\n"+line+"\n"), "%s lacks %s", file, line)

@@ -58,9 +58,7 @@ func (n node) in(name string) string { return filepath.Join(n.dir, name) }
 func newNode(t *testing.T) node {
 	t.Helper()
 	unix.Umask(0o022)
-	dir, err := os.MkdirTemp("/run", "doctor-test-")
-	must.Do(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := must.RootsDir(t)
 	mount(t, dir, "mode=0755")
 	n := node{T: t, dir: dir}
 	c := config.Default()
@@ -78,7 +76,7 @@ func newNode(t *testing.T) node {
 
 // install makes the files of testdata/node.txtar, and what is no file.
 func (n node) install() {
-	for _, f := range txtar.Parse([]byte(text(n.T, "testdata/node.txtar"))).Files {
+	for _, f := range txtar.Parse([]byte(must.Read(n.T, "testdata/node.txtar"))).Files {
 		mode := os.FileMode(0o644)
 		if strings.HasPrefix(string(f.Data), "#!") {
 			mode = 0o755
@@ -86,7 +84,7 @@ func (n node) install() {
 		put(n.T, n.in(f.Name), strings.ReplaceAll(string(f.Data), "DIR", n.dir), mode)
 	}
 	for _, hook := range []string{"prolog", "epilog"} {
-		put(n.T, n.in("hooks/"+hook), text(n.T, "../../deploy/slurm/hooks/"+hook), 0o755)
+		put(n.T, n.in("hooks/"+hook), must.Read(n.T, "../../deploy/slurm/hooks/"+hook), 0o755)
 	}
 	must.Do(n.T, os.MkdirAll(n.in("run/drop"), 0o755))
 	mount(n.T, n.in("run/drop"), "mode=0711")
@@ -124,8 +122,7 @@ func (n node) said(check string) []record.DoctorResult {
 // hang mounts a FUSE file system that nothing serves over a folder: whatever asks it anything waits.
 func hang(t *testing.T, dir string) {
 	t.Helper()
-	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	must.Do(t, err)
+	fuse := must.Have(os.OpenFile("/dev/fuse", os.O_RDWR, 0))(t)
 	options := "fd=" + strconv.Itoa(int(fuse.Fd())) + ",rootmode=40000,user_id=0,group_id=0"
 	must.Do(t, unix.Mount("none", dir, "fuse.none", 0, options))
 	t.Cleanup(func() {
@@ -146,8 +143,7 @@ func hang(t *testing.T, dir string) {
 //	slurm VERSION                 lets slurmd and scontrol be of it
 //	says CHECK LEVEL SEEN [FIX]   is what doctor says, in part; of the fix "run", all is well after it
 func TestLines(t *testing.T) {
-	files, err := filepath.Glob("testdata/lines/*.txtar")
-	must.Do(t, err)
+	files := must.Have(filepath.Glob("testdata/lines/*.txtar"))(t)
 	failed := map[string]bool{}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"bookend/internal/child"
+	"bookend/test/must"
 
 	"golang.org/x/sys/unix"
 )
@@ -79,7 +80,7 @@ func asUser(t *testing.T, r request) (got reply) {
 	s := child.Self("append")
 	var err error
 	s.Stdin, err = json.Marshal(r)
-	must(t, err)
+	must.Do(t, err)
 	s.MaxOutput, s.Timeout = 4<<10, time.Minute
 	res := child.Run(s)
 	if err := json.Unmarshal(res.Stdout, &got); err != nil || res.Outcome != child.Exited || res.ExitCode != 0 {
@@ -103,37 +104,35 @@ func tailAsUser(t *testing.T, r request) (tail, why string) {
 // usersFolder is a folder of the user's that he can reach.
 func usersFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "joblog-test-")
-	must(t, err)
+	dir := must.Have(os.MkdirTemp("/tmp", "joblog-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	must(t, os.Chown(dir, uid, uid))
+	must.Do(t, os.Chown(dir, uid, uid))
 	return dir
 }
 
 func put(t *testing.T, path, content string) {
 	t.Helper()
-	must(t, os.WriteFile(path, []byte(content), 0o600))
-	must(t, os.Chown(path, uid, uid))
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
+	must.Do(t, os.Chown(path, uid, uid))
 }
 
 func TestAppend(t *testing.T) {
 	path := filepath.Join(usersFolder(t), "slurm-7.out")
 	put(t, path, "job's own\n")
-	must(t, os.Chmod(path, 0o640))
+	must.Do(t, os.Chmod(path, 0o640))
 	var before unix.Stat_t
-	must(t, unix.Stat(path, &before))
+	must.Do(t, unix.Stat(path, &before))
 	for _, target := range []Target{{Path: path}, {path, before.Dev, before.Ino}} {
 		if why := appendAsUser(t, request{Target: target, Text: "report\n"}); why != "" {
 			t.Errorf("%+v: refused: %s", target, why)
 		}
 	}
-	b, err := os.ReadFile(path)
-	must(t, err)
+	b := must.Have(os.ReadFile(path))(t)
 	if string(b) != "job's own\nreport\nreport\n" {
 		t.Errorf("file holds %q", b)
 	}
 	var after unix.Stat_t
-	must(t, unix.Stat(path, &after))
+	must.Do(t, unix.Stat(path, &after))
 	if after.Mode != before.Mode || after.Uid != before.Uid || after.Ino != before.Ino {
 		t.Errorf("mode %#o, owner %d, inode %d; before %#o, %d, %d",
 			after.Mode, after.Uid, after.Ino, before.Mode, before.Uid, before.Ino)
@@ -143,8 +142,8 @@ func TestAppend(t *testing.T) {
 // What is not a file of the user's own, as a job's output is, is neither written nor read; nor waited for.
 func TestRefuses(t *testing.T) {
 	users := func(t *testing.T, path string, err error) {
-		must(t, err)
-		must(t, os.Lchown(path, uid, uid))
+		must.Do(t, err)
+		must.Do(t, os.Lchown(path, uid, uid))
 	}
 	device := func(major, minor uint32) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
@@ -154,7 +153,7 @@ func TestRefuses(t *testing.T) {
 	others := func(owner int, mode os.FileMode) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
 			put(t, path, "secret")
-			must(t, errors.Join(os.Chown(path, owner, owner), os.Chmod(path, mode)))
+			must.Do(t, errors.Join(os.Chown(path, owner, owner), os.Chmod(path, mode)))
 		}
 	}
 	type plant func(t *testing.T, path string)
@@ -164,7 +163,7 @@ func TestRefuses(t *testing.T) {
 	}{
 		"missing": {func(*testing.T, string) {}, missing, missing},
 		"below a file": {func(t *testing.T, path string) {
-			must(t, os.Remove(filepath.Dir(path)))
+			must.Do(t, os.Remove(filepath.Dir(path)))
 			put(t, filepath.Dir(path), "")
 		}, missing, missing},
 		"folder": {func(t *testing.T, path string) { users(t, path, os.Mkdir(path, 0o777)) }, notRegular, notRegular},
@@ -185,7 +184,7 @@ func TestRefuses(t *testing.T) {
 		}, notRegular, notRegular},
 		"hard link": {func(t *testing.T, path string) {
 			put(t, path, "")
-			must(t, os.Link(path, path+"-too"))
+			must.Do(t, os.Link(path, path+"-too"))
 		}, links, links},
 		"another's, for all":       {others(uid-1, 0o666), notOwner, notOwner},
 		"another's":                {others(uid-1, 0o600), permission, permission},
@@ -193,14 +192,14 @@ func TestRefuses(t *testing.T) {
 		"root's":                   {others(0, 0o600), permission, permission},
 		"in a directory of root's": {func(t *testing.T, path string) {
 			put(t, path, "")
-			must(t, os.Chown(filepath.Dir(path), 0, 0))
+			must.Do(t, os.Chown(filepath.Dir(path), 0, 0))
 		}, permission, permission},
 		"without permission to write": {others(uid, 0o400), permission, ""},
 		"without permission to read":  {others(uid, 0o200), "", permission},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(usersFolder(t), "out")
-			must(t, os.Chmod(filepath.Dir(path), 0o700))
+			must.Do(t, os.Chmod(filepath.Dir(path), 0o700))
 			tt.plant(t, path)
 			open := ""
 			if name == "FIFO that is open" { // somebody reads what is written, and writes what is read
@@ -225,7 +224,7 @@ func TestRefusesAnotherFile(t *testing.T) {
 	path := filepath.Join(usersFolder(t), "out")
 	put(t, path, "another's")
 	var st unix.Stat_t
-	must(t, unix.Stat(path, &st))
+	must.Do(t, unix.Stat(path, &st))
 	for _, target := range []Target{{path, st.Dev, st.Ino + 1}, {path, st.Dev + 1, st.Ino}} {
 		if why := appendAsUser(t, request{Target: target, Text: "x"}); why != changed {
 			t.Errorf("%+v: write refused: %q, want %q", target, why, changed)
@@ -267,25 +266,25 @@ func TestRefusesNonsense(t *testing.T) {
 func TestLocate(t *testing.T) {
 	dir := t.TempDir()
 	proc := filepath.Join(dir, "proc")
-	must(t, os.MkdirAll(filepath.Join(proc, "7", "fd"), 0o755))
+	must.Do(t, os.MkdirAll(filepath.Join(proc, "7", "fd"), 0o755))
 	link := filepath.Join(proc, "7", "fd", "1")
 	file := filepath.Join(dir, "out put %j")
 	put(t, file, "")
-	must(t, os.Symlink(file, link))
+	must.Do(t, os.Symlink(file, link))
 	var st unix.Stat_t
-	must(t, unix.Stat(file, &st))
+	must.Do(t, unix.Stat(file, &st))
 	if got, err := Locate(proc, 7, 1); err != nil || got != (Target{file, st.Dev, st.Ino}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, target := range []string{"pipe:[4711]", "socket:[1]", "/dev/null", dir, file + " (deleted)", dir + "/\xff"} {
-		must(t, os.Remove(link))
-		must(t, os.Symlink(target, link))
+		must.Do(t, os.Remove(link))
+		must.Do(t, os.Symlink(target, link))
 		if got, err := Locate(proc, 7, 1); !errors.Is(err, ErrNotFile) {
 			t.Errorf("%s: %+v, %v; want %v", target, got, err, ErrNotFile)
 		}
 	}
-	must(t, os.Remove(link))
-	must(t, os.Symlink("/nonexistent/out", link))
+	must.Do(t, os.Remove(link))
+	must.Do(t, os.Symlink("/nonexistent/out", link))
 	for _, pid := range []int{7, 8} { // a file that has gone, and no process
 		if _, err := Locate(proc, pid, 1); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("process %d: %v", pid, err)
@@ -300,9 +299,9 @@ func TestTail(t *testing.T) {
 		strings.Repeat("x", 1<<20) + "the very last one": "he very last one",
 	} {
 		put(t, path, content)
-		must(t, os.Chmod(path, 0o400)) // no writing needed
+		must.Do(t, os.Chmod(path, 0o400)) // no writing needed
 		var st unix.Stat_t
-		must(t, unix.Stat(path, &st))
+		must.Do(t, unix.Stat(path, &st))
 		for _, target := range []Target{{Path: path}, {path, st.Dev, st.Ino}} {
 			if got, why := tailAsUser(t, request{Target: target, Tail: 16}); got != want || why != "" {
 				t.Errorf("%d bytes: %q, refused %q; want %q", len(content), got, why, want)

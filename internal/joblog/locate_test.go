@@ -12,6 +12,7 @@ import (
 
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 var testJob = slurm.Job{ID: 128, User: "alice", Node: "n1", WorkDir: "/home/alice/run 1"}
@@ -71,7 +72,7 @@ func TestDropNote(t *testing.T) {
 		d.Steps[i].Path = strings.Repeat("/long", 200) + d.Steps[i].Path
 	}
 	b, err := d.Encode()
-	must(t, err)
+	must.Do(t, err)
 	got, err := ParseDrop(b)
 	if err != nil || len(got.Steps) != 4-1 || !got.Elsewhere || got.Steps[0] != d.Steps[0] {
 		t.Errorf("%d steps, %v, %v", len(got.Steps), got.Elsewhere, err)
@@ -105,8 +106,8 @@ func TestParseDropRefuses(t *testing.T) {
 // The files that a process writes to are told from those that it reads, and from what is no file.
 func TestWritten(t *testing.T) {
 	dir, proc := t.TempDir(), t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(proc, "7/fd"), 0o700))
-	must(t, os.MkdirAll(filepath.Join(proc, "7/fdinfo"), 0o700))
+	must.Do(t, os.MkdirAll(filepath.Join(proc, "7/fd"), 0o700))
+	must.Do(t, os.MkdirAll(filepath.Join(proc, "7/fdinfo"), 0o700))
 	for fd, tt := range map[int]struct{ to, flags string }{
 		0: {"/dev/null", "0100000"}, 1: {filepath.Join(dir, "job.out"), "0102001"}, 2: {filepath.Join(dir, "job.out"),
 			"0102001"},
@@ -114,15 +115,15 @@ func TestWritten(t *testing.T) {
 			"0100002"}, 5: {"pipe:[7]", "01"}, 6: {"/dev/null", "0100001"},
 		7: {filepath.Join(dir, "gone.out"), "0100001"}, 8: {filepath.Join(dir, "odd.out"), "what"},
 	} {
-		must(t, os.Symlink(tt.to, filepath.Join(proc, "7/fd", fmt.Sprint(fd))))
-		must(t, os.WriteFile(filepath.Join(proc, "7/fdinfo", fmt.Sprint(fd)),
+		must.Do(t, os.Symlink(tt.to, filepath.Join(proc, "7/fd", fmt.Sprint(fd))))
+		must.Do(t, os.WriteFile(filepath.Join(proc, "7/fdinfo", fmt.Sprint(fd)),
 			[]byte("pos:\t0\nflags:\t"+tt.flags+"\nmnt_id:\t31\n"), 0o600))
 	}
-	must(t, os.Symlink(filepath.Join(dir, "closed.out"), filepath.Join(proc, "7/fd/9"))) // meanwhile
-	must(t, os.Mkdir(filepath.Join(proc, "9"), 0o700))
-	must(t, os.WriteFile(filepath.Join(proc, "9/fd"), nil, 0o600))
+	must.Do(t, os.Symlink(filepath.Join(dir, "closed.out"), filepath.Join(proc, "7/fd/9"))) // meanwhile
+	must.Do(t, os.Mkdir(filepath.Join(proc, "9"), 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(proc, "9/fd"), nil, 0o600))
 	for _, name := range []string{"job.out", "slurm.conf", "step.out", "odd.out", "closed.out"} {
-		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	found, err := Written(proc, 7)
 	if err != nil || len(found) != 2 {
@@ -143,7 +144,7 @@ func TestWritten(t *testing.T) {
 // Of a step with one file a task most cannot be told, nor where it goes to srun's own pipe, whatever else srun has open.
 func TestApart(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "train-7.log")
-	must(t, os.WriteFile(log, nil, 0o600))
+	must.Do(t, os.WriteFile(log, nil, 0o600))
 	for command, tt := range map[string]struct {
 		output, errors string
 		want           bool
@@ -156,11 +157,11 @@ func TestApart(t *testing.T) {
 		"srun train > train-7.log 2> /dev/null": {log, "/dev/null", true},
 	} {
 		proc := t.TempDir()
-		must(t, os.MkdirAll(filepath.Join(proc, "7/fd"), 0o700))
-		must(t, os.WriteFile(filepath.Join(proc, "7/cmdline"),
+		must.Do(t, os.MkdirAll(filepath.Join(proc, "7/fd"), 0o700))
+		must.Do(t, os.WriteFile(filepath.Join(proc, "7/cmdline"),
 			[]byte(strings.ReplaceAll(command, " ", "\x00")+"\x00"), 0o600))
-		must(t, os.Symlink(tt.output, filepath.Join(proc, "7/fd/1")))
-		must(t, os.Symlink(tt.errors, filepath.Join(proc, "7/fd/2")))
+		must.Do(t, os.Symlink(tt.output, filepath.Join(proc, "7/fd/1")))
+		must.Do(t, os.Symlink(tt.errors, filepath.Join(proc, "7/fd/2")))
 		if got := Apart(proc, 7); got != tt.want {
 			t.Errorf("%.60s: %v", command, got)
 		}
@@ -239,11 +240,4 @@ func FuzzParseDrop(f *testing.F) {
 			t.Errorf("%+v is written as %s, and read as %+v, %v", d, written, again, err)
 		}
 	})
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

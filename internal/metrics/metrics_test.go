@@ -40,9 +40,7 @@ func at(minute int, hook Hook, troubles ...catalog.Code) JobRun {
 // host is a folder of root's, as a node has it.
 func host(t *testing.T) Files {
 	t.Helper()
-	dir := must.Have(os.MkdirTemp("/run", "metrics-test-"))(t)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	must.Do(t, os.Chmod(dir, 0o755))
+	dir := must.RootsDir(t)
 	return Files{Var: filepath.Join(dir, "var"), Textfile: filepath.Join(dir, "var/bookend.prom")}
 }
 
@@ -94,7 +92,7 @@ func TestTextfile(t *testing.T) {
 	got := unmet.ReplaceAll(must.Have(os.ReadFile(f.Textfile))(t), nil)
 	golden.File(t, *update, "testdata/bookend.prom", string(got))
 	recordRuns(t, f, checked(8, record.Check{})) // the driver could not be asked
-	text := string(must.Have(os.ReadFile(f.Textfile))(t))
+	text := must.Read(t, f.Textfile)
 	if gauges := regexp.MustCompile(`(?m)^bookend_gpu_.*$`).FindAllString(text, -1); len(gauges) > 0 {
 		t.Errorf("%q", gauges)
 	}

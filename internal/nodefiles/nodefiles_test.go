@@ -23,16 +23,10 @@ func tree(t *testing.T, name string) string {
 	root := t.TempDir()
 	for _, file := range files {
 		text := must.Have(os.ReadFile(file))(t)
-		put(t, filepath.Join(root, "gpus", strings.ReplaceAll(filepath.Base(file), "-", ":"), "information"),
+		must.Write(t, filepath.Join(root, "gpus", strings.ReplaceAll(filepath.Base(file), "-", ":"), "information"),
 			string(text))
 	}
 	return root
-}
-
-func put(t *testing.T, path, text string) {
-	t.Helper()
-	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // Of the UUIDs one is question marks and one has no line.
@@ -44,7 +38,7 @@ func TestRead(t *testing.T) {
 func TestReadKeepsACardItCannotRead(t *testing.T) {
 	root := tree(t, "h200x4")
 	must.Do(t, os.Remove(filepath.Join(root, "gpus/0000:3d:00.0/information")))
-	put(t, filepath.Join(root, "gpus/0000:9d:00.0/information"), strings.Repeat("x", maxFile+1))
+	must.Write(t, filepath.Join(root, "gpus/0000:9d:00.0/information"), strings.Repeat("x", maxFile+1))
 	cards, err := readNVIDIA(root)
 	must.Not(t, err != nil || len(cards) != 4, "%d GPUs, %v", len(cards), err)
 	for _, c := range cards[1:3] {
@@ -57,12 +51,12 @@ func TestReadKeepsACardItCannotRead(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	must.Fail(t, "no tree", must.Err(readNVIDIA(t.TempDir())), ErrNoDriver)
 	file := t.TempDir()
-	put(t, filepath.Join(file, "gpus"), "")
+	must.Write(t, filepath.Join(file, "gpus"), "")
 	if _, err := readNVIDIA(file); err == nil || errors.Is(err, ErrNoDriver) {
 		t.Errorf("a file for a directory: %v", err)
 	}
 	odd := t.TempDir()
-	put(t, filepath.Join(odd, "gpus/card0/information"), "")
+	must.Write(t, filepath.Join(odd, "gpus/card0/information"), "")
 	must.Not(t, must.Err(readNVIDIA(odd)) == nil, "a directory that is no bus id was accepted")
 }
 
@@ -71,13 +65,13 @@ func TestReadEpoch(t *testing.T) {
 	if got := ReadEpoch(proc, sys); got != (gpu.Epoch{}) {
 		t.Errorf("nothing there: %+v", got)
 	}
-	put(t, filepath.Join(sys, "module/amdgpu/version"), "6.12.12\n")
+	must.Write(t, filepath.Join(sys, "module/amdgpu/version"), "6.12.12\n")
 	if got := ReadEpoch(proc, sys); got != (gpu.Epoch{}) {
 		t.Errorf("another vendor's module: %+v", got)
 	}
-	put(t, filepath.Join(proc, "sys/kernel/random/boot_id"), "7cb16e45-ecce-4a09-a4bf-64c8347c4edd\n")
-	put(t, filepath.Join(sys, "module/nvidia/version"), "580.159.04\n")
-	put(t, filepath.Join(sys, "module/nvidia/srcversion"), "0123456789ABCDEF0123456\n")
+	must.Write(t, filepath.Join(proc, "sys/kernel/random/boot_id"), "7cb16e45-ecce-4a09-a4bf-64c8347c4edd\n")
+	must.Write(t, filepath.Join(sys, "module/nvidia/version"), "580.159.04\n")
+	must.Write(t, filepath.Join(sys, "module/nvidia/srcversion"), "0123456789ABCDEF0123456\n")
 	first := ReadEpoch(proc, sys)
 	if first.Boot != "7cb16e45-ecce-4a09-a4bf-64c8347c4edd" || first.Driver != "580.159.04" ||
 		!strings.HasPrefix(first.Module, "0123456789ABCDEF0123456@") {
@@ -88,7 +82,7 @@ func TestReadEpoch(t *testing.T) {
 	if second := ReadEpoch(proc, sys); first.Same(second) {
 		t.Errorf("a module loaded again looks like the same: %+v", second)
 	}
-	put(t, filepath.Join(sys, "module/nvidia/version"), "580 \x00 04\n")
+	must.Write(t, filepath.Join(sys, "module/nvidia/version"), "580 \x00 04\n")
 	if got := ReadEpoch(proc, sys); got.Driver != "" {
 		t.Errorf("garbage as driver version: %q", got.Driver)
 	}
@@ -97,8 +91,8 @@ func TestReadEpoch(t *testing.T) {
 // reload replaces the module's folder by an equal one while the first still stands, so that it gets another inode.
 func reload(t *testing.T, modules string) {
 	t.Helper()
-	put(t, filepath.Join(modules, "next/version"), "580.159.04\n")
-	put(t, filepath.Join(modules, "next/srcversion"), "0123456789ABCDEF0123456\n")
+	must.Write(t, filepath.Join(modules, "next/version"), "580.159.04\n")
+	must.Write(t, filepath.Join(modules, "next/srcversion"), "0123456789ABCDEF0123456\n")
 	for _, move := range [][2]string{{"nvidia", "old"}, {"next", "nvidia"}} {
 		must.Do(t, os.Rename(filepath.Join(modules, move[0]), filepath.Join(modules, move[1])))
 	}
@@ -111,13 +105,13 @@ func TestOnBus(t *testing.T) {
 		for i, device := range strings.Fields(strings.TrimPrefix(given, "none")) {
 			vendor, class, _ := strings.Cut(device, "/")
 			dir := filepath.Join(sys, "bus/pci/devices", fmt.Sprintf("0000:%02x:00.0", i))
-			put(t, filepath.Join(dir, "vendor"), vendor+"\n")
-			put(t, filepath.Join(dir, "class"), class+"\n")
+			must.Write(t, filepath.Join(dir, "vendor"), vendor+"\n")
+			must.Write(t, filepath.Join(dir, "class"), class+"\n")
 		}
 		return fmt.Sprint(must.Have(OnBus(sys))(t))
 	})
 	sys := t.TempDir()
-	put(t, filepath.Join(sys, "bus/pci/devices"), "")
+	must.Write(t, filepath.Join(sys, "bus/pci/devices"), "")
 	if got, err := OnBus(sys); got || err == nil {
 		t.Errorf("what cannot be listed is no answer: %v, %v", got, err)
 	}
@@ -146,10 +140,10 @@ func TestVendors(t *testing.T) {
 			w := fakeamd.New(t.TempDir(), tt.cards...)
 			switch tt.nvidia {
 			case "loaded":
-				put(t, filepath.Join(w.Sys, "module/nvidia/version"), "580.1\n")
+				must.Write(t, filepath.Join(w.Sys, "module/nvidia/version"), "580.1\n")
 			case "on the bus":
-				put(t, filepath.Join(w.Sys, "bus/pci/devices/0000:1b:00.0/vendor"), "0x10de\n")
-				put(t, filepath.Join(w.Sys, "bus/pci/devices/0000:1b:00.0/class"), "0x030200\n")
+				must.Write(t, filepath.Join(w.Sys, "bus/pci/devices/0000:1b:00.0/vendor"), "0x10de\n")
+				must.Write(t, filepath.Join(w.Sys, "bus/pci/devices/0000:1b:00.0/class"), "0x030200\n")
 			}
 			var present []string
 			for _, v := range Present(w.Sys) {

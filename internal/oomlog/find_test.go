@@ -111,7 +111,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%q", line)
 		}
 	}
-	met := string(must.Have(os.ReadFile("testdata/found.txt"))(t)) + string(must.Have(os.ReadFile("testdata/lines.txt"))(t))
+	met := must.Read(t, "testdata/found.txt") + must.Read(t, "testdata/lines.txt")
 	for at, program := range vocabulary().speakers {
 		if !regexp.MustCompile(`(device|init|host|shared|fault) ` + string(program.framework) + `\b`).MatchString(met) {
 			t.Errorf("speaker %d, %q: put one of its messages into testdata/lines.txt, then go test -update", at,
@@ -212,7 +212,7 @@ func TestShown(t *testing.T) {
 
 // Lines of sources, shells, docs and logs that name an error, or lack something else than memory.
 func TestNotSaid(t *testing.T) {
-	for line := range strings.Lines(string(must.Have(os.ReadFile("testdata/not-said.txt"))(t))) {
+	for line := range strings.Lines(must.Read(t, "testdata/not-said.txt")) {
 		for _, m := range Find([]byte(line)) {
 			if m.Kind != record.KindFault {
 				t.Errorf("%q: %+v", line, m)

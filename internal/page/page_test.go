@@ -29,7 +29,7 @@ var made = time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
 func runsOf(t testing.TB, text string) (runs []record.Run) {
 	t.Helper()
 	quoted := must.Have(json.Marshal(text))(t)
-	outside := string(must.Have(os.ReadFile("testdata/outside.json"))(t))
+	outside := must.Read(t, "testdata/outside.json")
 	must.Do(t, json.Unmarshal([]byte(strings.ReplaceAll(outside, "OUTSIDE", string(quoted[1:len(quoted)-1]))), &runs))
 	return runs
 }

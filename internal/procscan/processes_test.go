@@ -116,22 +116,22 @@ func TestMayHaveAGPUOpen(t *testing.T) {
 		"nothing open": {func(*testing.T, string) {}, ""},
 		"its descriptors": {func(t *testing.T, folder string) {
 			must.Do(t, os.Remove(filepath.Join(folder, "fd")))
-			put(t, filepath.Join(folder, "fd"), "")
+			must.Write(t, filepath.Join(folder, "fd"), "")
 		}, "fd"},
 		"its mappings": {func(t *testing.T, folder string) {
 			must.Do(t, os.Remove(filepath.Join(folder, "maps")))
 			must.Do(t, os.Mkdir(filepath.Join(folder, "maps"), 0o755))
 		}, "maps"},
-		"its own root":            {func(t *testing.T, folder string) { link(t, filepath.Join(folder, "root"), "/var/lib/x") }, "file system of its own"},
-		"its own mount namespace": {func(t *testing.T, folder string) { link(t, filepath.Join(folder, "ns/mnt"), "mnt:[2]") }, "file system of its own"},
+		"its own root":            {func(t *testing.T, folder string) { must.Link(t, filepath.Join(folder, "root"), "/var/lib/x") }, "file system of its own"},
+		"its own mount namespace": {func(t *testing.T, folder string) { must.Link(t, filepath.Join(folder, "ns/mnt"), "mnt:[2]") }, "file system of its own"},
 	} {
 		proc := t.TempDir()
-		link(t, filepath.Join(proc, "self/ns/mnt"), "mnt:[1]")
+		must.Link(t, filepath.Join(proc, "self/ns/mnt"), "mnt:[1]")
 		folder := fixture(t, proc, "10", jobCgroup, "")
 		must.Do(t, os.Mkdir(filepath.Join(folder, "fd"), 0o755))
-		put(t, filepath.Join(folder, "maps"), "")
+		must.Write(t, filepath.Join(folder, "maps"), "")
 		if tt.change(t, folder); name != "its own mount namespace" {
-			link(t, filepath.Join(folder, "ns/mnt"), "mnt:[1]")
+			must.Link(t, filepath.Join(folder, "ns/mnt"), "mnt:[1]")
 		}
 		p := Processes(proc, "/dev", []int{10}, time.Hour)[0]
 		must.Not(t, p.Reused != (tt.want == "") || !strings.Contains(p.DeviceUnknown, tt.want) || !p.Reused && p.Cgroup.ID != 77,
@@ -139,7 +139,7 @@ func TestMayHaveAGPUOpen(t *testing.T) {
 	}
 	proc := t.TempDir()
 	ending := fixture(t, proc, "10", jobCgroup, "")
-	put(t, filepath.Join(ending, "stat"), "10 (py) R"+strings.Replace(statTail, "4194560", "4194564", 1))
+	must.Write(t, filepath.Join(ending, "stat"), "10 (py) R"+strings.Replace(statTail, "4194560", "4194564", 1))
 	p := Processes(proc, "/dev", []int{10}, time.Hour)[0]
 	must.Not(t, p.Gone || p.State != "X", "%+v", p)
 }
@@ -167,10 +167,10 @@ func TestEnding(t *testing.T) {
 	} {
 		proc := t.TempDir()
 		folder := fixture(t, proc, "10", jobCgroup, "")
-		put(t, filepath.Join(folder, "stat"), tt.threads[0])
+		must.Write(t, filepath.Join(folder, "stat"), tt.threads[0])
 		for i, stat := range tt.threads {
 			for file, text := range map[string]string{"stat": stat, "cgroup": jobCgroup, "environ": ""} {
-				put(t, filepath.Join(folder, "task", strconv.Itoa(10+i), file), text)
+				must.Write(t, filepath.Join(folder, "task", strconv.Itoa(10+i), file), text)
 			}
 		}
 		p := one(t, proc, 10)
@@ -181,10 +181,10 @@ func TestEnding(t *testing.T) {
 func fixture(t *testing.T, proc, pid, cgroup, environ string) string {
 	t.Helper()
 	folder := filepath.Join(proc, pid)
-	put(t, filepath.Join(folder, "stat"), pid+" (py (x) S"+statTail)
-	put(t, filepath.Join(folder, "status"), "Name:\tpy (x\nUid:\t1000\t1000\t1000\t1000\n")
-	put(t, filepath.Join(folder, "cgroup"), cgroup)
-	put(t, filepath.Join(folder, "environ"), environ)
+	must.Write(t, filepath.Join(folder, "stat"), pid+" (py (x) S"+statTail)
+	must.Write(t, filepath.Join(folder, "status"), "Name:\tpy (x\nUid:\t1000\t1000\t1000\t1000\n")
+	must.Write(t, filepath.Join(folder, "cgroup"), cgroup)
+	must.Write(t, filepath.Join(folder, "environ"), environ)
 	return folder
 }
 
@@ -195,7 +195,7 @@ func TestProcessesOfATree(t *testing.T) {
 	fixture(t, proc, "10", jobCgroup, "SLURM_JOB_ID=78\x00")
 	sluid := fixture(t, proc, "11", strings.Replace(jobCgroup, "job_77", "sCHNM7Y8WBK900", 1), "")
 	must.Do(t, os.Remove(filepath.Join(sluid, "environ")))
-	put(t, filepath.Join(sluid, "stat"), "11 (py (x) S"+strings.Replace(statTail, "4194560", "4194564", 1)) // it is exiting
+	must.Write(t, filepath.Join(sluid, "stat"), "11 (py (x) S"+strings.Replace(statTail, "4194560", "4194564", 1)) // it is exiting
 	base := record.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "py (x", State: "S",
 		Cgroup: slurm.Owner{ID: 77, Node: "n1", Step: "0"}, EnvJobID: 78}
 	second := base
@@ -214,7 +214,7 @@ func TestSkippedProcesses(t *testing.T) {
 		folder := fixture(t, proc, pid, cgroup, "SLURM_JOB_ID=78\x00")
 		check(os.Mkdir(filepath.Join(folder, "fd"), 0o755))
 		check(os.Symlink("/dev/nvidia1", filepath.Join(folder, "fd/3")))
-		put(t, filepath.Join(folder, "maps"), "")
+		must.Write(t, filepath.Join(folder, "maps"), "")
 		if pid == "12" {
 			continue
 		}
@@ -250,7 +250,7 @@ func TestUnreadableIsUnknown(t *testing.T) {
 		"cgroup": strings.Repeat("x", maxCgroup+1),
 	} {
 		proc := t.TempDir()
-		put(t, filepath.Join(fixture(t, proc, "10", jobCgroup, ""), file), text)
+		must.Write(t, filepath.Join(fixture(t, proc, "10", jobCgroup, ""), file), text)
 		p := one(t, proc, 10)
 		must.Not(t, p.Why == "" || p.Gone || p.UID != 0 || p.Cgroup.Found(), "%s: %+v", file, p)
 	}
@@ -285,12 +285,12 @@ func TestReadAgain(t *testing.T) {
 			check(os.Remove(filepath.Join(folder, "stat"))) // what the open folder shows once its process has ended
 			check(os.Rename(folder, filepath.Join(proc, "old")))
 			next := fixture(t, proc, "10", "0::/\n", "SLURM_JOB_ID=99\x00")
-			put(t, filepath.Join(next, "stat"), "10 (next) R"+statTail)
+			must.Write(t, filepath.Join(next, "stat"), "10 (next) R"+statTail)
 		}, record.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "next", State: "R", EnvJobID: 99}},
 		"another start": {func(t *testing.T, proc, folder string) {
-			put(t, filepath.Join(folder, "stat"), "10 (next) R"+strings.Replace(statTail, "123456", "123457", 1))
+			must.Write(t, filepath.Join(folder, "stat"), "10 (next) R"+strings.Replace(statTail, "123456", "123457", 1))
 			check(os.Remove(filepath.Join(folder, "cgroup")))
-			put(t, filepath.Join(folder, "cgroup"), "0::/\n")
+			must.Write(t, filepath.Join(folder, "cgroup"), "0::/\n")
 		}, record.Process{PID: 10, Start: 1234570 * time.Millisecond, UID: 1000, Name: "next", State: "R"}},
 		"ended": {func(t *testing.T, proc, folder string) {
 			check(os.Remove(filepath.Join(folder, "stat")))
@@ -505,22 +505,10 @@ func devices(t *testing.T, names ...string) (dev string) {
 	t.Helper()
 	dev = must.Have(filepath.EvalSymlinks(t.TempDir()))(t)
 	for _, name := range names {
-		put(t, filepath.Join(dev, name), "")
+		must.Write(t, filepath.Join(dev, name), "")
 	}
 	must.Do(t, os.Chmod(filepath.Dir(dev), 0o755))
 	return dev
-}
-
-func put(t *testing.T, path, text string) {
-	t.Helper()
-	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
-}
-
-func link(t *testing.T, path, target string) {
-	t.Helper()
-	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must.Do(t, os.Symlink(target, path))
 }
 
 // A process that uses a GPU is a job's by its cgroup; where that names no job, by its user and its environment. One that
@@ -544,9 +532,9 @@ func TestUsing(t *testing.T) {
 		"no cgroup, sluid":   {"0::/\n", "SLURM_JOB_ID=0\x00", slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, false},
 	} {
 		proc := t.TempDir()
-		put(t, filepath.Join(fixture(t, proc, "100000009", tc.cgroup, tc.environ), "fd"), "") // cannot be listed
-		link(t, filepath.Join(fixture(t, proc, "100000010", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidia1")
-		link(t, filepath.Join(fixture(t, proc, "100000011", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidiactl")
+		must.Write(t, filepath.Join(fixture(t, proc, "100000009", tc.cgroup, tc.environ), "fd"), "") // cannot be listed
+		must.Link(t, filepath.Join(fixture(t, proc, "100000010", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidia1")
+		must.Link(t, filepath.Join(fixture(t, proc, "100000011", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidiactl")
 		var want []OfJob
 		if tc.want {
 			want = []OfJob{{100000010, "py (x"}}
@@ -559,7 +547,7 @@ func TestUsing(t *testing.T) {
 func TestNamed(t *testing.T) {
 	proc := t.TempDir()
 	for pid, name := range map[string]string{"100000001": "srun", "100000002": "bash", "100000003": "srun"} {
-		put(t, filepath.Join(fixture(t, proc, pid, jobCgroup, ""), "stat"), pid+" ("+name+") S"+statTail)
+		must.Write(t, filepath.Join(fixture(t, proc, pid, jobCgroup, ""), "stat"), pid+" ("+name+") S"+statTail)
 	}
 	want := []OfJob{{100000001, "srun"}, {100000003, "srun"}}
 	must.Be(t, "the job's", must.Have(Named(proc, "srun", 1000, slurm.Owner{ID: 77}))(t), want)
@@ -643,12 +631,12 @@ func holder(t *testing.T, proc, pid string, targets ...string) string {
 	t.Helper()
 	folder := fixture(t, proc, pid, jobCgroup, "SLURM_JOB_ID=78\x00")
 	for i, target := range targets {
-		link(t, filepath.Join(folder, "fd", string(rune('3'+i))), target)
+		must.Link(t, filepath.Join(folder, "fd", string(rune('3'+i))), target)
 	}
 	if len(targets) == 0 {
 		check(os.Mkdir(filepath.Join(folder, "fd"), 0o755))
 	}
-	put(t, filepath.Join(folder, "maps"), mapLine("/usr/lib/libcuda.so.1"))
+	must.Write(t, filepath.Join(folder, "maps"), mapLine("/usr/lib/libcuda.so.1"))
 	return folder
 }
 
@@ -666,18 +654,18 @@ func pidsOf(scan record.Scan) (pids []int) {
 
 func TestScanOfATree(t *testing.T) {
 	proc := t.TempDir()
-	link(t, filepath.Join(proc, "self/ns/mnt"), "mnt:[1]")
+	must.Link(t, filepath.Join(proc, "self/ns/mnt"), "mnt:[1]")
 	holder(t, proc, "10", "/dev/nvidia1", "/dev/nvidiactl")
 	holder(t, proc, "11", "/srv/dev/nvidia1", "/memfd:x/dev/nvidia1 (deleted)", "/dev/null")
 	mapped := holder(t, proc, "12", "/dev/null")
-	put(t, filepath.Join(mapped, "maps"),
+	must.Write(t, filepath.Join(mapped, "maps"),
 		mapLine("/usr/lib/libcuda.so.1")+mapLine("/dev/nvidia1")+mapLine("/dev/nvidia-uvm (deleted)"))
 	chroot := holder(t, proc, "13", "/srv/dev/nvidia1")
-	link(t, filepath.Join(chroot, "root"), "/srv")
+	must.Link(t, filepath.Join(chroot, "root"), "/srv")
 	container := holder(t, proc, "14", "/host/dev/nvidia-caps/nvidia-cap2")
-	link(t, filepath.Join(container, "ns/mnt"), "mnt:[2]")
-	put(t, filepath.Join(container, "cgroup"), "0::/system.slice/docker-"+hex64+".scope\n")
-	link(t, filepath.Join(container, "exe"), "/usr/bin/python3")
+	must.Link(t, filepath.Join(container, "ns/mnt"), "mnt:[2]")
+	must.Write(t, filepath.Join(container, "cgroup"), "0::/system.slice/docker-"+hex64+".scope\n")
+	must.Link(t, filepath.Join(container, "exe"), "/usr/bin/python3")
 	scan := Scan(proc, "/dev/", time.Minute)
 	must.Be(t, "holders", pidsOf(scan), []int{10, 12, 13, 14})
 	must.Not(t, scan.Looked != 5 || scan.Partial != "", "%+v", scan)
@@ -705,7 +693,7 @@ func TestScanWithoutTime(t *testing.T) {
 	says(t, Scan(filepath.Join(proc, "none"), "/dev", time.Minute).Partial, "list processes: ")
 	says(t, Scan(t.TempDir(), "/dev", time.Minute).Partial, "no process could be looked into")
 	holder(t, inside, "10", "/dev/nvidia1")
-	link(t, filepath.Join(inside, "self/ns/pid"), "pid:[4026532999]")
+	must.Link(t, filepath.Join(inside, "self/ns/pid"), "pid:[4026532999]")
 	says(t, Scan(inside, "/dev", time.Minute).Partial, "PID namespace")
 }
 
@@ -714,14 +702,14 @@ func TestScanUnreadable(t *testing.T) {
 	proc := t.TempDir()
 	holder(t, proc, "10", "/dev/nvidia1")
 	noFolder := fixture(t, proc, "11", jobCgroup, "")
-	put(t, filepath.Join(noFolder, "fd"), "")
-	put(t, filepath.Join(noFolder, "maps"), "")
+	must.Write(t, filepath.Join(noFolder, "fd"), "")
+	must.Write(t, filepath.Join(noFolder, "maps"), "")
 	noLink := holder(t, proc, "12", "/dev/nvidiactl")
-	put(t, filepath.Join(noLink, "fd/9"), "")
+	must.Write(t, filepath.Join(noLink, "fd/9"), "")
 	unknown := holder(t, proc, "13", "/dev/nvidia2")
-	put(t, filepath.Join(unknown, "status"), "garbage")
+	must.Write(t, filepath.Join(unknown, "status"), "garbage")
 	noLine := holder(t, proc, "14", "/dev/null")
-	put(t, filepath.Join(noLine, "maps"), strings.Repeat("x", 1<<17))
+	must.Write(t, filepath.Join(noLine, "maps"), strings.Repeat("x", 1<<17))
 	scan := Scan(proc, "/dev", time.Minute)
 	must.Be(t, "holders", pidsOf(scan), []int{10, 12, 13})
 	h := scan.Holdings[2]
@@ -738,7 +726,7 @@ func TestScanWhileAHolderEnds(t *testing.T) {
 		done := swapAtCgroup(t, folder, func() {
 			check(os.Remove(filepath.Join(folder, "stat")))
 			check(os.Rename(folder, filepath.Join(proc, "old")))
-			put(t, filepath.Join(holder(t, proc, next, "/dev/nvidia2"), "stat"), next+" ("+name+") R"+statTail)
+			must.Write(t, filepath.Join(holder(t, proc, next, "/dev/nvidia2"), "stat"), next+" ("+name+") R"+statTail)
 		})
 		scan := Scan(proc, "/dev", time.Minute)
 		<-done
@@ -766,9 +754,9 @@ func TestScanOfAProcessThatEnds(t *testing.T) {
 		"becomes a zombie": {func(folder string) { ends(filepath.Join(folder, "stat")) }, false, nil},
 		"first thread ends": {func(folder string) {
 			other := filepath.Join(folder, "task/11")
-			put(t, filepath.Join(other, "stat"), "11 (x) S"+statTail)
-			put(t, filepath.Join(other, "cgroup"), jobCgroup)
-			put(t, filepath.Join(other, "maps"), mapLine("/dev/nvidia2"))
+			must.Write(t, filepath.Join(other, "stat"), "11 (x) S"+statTail)
+			must.Write(t, filepath.Join(other, "cgroup"), jobCgroup)
+			must.Write(t, filepath.Join(other, "maps"), mapLine("/dev/nvidia2"))
 			ends(filepath.Join(folder, "stat"))
 		}, false, []int{10}},
 	} {
@@ -780,7 +768,7 @@ func TestScanOfAProcessThatEnds(t *testing.T) {
 			await(t, maps, func() string {
 				unreadable := strings.Repeat("x", maxLine) // an error, as a directory tree refuses nothing to root
 				check(os.Remove(maps))
-				put(t, maps, unreadable)
+				must.Write(t, maps, unreadable)
 				tt.change(folder)
 				return unreadable
 			})
@@ -796,13 +784,13 @@ func TestDescriptorsOfAThreadThatEnds(t *testing.T) {
 	proc := t.TempDir()
 	folder := holder(t, proc, "10", "/dev/null", "/dev/null", "/dev/nvidia1")
 	other := filepath.Join(folder, "task/11")
-	put(t, filepath.Join(other, "stat"), "11 (x) S"+statTail)
-	link(t, filepath.Join(other, "fd/5"), "/dev/nvidia1")
+	must.Write(t, filepath.Join(other, "stat"), "11 (x) S"+statTail)
+	must.Link(t, filepath.Join(other, "fd/5"), "/dev/nvidia1")
 	f := must.Have(openProcDir(proc, 10))(t)
 	defer f.close()
 	var seen []string
 	once := sync.OnceFunc(func() {
-		put(t, filepath.Join(folder, "stat"), "10 (x) Z"+statTail)
+		must.Write(t, filepath.Join(folder, "stat"), "10 (x) Z"+statTail)
 		check(os.RemoveAll(filepath.Join(folder, "fd")))
 	})
 	going := func() bool { once(); return true }
@@ -856,7 +844,7 @@ func TestHangingProcesses(t *testing.T) {
 		defer f.Close()
 	}
 	await(t, slow, func() string { // it seems to be a holder, and is read again as a whole
-		put(t, slow+".next", mapLine("/dev/nvidia2"))
+		must.Write(t, slow+".next", mapLine("/dev/nvidia2"))
 		check(os.Rename(slow+".next", slow))
 		return mapLine("/dev/nvidia2")
 	})
@@ -987,7 +975,7 @@ func TestParseUnit(t *testing.T) {
 
 func TestLongExe(t *testing.T) {
 	proc := t.TempDir()
-	link(t, filepath.Join(fixture(t, proc, "10", jobCgroup, ""), "exe"),
+	must.Link(t, filepath.Join(fixture(t, proc, "10", jobCgroup, ""), "exe"),
 		strings.Repeat("/deep", 100)+"/nvidia-cuda-mps-server")
 	if p := one(t, proc, 10); len(p.Exe) != maxExe+len("...") || !strings.HasPrefix(p.Exe, "...") || !p.OfMPS() {
 		t.Errorf("%d bytes: %q", len(p.Exe), p.Exe)
@@ -1048,7 +1036,7 @@ func FuzzEnviron(f *testing.F) {
 
 // Nobody is excused as a service or a container by folders that a user, or a job, has made.
 func FuzzUnit(f *testing.F) {
-	for line := range strings.Lines(string(must.Have(os.ReadFile("testdata/units.txt"))(f))) {
+	for line := range strings.Lines(must.Read(f, "testdata/units.txt")) {
 		given, _, _ := strings.Cut(line, " => ")
 		f.Add(cgroups(given))
 	}

@@ -41,22 +41,22 @@ func TestJobsOfEnvironments(t *testing.T) {
 		proc := t.TempDir()
 		process := func(pid, uid, parent string) string {
 			folder := fixture(t, proc, pid, tt.cgroup, "SLURM_JOB_ID="+tt.environ+"\x00")
-			put(t, filepath.Join(folder, "stat"), pid+" (x) S"+strings.Replace(statTail, " 1 ", " "+parent+" ", 1))
-			put(t, filepath.Join(folder, "status"), "Name:\tx\nUid:\t"+strings.Repeat(uid+"\t", 3)+uid+"\n")
+			must.Write(t, filepath.Join(folder, "stat"), pid+" (x) S"+strings.Replace(statTail, " 1 ", " "+parent+" ", 1))
+			must.Write(t, filepath.Join(folder, "status"), "Name:\tx\nUid:\t"+strings.Repeat(uid+"\t", 3)+uid+"\n")
 			return folder
 		}
 		process("10", "1000", "1")
 		folder := process("20", tt.step.uid, "1")
-		link(t, filepath.Join(folder, "exe"), tt.step.exe)
+		must.Link(t, filepath.Join(folder, "exe"), tt.step.exe)
 		if tt.step.title != "" {
-			put(t, filepath.Join(folder, "cmdline"), tt.step.title+"\x00")
+			must.Write(t, filepath.Join(folder, "cmdline"), tt.step.title+"\x00")
 		} else {
-			put(t, filepath.Join(folder, "cmdline", "no file"), "")
+			must.Write(t, filepath.Join(folder, "cmdline", "no file"), "")
 		}
 		if tt.step.child != "" {
 			process("21", tt.step.child, "20")
 		}
-		link(t, filepath.Join(proc, "10/fd/3"), "/dev/nvidia0")
+		must.Link(t, filepath.Join(proc, "10/fd/3"), "/dev/nvidia0")
 		listed, held := one(t, proc, 10), Scan(proc, "/dev", time.Hour).Holdings
 		must.Not(t, len(held) != 1 || held[0].EnvJobHere != listed.EnvJobHere, "%s: %+v", name, held)
 		found := listed.EnvJobHere
@@ -80,18 +80,18 @@ func TestCrowdBacksNoJob(t *testing.T) {
 		proc := t.TempDir()
 		process := func(pid, uid, parent string) string {
 			folder := fixture(t, proc, pid, "0::/\n", "SLURM_JOB_ID=777\x00")
-			put(t, filepath.Join(folder, "stat"), pid+" (x) S"+strings.Replace(statTail, " 1 ", " "+parent+" ", 1))
-			put(t, filepath.Join(folder, "status"), "Name:\tx\nUid:\t"+strings.Repeat(uid+"\t", 3)+uid+"\n")
+			must.Write(t, filepath.Join(folder, "stat"), pid+" (x) S"+strings.Replace(statTail, " 1 ", " "+parent+" ", 1))
+			must.Write(t, filepath.Join(folder, "status"), "Name:\tx\nUid:\t"+strings.Repeat(uid+"\t", 3)+uid+"\n")
 			return folder
 		}
 		process("10", "1000", "1")
 		step := process("20", "0", "1")
-		link(t, filepath.Join(step, "exe"), "/usr/sbin/slurmstepd")
-		put(t, filepath.Join(step, "cmdline"), "slurmstepd: ["+tt.job+".batch]\x00")
+		must.Link(t, filepath.Join(step, "exe"), "/usr/sbin/slurmstepd")
+		must.Write(t, filepath.Join(step, "cmdline"), "slurmstepd: ["+tt.job+".batch]\x00")
 		process("21", "1001", "20")
 		one := process("30", "1000", "10")
 		must.Do(t, os.RemoveAll(filepath.Join(one, tt.unreadable)))
-		put(t, filepath.Join(one, tt.unreadable, "no file"), "")
+		must.Write(t, filepath.Join(one, tt.unreadable, "no file"), "")
 		found := Processes(proc, "", []int{10}, time.Hour)[0].EnvJobHere
 		must.Not(t, !strings.Contains(found, tt.want) || (found == "") != (tt.want == ""), "%s: %q", name, found)
 	}

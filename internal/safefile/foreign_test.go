@@ -98,11 +98,11 @@ func TestEdit(t *testing.T) {
 	must.Do(t, os.Remove(filepath.Join(dir, "second")))
 	for _, tt := range []struct{ text, want string }{{"short", "short "}, {"a longer one", "a longer one"}} {
 		must.Do(t, Edit(dir, "f", 0, 100, to(tt.text)))
-		must.Be(t, "content", content(t, filepath.Join(dir, "f")), tt.want)
+		must.Be(t, "content", must.Read(t, filepath.Join(dir, "f")), tt.want)
 	}
 	must.Fail(t, "refused", Edit(dir, "f", 0, 100, func([]byte) ([]byte, error) { return nil, fs.ErrInvalid }), fs.ErrInvalid)
 	must.Do(t, Edit(dir, "long", 0, 6, func(old []byte) ([]byte, error) { return []byte("not " + string(old)), nil }))
-	must.Be(t, "what was too large", content(t, filepath.Join(dir, "long")), "not re and more")
+	must.Be(t, "what was too large", must.Read(t, filepath.Join(dir, "long")), "not re and more")
 	held := must.Have(Lock(filepath.Join(dir, "f"), 0, true))(t)
 	must.Fail(t, "held", Edit(dir, "f", 0, 100, to("x")), ErrLocked)
 	held()
@@ -145,7 +145,7 @@ func TestAppend(t *testing.T) {
 	for _, line := range []string{"one\n", "two\n", "three\n", "four"} {
 		must.Do(t, Append(dir, "log", []byte(line), 10))
 	}
-	a, b := content(t, filepath.Join(dir, "log.1")), content(t, filepath.Join(dir, "log"))
+	a, b := must.Read(t, filepath.Join(dir, "log.1")), must.Read(t, filepath.Join(dir, "log"))
 	must.Not(t, a != "one\ntwo\n" || b != "three\nfour", "log.1 %q, log %q", a, b)
 	must.Fail(t, "large entry", Append(dir, "log", make([]byte, 11), 10), ErrTooLarge)
 	must.Fail(t, "FIFO", Append(dir, "fifo", nil, 10), unix.ENXIO)
@@ -198,7 +198,7 @@ func TestLock(t *testing.T) {
 // arranged is a folder of root's with a folder sub, and what the words say.
 func arranged(t *testing.T, words string) (dir string) {
 	t.Helper()
-	dir = rootsFolder(t)
+	dir = must.RootsDir(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for word := range strings.FieldsSeq("folder:sub " + words) {
 		kind, name, _ := strings.Cut(word, ":")
@@ -276,7 +276,7 @@ func TestCreate(t *testing.T) {
 				}
 				return
 			}
-			must.Be(t, "content", content(t, filepath.Join(dir, tt.written)), "content")
+			must.Be(t, "content", must.Read(t, filepath.Join(dir, tt.written)), "content")
 			var st unix.Stat_t
 			must.Do(t, unix.Lstat(filepath.Join(dir, tt.written), &st))
 			must.Not(t, st.Mode != unix.S_IFREG|0o600 || st.Uid != 0, "mode %#o of user %d", st.Mode, st.Uid)
@@ -288,7 +288,7 @@ func TestCreateInTheWorkingFolder(t *testing.T) {
 	dir := arranged(t, "")
 	t.Chdir(dir)
 	must.Do(t, errors.Join(Create("page.html", []byte("content"), false), Create("sub/page.html", nil, false)))
-	must.Be(t, "content", content(t, dir+"/page.html"), "content")
+	must.Be(t, "content", must.Read(t, dir+"/page.html"), "content")
 }
 
 // A file that does not fit leaves nothing.

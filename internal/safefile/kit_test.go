@@ -24,27 +24,11 @@ func put(t *testing.T, path, content string, mode os.FileMode) {
 	must.Do(t, os.Chmod(path, mode))
 }
 
-func content(t *testing.T, path string) string {
-	t.Helper()
-	b := must.Have(os.ReadFile(path))(t)
-	return string(b)
-}
-
-// rootsFolder is a folder that is root's up to the top; t.TempDir is below the sticky /tmp.
-func rootsFolder(t *testing.T) string {
-	t.Helper()
-	dir := must.Have(os.MkdirTemp("/run", "safefile-test-"))(t)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	must.Do(t, os.Chmod(dir, 0o755))
-	return dir
-}
-
 // smallTmpfs mounts a file system with room for one page.
 func smallTmpfs(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
-	must.Do(t, unix.Mount("none", dir, "tmpfs", 0, "mode=0755,size="+size))
-	t.Cleanup(func() { must.Do(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	must.Tmpfs(t, dir, "mode=0755,size="+size)
 	return dir
 }
 
@@ -136,8 +120,8 @@ func TestReplaceAndRead(t *testing.T) {
 func TestWritersReplaceLinks(t *testing.T) {
 	dir := arranged(t, "file:victim link:victim>a link:victim>b")
 	must.Do(t, errors.Join(Replace(dir, "a", []byte("new"), 0o600), ReplaceReadable(dir, "b", []byte("new"), user)))
-	must.Be(t, "what is linked", content(t, dir+"/victim"), "before")
-	must.Be(t, "what was a link", content(t, dir+"/a")+content(t, dir+"/b"), "newnew")
+	must.Be(t, "what is linked", must.Read(t, dir+"/victim"), "before")
+	must.Be(t, "what was a link", must.Read(t, dir+"/a")+must.Read(t, dir+"/b"), "newnew")
 }
 
 func TestFullDiskKeepsTheOldFile(t *testing.T) {
@@ -145,7 +129,7 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 	must.Do(t, Replace(dir, "f", []byte("old"), 0o600))
 	err := Replace(dir, "f", make([]byte, 1<<16), 0o600)
 	must.Fail(t, "a full disk", err, unix.ENOSPC)
-	must.Not(t, content(t, filepath.Join(dir, "f")) != "old" || entries(t, dir) != "f",
+	must.Not(t, must.Read(t, filepath.Join(dir, "f")) != "old" || entries(t, dir) != "f",
 		"directory holds %q", entries(t, dir))
 }
 
@@ -159,7 +143,7 @@ func TestReplaceReadable(t *testing.T) {
 		must.Do(t, ReplaceReadable(dir, "7", []byte(text), user))
 		var st unix.Stat_t
 		must.Do(t, unix.Lstat(path, &st))
-		must.Not(t, st.Uid != 0 || st.Mode&0o027 != 0 || content(t, path) != text,
+		must.Not(t, st.Uid != 0 || st.Mode&0o027 != 0 || must.Read(t, path) != text,
 			"owner %d:%d, mode %#o", st.Uid, st.Gid, st.Mode)
 	}
 	for _, try := range []struct {
@@ -280,7 +264,7 @@ func TestRefusedCalls(t *testing.T) {
 			want: ErrNotOurs},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := rootsFolder(t)
+			dir := must.RootsDir(t)
 			at := func(name string) string { return filepath.Join(dir, name) }
 			put(t, at("f"), "old", 0o600)
 			put(t, at("open"), "", 0o666)
@@ -294,8 +278,8 @@ func TestRefusedCalls(t *testing.T) {
 			must.Do(t, faultinject.Refuse([]faultinject.Filter{test.call}, func() { err = test.do(dir) }))
 			must.Fail(t, "error", err, test.want)
 			must.Be(t, "open descriptors", descriptors(t), before)
-			if now := entries(t, dir); now != files || content(t, at("f")) != "old" {
-				t.Errorf("there is %q with %q, and was %q", now, content(t, at("f")), files)
+			if now := entries(t, dir); now != files || must.Read(t, at("f")) != "old" {
+				t.Errorf("there is %q with %q, and was %q", now, must.Read(t, at("f")), files)
 			}
 		})
 	}
@@ -309,7 +293,7 @@ func descriptors(t *testing.T) int {
 
 // A kernel that does not say on which mount a user's file is gets no answer taken for one.
 func TestUnknownMount(t *testing.T) {
-	dir := rootsFolder(t)
+	dir := must.RootsDir(t)
 	put(t, filepath.Join(dir, "f"), "text", 0o600)
 	must.Have(ReadShared(dir, "f", 10))(t)
 	var err error

@@ -1,7 +1,6 @@
 package slurmcmd
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -62,8 +61,7 @@ func command(t *testing.T, what string) Slurmd {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"slurm.conf": what, "cgroup.conf": "CgroupPlugin=cgroup/v2\n",
 		"parts/gpus.conf": "part"} {
-		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		must.Write(t, filepath.Join(dir, name), text)
 	}
 	return Slurmd{
 		Path: self, Conf: filepath.Join(dir, "slurm.conf"), Entries: []string{"cgroup.conf", "parts",
@@ -233,18 +231,13 @@ func TestByFile(t *testing.T) {
 	}
 }
 
-func put(t *testing.T, path, text string) {
-	t.Helper()
-	must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
-}
-
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"slurm.conf": "ClusterName=Lab\nInclude nodes.d/*\nInclude lab.conf\nInclude gone.conf\nInclude pipe\n",
 		"nodes.d/b":  "B=2\n", "nodes.d/a": "A=1\nInclude ../deep.conf\n", "deep.conf": "Deep=yes\n", "lab.conf": "Lab=yes\n",
 	} {
-		put(t, filepath.Join(dir, name), text)
+		must.Write(t, filepath.Join(dir, name), text)
 	}
 	must.Do(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	got := ""
@@ -260,13 +253,13 @@ func TestReadRefuses(t *testing.T) {
 	dir := t.TempDir()
 	must.Fail(t, "missing", must.Err(Read(filepath.Join(dir, "slurm.conf"))), fs.ErrNotExist)
 	// Slurm does not start with a pattern in slurm.conf, so what it matches is not in force.
-	put(t, filepath.Join(dir, "a"), "A=1\n")
-	put(t, filepath.Join(dir, "slurm.conf"), "ClusterName=lab\nInclude a*\n")
+	must.Write(t, filepath.Join(dir, "a"), "A=1\n")
+	must.Write(t, filepath.Join(dir, "slurm.conf"), "ClusterName=lab\nInclude a*\n")
 	c, err := Read(filepath.Join(dir, "slurm.conf"))
 	if _, have := c.Get("A"); err != nil || have || !strings.Contains(c.Doubt(), "Slurm takes no pattern here") {
 		t.Errorf("%+v, doubt %q, %v", c.Lines, c.Doubt(), err)
 	}
-	put(t, filepath.Join(dir, "large.conf"), strings.Repeat("#", slurmconf.MaxBytes+1))
+	must.Write(t, filepath.Join(dir, "large.conf"), strings.Repeat("#", slurmconf.MaxBytes+1))
 	must.Not(t, must.Err(Read(filepath.Join(dir, "large.conf"))) == nil, "a file that is too large was read")
 	must.Not(t, must.Err(Read(dir)) == nil, "a directory was read")
 }

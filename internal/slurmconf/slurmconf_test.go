@@ -293,7 +293,7 @@ func TestSameAndDue(t *testing.T) {
 func TestParseListed(t *testing.T) {
 	said := ""
 	for _, file := range must.Have(filepath.Glob("testdata/slurmd/*"))(t) {
-		gpus, err := ParseListed(string(must.Have(os.ReadFile(file))(t)))
+		gpus, err := ParseListed(must.Read(t, file))
 		said += fmt.Sprintf("%s: %v %v\n", filepath.Base(file), gpus, err)
 	}
 	golden.File(t, *update, "testdata/listed.txt", said)

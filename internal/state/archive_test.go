@@ -370,8 +370,7 @@ func TestArchiveStopsAtAFullDisk(t *testing.T) {
 	for id := slurm.JobID(1); id <= 9; id++ {
 		lived(t, s, job(id), int(id)*10, false)
 	}
-	must.Do(t, unix.Mount("none", varDir, "tmpfs", 0, "size=64k,nr_inodes=3,mode=755")) // for its directories alone
-	t.Cleanup(func() { _ = unix.Unmount(varDir, unix.MNT_DETACH) })
+	must.Tmpfs(t, varDir, "size=64k,nr_inodes=3,mode=755") // for its directories alone
 	err := Archive(run, varDir, node, now)
 	must.Not(t, !errors.Is(err, unix.ENOSPC) || strings.Count(err.Error(), "no space") != 1, "%v", err)
 }

@@ -199,7 +199,7 @@ func TestPeek(t *testing.T) {
 		file := filepath.Join(s.dir, k.name)
 		must.Do(t, os.WriteFile(file, []byte(`{"pid":`), 0o600))
 		must.Be(t, "damaged "+k.name, sees(s.run, node), false)
-		must.Be(t, "what is left of "+k.name, string(must.Have(os.ReadFile(file))(t)), `{"pid":`)
+		must.Be(t, "what is left of "+k.name, must.Read(t, file), `{"pid":`)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestPeek(t *testing.T) {
 func FuzzFiles(f *testing.F) {
 	all := kinds()
 	for _, k := range all { // what each kind holds, and what is none of its own
-		for _, text := range append(k.wrong, string(must.Have(os.ReadFile("testdata/files/"+k.name))(f))) {
+		for _, text := range append(k.wrong, must.Read(f, "testdata/files/"+k.name)) {
 			f.Add([]byte(text))
 		}
 	}

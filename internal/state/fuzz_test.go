@@ -67,8 +67,7 @@ func FuzzRecord(f *testing.F) {
 func fuzzed(f *testing.F) *Store {
 	f.Helper()
 	run := filepath.Join(f.TempDir(), "run")
-	s, err := Open(run, node)
-	must.Do(f, err)
+	s := must.Have(Open(run, node))(f)
 	return s
 }
 

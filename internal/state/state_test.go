@@ -169,20 +169,10 @@ func tree(t *testing.T, root string) (paths []string) {
 	return paths
 }
 
-func mount(t *testing.T, options string) string {
-	t.Helper()
-	dir := folder(t)
-	must.Do(t, unix.Mount("none", dir, "tmpfs", 0, options))
-	t.Cleanup(func() {
-		err := unix.Unmount(dir, unix.MNT_DETACH)
-		must.Not(t, err != nil, "%v", err)
-	})
-	return dir
-}
-
 // Where nothing can be written each writer says so, no fault goes silent, and what is there is read.
 func TestUnwritable(t *testing.T) {
-	run := mount(t, "size=256k,mode=0755")
+	run := folder(t)
+	must.Tmpfs(t, run, "size=256k,mode=0755")
 	s := open(t, run)
 	begin(t, s, job(1), 10)
 	filler := filepath.Join(run, "filler")

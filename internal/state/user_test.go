@@ -98,8 +98,7 @@ func TestDropInUse(t *testing.T) {
 // A user who fills the file system of the drops keeps no other's job from getting one, and none from its content.
 func TestDropsOfAFullFileSystem(t *testing.T) {
 	s := open(t, folder(t))
-	must.Do(t, unix.Mount("none", dropDir(s.run), "tmpfs", 0, "size=256k,nr_inodes=100,mode=711"))
-	t.Cleanup(func() { _ = unix.Unmount(dropDir(s.run), unix.MNT_DETACH) })
+	must.Tmpfs(t, dropDir(s.run), "size=256k,nr_inodes=100,mode=711")
 	foe := job(1)
 	foe.UID = nobody - 1
 	must.Do(t, errors.Join(s.MakeDrop(foe), s.MakeDrop(job(7))))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"os"
 	"reflect"
 	"regexp"
 	"strings"
@@ -31,7 +30,7 @@ var (
 // TestFields holds the examples in docs/cli.md to the types: there is one of each document, no example has a field that
 // its type lacks, and together they have every field that any of the types has.
 func TestFields(t *testing.T) {
-	page := string(must.Have(os.ReadFile("../../docs/cli.md"))(t))
+	page := must.Read(t, "../../docs/cli.md")
 	shown, kinds := map[string]bool{}, map[Kind]int{}
 	for _, m := range example.FindAllStringSubmatch(page, -1) {
 		text := remark.ReplaceAll([]byte(m[1]), nil)

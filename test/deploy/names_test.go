@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,19 +13,13 @@ import (
 func families(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(bookend_[a-z_]+)` \\| [a-z_, ]*\\| (counter|gauge|histogram) \\|").FindAllStringSubmatch(text(t, "../../docs/metrics.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(bookend_[a-z_]+)` \\| [a-z_, ]*\\| (counter|gauge|histogram) \\|").FindAllStringSubmatch(must.Read(t, "../../docs/metrics.md"), -1) {
 		all[m[1]] = m[2]
 	}
 	if len(all) < 15 {
 		t.Fatalf("docs/metrics.md has %d metrics", len(all))
 	}
 	return all
-}
-
-func text(t *testing.T, path string) string {
-	t.Helper()
-	data := must.Have(os.ReadFile(path))(t)
-	return string(data)
 }
 
 // named are the metrics that a text names; recorded series have a colon within and are none.
@@ -46,7 +39,7 @@ func TestMetricsThatAreNamedAreThere(t *testing.T) {
 	used := map[string]bool{}
 	for _, file := range []string{"deploy/prometheus/rules.yml", "deploy/grafana/bookend.json", "docs/monitoring.md",
 		"docs/metrics.md", "test/monitoring/rules_test.yml"} {
-		names := named(text(t, "../../"+file))
+		names := named(must.Read(t, "../../"+file))
 		for _, name := range names {
 			family := name
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
@@ -75,7 +68,7 @@ func TestMetricsThatAreNamedAreThere(t *testing.T) {
 
 // Each recorded series that a rule asks for is recorded.
 func TestRecordedSeries(t *testing.T) {
-	rules := text(t, "../../deploy/prometheus/rules.yml")
+	rules := must.Read(t, "../../deploy/prometheus/rules.yml")
 	var recorded []string
 	for _, m := range regexp.MustCompile(`(?m)^      - record: (\S+)$`).FindAllStringSubmatch(rules, -1) {
 		recorded = append(recorded, m[1])
@@ -94,8 +87,8 @@ func TestRecordedSeries(t *testing.T) {
 // Each alert says what is seen, what it means and what to do, and has a section of its own in the documentation; its
 // codes are known.
 func TestAlertsAreExplained(t *testing.T) {
-	rules, doc, codes := text(t, "../../deploy/prometheus/rules.yml"), text(t, "../../docs/monitoring.md"), text(t,
-		"../../docs/findings.md")
+	rules, doc := must.Read(t, "../../deploy/prometheus/rules.yml"), must.Read(t, "../../docs/monitoring.md")
+	codes := must.Read(t, "../../docs/findings.md")
 	alerts := regexp.MustCompile(`(?m)^      - alert: (\S+)$`).FindAllStringSubmatchIndex(rules, -1)
 	if len(alerts) < 12 {
 		t.Fatalf("%d alerts", len(alerts))

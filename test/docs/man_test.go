@@ -11,6 +11,7 @@ import (
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 
 	"bookend/internal/catalog"
+	"bookend/test/must"
 )
 
 var keyRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| (.*?) ?\\| (.*) \\|\n")
@@ -25,7 +26,7 @@ func TestManPages(t *testing.T) {
 		t.Fatalf("sources: %q, %v", sources, err)
 	}
 	for _, source := range sources {
-		text := placeholder.ReplaceAllStringFunc(read(t, source), func(name string) string { return filled(t, name) })
+		text := placeholder.ReplaceAllStringFunc(must.Read(t, source), func(name string) string { return filled(t, name) })
 		page := filepath.Join("../../deploy/man", strings.TrimSuffix(filepath.Base(source), ".md"))
 		want := string(md2man.Render([]byte(text)))
 		have, _ := os.ReadFile(page)
@@ -49,11 +50,11 @@ func filled(t *testing.T, name string) string {
 	case "{exits healthcheck}":
 		return exits(func(c catalog.Code) bool { return c.Traits().Unchecked })
 	case "{files}", "{environment}": // what the pages of several programs have in common
-		return strings.TrimSpace(read(t, "testdata/man-"+strings.Trim(name, "{}")+".md"))
+		return strings.TrimSpace(must.Read(t, "testdata/man-"+strings.Trim(name, "{}")+".md"))
 	case "{bookend.yaml}":
-		return strings.TrimSpace(read(t, "../../configs/bookend.yaml"))
+		return strings.TrimSpace(must.Read(t, "../../configs/bookend.yaml"))
 	case "{keys}":
-		return keyRow.ReplaceAllString(strings.Join(keyRow.FindAllString(read(t, "../../docs/config.md"), -1), ""),
+		return keyRow.ReplaceAllString(strings.Join(keyRow.FindAllString(must.Read(t, "../../docs/config.md"), -1), ""),
 			"**$1** $2\n: $3\n\n")
 	}
 	t.Fatalf("no such placeholder: %s", name)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"bookend/test/must"
 )
 
 var (
@@ -22,7 +24,7 @@ func tests(t *testing.T, folder string) (names []string) {
 		t.Fatalf("no tests in %s, %v", folder, err)
 	}
 	for _, file := range files {
-		for _, m := range named.FindAllStringSubmatch(read(t, file), -1) {
+		for _, m := range named.FindAllStringSubmatch(must.Read(t, file), -1) {
 			names = append(names, m[1])
 		}
 	}
@@ -31,7 +33,7 @@ func tests(t *testing.T, folder string) (names []string) {
 
 // Each proof that security.md names is there: a pattern without a test would pass, and prove nothing.
 func TestProofs(t *testing.T) {
-	page := read(t, "../../docs/security.md")
+	page := must.Read(t, "../../docs/security.md")
 	commands := proof.FindAllStringSubmatch(page, -1)
 	if len(commands) != 7 {
 		t.Fatalf("%d commands", len(commands))
@@ -46,7 +48,7 @@ func TestProofs(t *testing.T) {
 			}
 		}
 	}
-	makefile := read(t, "../../Makefile")
+	makefile := must.Read(t, "../../Makefile")
 	for _, m := range pointed.FindAllStringSubmatch(page, -1) {
 		if !strings.Contains(makefile, "\n"+m[1]+":") {
 			t.Errorf("no target %q", m[1])
@@ -64,7 +66,7 @@ func TestProofs(t *testing.T) {
 
 // What CONTRIBUTING.md names is there: files, packages and, in any of the packages that it names, tests.
 func TestContributing(t *testing.T) {
-	page := read(t, "../../CONTRIBUTING.md")
+	page := must.Read(t, "../../CONTRIBUTING.md")
 	if lines := strings.Count(page, "\n"); lines > 65 {
 		t.Errorf("CONTRIBUTING.md has %d lines, at most 65 are read", lines)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bookend/internal/view"
+	"bookend/test/must"
 )
 
 // TestMain shows all times in one time zone, wherever the samples are made.
@@ -28,7 +29,7 @@ func screen[T interface{ Text(io.Writer) }](command string) func(*testing.T) str
 	return func(t *testing.T) string {
 		var said T
 		name, _, _ := strings.Cut(command, " ")
-		if err := json.Unmarshal([]byte(read(t, "testdata/"+name+".json")), &said); err != nil {
+		if err := json.Unmarshal([]byte(must.Read(t, "testdata/"+name+".json")), &said); err != nil {
 			t.Fatal(err)
 		}
 		var b strings.Builder

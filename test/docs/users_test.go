@@ -25,7 +25,7 @@ var samples = regexp.MustCompile("(?s)<!-- sample: ([a-z ]+) -->\n(?:```\n(.*?)`
 func TestSamples(t *testing.T) {
 	made := map[string]bool{}
 	for _, page := range []string{"../../docs/users.md", "../../README.md", "../../docs/cli.md"} {
-		text := read(t, page)
+		text := must.Read(t, page)
 		want := samples.ReplaceAllStringFunc(text, func(block string) string {
 			name := samples.FindStringSubmatch(block)[1]
 			made[name] = true
@@ -55,12 +55,6 @@ func TestSamples(t *testing.T) {
 			t.Errorf("no document shows the sample %q", name)
 		}
 	}
-}
-
-func read(t *testing.T, page string) string {
-	t.Helper()
-	text := must.Have(os.ReadFile(page))(t)
-	return string(text)
 }
 
 func firstDifference(have, want string) string {
@@ -99,7 +93,7 @@ func sample(t *testing.T, name string) string {
 
 // TestEveryCauseHasASection: bookend show's row with YES is in the list that leads to the sections.
 func TestEveryCauseHasASection(t *testing.T) {
-	text := read(t, "../../docs/users.md")
+	text := must.Read(t, "../../docs/users.md")
 	for _, c := range diagnosis.Why(diagnosis.Input{}).Causes {
 		if !regexp.MustCompile(`(?m)^\| ([^|]*, )?` + regexp.QuoteMeta(diagnosis.Title(c.Name)) +
 			`(, [^|]*)? \|[^|]*\| \[\d+\]\(#`).MatchString(text) {
@@ -113,7 +107,7 @@ var sizes = regexp.MustCompile(`[0-9.]+ (G|M)iB`)
 // TestEveryHeadlineIsExplained: whoever reads no YES finds the headline, as Bookend words it, in the table of
 // headlines.
 func TestEveryHeadlineIsExplained(t *testing.T) {
-	text := read(t, "../../docs/users.md")
+	text := must.Read(t, "../../docs/users.md")
 	for name, make := range plain {
 		s := make()
 		s.listen()
@@ -152,7 +146,7 @@ func TestLinks(t *testing.T) {
 	}
 	for _, page := range pages {
 		folder := filepath.Dir(page) + "/"
-		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
+		for _, m := range link.FindAllStringSubmatch(must.Read(t, page), -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, "://") {
 				continue
@@ -165,7 +159,7 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s links to %s: %v", page, m[1], err)
 				continue
 			}
-			if anchor != "" && !slices.Contains(anchors(read(t, file)), anchor) {
+			if anchor != "" && !slices.Contains(anchors(must.Read(t, file)), anchor) {
 				t.Errorf("%s links to %s, and there is no such heading", page, m[1])
 			}
 		}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,8 +21,7 @@ func TestSlurmReadsTheSame(t *testing.T) {
 	in := strings.NewReplacer("DIR", dir, "CR\n", "\r\n")
 	for _, f := range must.Have(txtar.ParseFile("testdata/odd.txtar"))(t).Files {
 		path := filepath.Join(dir, f.Name)
-		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must.Do(t, os.WriteFile(path, []byte(in.Replace(string(f.Data))), 0o644))
+		must.Write(t, path, in.Replace(string(f.Data)))
 	}
 	// Below the site's folder, which a Slurm with a root folder of its own sees too.
 	s := given(t, site.Options{Dir: on, Conf: []string{"Include " + filepath.Join(dir, "odd.conf")}, NoTask: true})

@@ -17,7 +17,7 @@ func File(t testing.TB, update bool, file, got string) {
 	if update {
 		must.Do(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	if want := string(must.Have(os.ReadFile(file))(t)); got != want {
+	if want := must.Read(t, file); got != want {
 		t.Errorf("%s is not what follows: -update shows the difference. Got\n%s", file, got)
 	}
 }
@@ -42,7 +42,7 @@ func Archive(t testing.TB, update bool, file string, follows func(given string) 
 func Lines(t testing.TB, update bool, file string, follows func(given string) string) {
 	t.Helper()
 	got := ""
-	for line := range strings.Lines(string(must.Have(os.ReadFile(file))(t))) {
+	for line := range strings.Lines(must.Read(t, file)) {
 		given, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " => ")
 		if got += given; !strings.HasPrefix(given, "#") {
 			got += " => " + follows(given)

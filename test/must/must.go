@@ -14,8 +14,14 @@ import (
 	"bookend/test/pidns"
 )
 
+// T is what ends a test: a testing.TB, or a script's own.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+}
+
 // Do ends a test by an error.
-func Do(t testing.TB, err error) {
+func Do(t T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -23,8 +29,8 @@ func Do(t testing.TB, err error) {
 }
 
 // Have is a value without its error: must.Have(f())(t).
-func Have[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
+func Have[V any](value V, err error) func(T) V {
+	return func(t T) V {
 		t.Helper()
 		Do(t, err)
 		return value
@@ -66,7 +72,7 @@ func (Steps) led(text string) string {
 }
 
 // Be compares what a test got with what it wants; the test goes on.
-func Be[T any](t testing.TB, what string, got, want T) {
+func Be[V any](t testing.TB, what string, got, want V) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s: got %+v, want %+v", what, got, want)
@@ -82,7 +88,7 @@ func Fail(t testing.TB, what string, got, want error) {
 }
 
 // Err is the error alone.
-func Err[T any](_ T, err error) error { return err }
+func Err[V any](_ V, err error) error { return err }
 
 // Not says that something is so that must not be; the test goes on.
 func Not(t testing.TB, so bool, format string, args ...any) {

@@ -39,8 +39,7 @@ type machine struct {
 func newMachine(t *testing.T, name string) *machine {
 	m := &machine{T: t, dir: filepath.Join(scratch, name), running: map[string]*fakegpu.Program{}}
 	must.Do(t, os.Mkdir(m.dir, 0o755))
-	world, err := fakegpu.New(filepath.Join(m.dir, "world"), fakegpu.GPUs(cards), fakegpu.With("teardown", "none"))
-	must.Do(t, err)
+	world := must.Have(fakegpu.New(filepath.Join(m.dir, "world"), fakegpu.GPUs(cards), fakegpu.With("teardown", "none")))(t)
 	m.world = world
 	t.Cleanup(func() {
 		for _, p := range m.running {
@@ -48,8 +47,7 @@ func newMachine(t *testing.T, name string) *machine {
 		}
 		must.Do(t, world.Close())
 	})
-	numbers, err := world.Slurm(filepath.Join(m.dir, "slurm"), nodeName)
-	must.Do(t, err)
+	numbers := must.Have(world.Slurm(filepath.Join(m.dir, "slurm"), nodeName))(t)
 	must.Do(t, os.WriteFile(m.config(), fmt.Appendf(nil, `version: 1
 mode: enforce
 backend: %s
@@ -97,8 +95,7 @@ func (m *machine) stop(name string) {
 }
 
 func (m *machine) kernel(text string) {
-	now, err := os.ReadFile(m.world.KernelLog())
-	must.Do(m, err)
+	now := must.Have(os.ReadFile(m.world.KernelLog()))(m)
 	seq := 100 + bytes.Count(now, []byte("\n"))
 	must.Do(m, os.WriteFile(m.world.KernelLog(), fmt.Appendf(now, "3,%d,%d,-;%s\n", seq, seq*1_000_000, text), 0o600))
 }
