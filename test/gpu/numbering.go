@@ -63,7 +63,7 @@ func conf(all []slot) (gres string, lines, asks []string) {
 	return gres, lines, asks
 }
 
-// counted judges jobs on a Slurm of its own that counts the GPUs in this way; what is judged goes to the same runrecord. A
+// counted judges jobs on a Slurm of its own that counts the GPUs in this way; what is judged goes to the same record. A
 // GPU that Slurm does not have is in use all the time.
 func (r *run) counted(as []slot) {
 	l := *r.lane

@@ -37,7 +37,7 @@ func (l *lane) recordCost() (rows []benchmark, done func()) {
 	time.Sleep(undisturbed)
 	share := func(d time.Duration) float64 { return 100 * d.Seconds() / undisturbed.Seconds() }
 	recorders := share(cpuTime(pids[:1]) - recorder)
-	what := fmt.Sprintf("PyTorch, beside the recorder at runrecord.every: 1s, and while it was stopped, %v each in turn; "+
+	what := fmt.Sprintf("PyTorch, beside the recorder at record.every: 1s, and while it was stopped, %v each in turn; "+
 		"the recorder took %.3f %% of one core for one GPU, its backend %.3f %%, and both had %.1f MiB", pairSpan, recorders,
 		share(cpuTime(pids)-before)-recorders, float64(resident(pids))/mib)
 	l.tell("%s\n", what)
