@@ -12,8 +12,8 @@ import (
 	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/drain"
+	"bookend/internal/node"
 	"bookend/internal/slurm"
-	"bookend/internal/stage"
 )
 
 func (a *app) explainCommand() *cobra.Command {
@@ -31,7 +31,7 @@ sinfo -R shows it.`,
 }
 
 func (a *app) explain(what string) error {
-	here, _ := stage.LoadConfig(a.env) // config check reports its problems
+	here, _ := node.LoadConfig(a.env) // config check reports its problems
 	if writeExplanation(a.env.Stdout, what, here) {
 		return nil
 	}

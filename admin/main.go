@@ -12,7 +12,7 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/stage"
+	"bookend/internal/node"
 	"bookend/internal/view"
 )
 
@@ -92,7 +92,7 @@ func (a *app) write(document interface{ Text(w io.Writer) }, found bool) error {
 }
 
 func (a *app) config() config.Config {
-	cfg, problem := stage.LoadConfig(a.env)
+	cfg, problem := node.LoadConfig(a.env)
 	if problem != "" {
 		fmt.Fprintf(a.env.Stderr, "bookend: %s\n", problem)
 	}

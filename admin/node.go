@@ -16,10 +16,11 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/metrics"
+	"bookend/internal/node"
 	"bookend/internal/nodefiles"
+	"bookend/internal/observe"
 	"bookend/internal/record"
 	"bookend/internal/slurmcmd"
-	"bookend/internal/stage"
 	"bookend/internal/state"
 	"bookend/internal/view"
 )
@@ -40,7 +41,7 @@ has 3 s and Slurm 2 s to answer; if one does not, the rest is shown.`,
 
 // status writes the overview of the node. If the records cannot be opened, it writes the rest and returns the error.
 func (a *app) status(recordsAlone bool) error {
-	cfg, problem := stage.LoadConfig(a.env)
+	cfg, problem := node.LoadConfig(a.env)
 	all, unread := read(a.env, cfg.Paths, a.node)
 	fresh := missing(unread)
 	if a.env.EUID != 0 || fresh && a.node != "" {
@@ -147,7 +148,7 @@ const (
 )
 
 // glance samples all GPUs. Unexplained memory may belong to a probe: then it samples again while probes are locked out.
-func (a *app) glance(cfg config.Config, all records, limit time.Duration) stage.Glance {
+func (a *app) glance(cfg config.Config, all records, limit time.Duration) observe.Glance {
 	now := a.look(cfg, all, limit)
 	if all.store == nil || now.Problem != "" {
 		return now
@@ -168,13 +169,13 @@ func (a *app) glance(cfg config.Config, all records, limit time.Duration) stage.
 }
 
 // look samples the GPUs through the driver, unless a child is stuck in it. A child that gets stuck now is recorded.
-func (a *app) look(cfg config.Config, all records, limit time.Duration) stage.Glance {
+func (a *app) look(cfg config.Config, all records, limit time.Duration) observe.Glance {
 	if all.store != nil {
 		if why := stuck(a.env, cfg, all); why != "" {
-			return stage.Glance{Problem: why}
+			return observe.Glance{Problem: why}
 		}
 	}
-	now := stage.Look(a.env, cfg, limit)
+	now := observe.Look(a.env, cfg, limit)
 	if now.Stuck != nil && all.store != nil {
 		if err := all.store.SetStuck(*now.Stuck, state.AliveIn(cfg.Paths.Proc)); err != nil {
 			fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
@@ -183,7 +184,7 @@ func (a *app) look(cfg config.Config, all records, limit time.Duration) stage.Gl
 	return now
 }
 
-func (a *app) scene(cfg config.Config, all records, now stage.Glance) view.Readings {
+func (a *app) scene(cfg config.Config, all records, now observe.Glance) view.Readings {
 	s := view.Readings{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
 		Epoch: nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: record.LimitsOf(cfg.Thresholds)}
 	if all.store != nil {

@@ -16,10 +16,10 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/doctor"
+	"bookend/internal/node"
 	"bookend/internal/nodefiles"
 	"bookend/internal/safefile"
 	"bookend/internal/safetext"
-	"bookend/internal/stage"
 	"bookend/internal/view"
 )
 
@@ -152,7 +152,7 @@ func (a *app) checkConfig(args []string) error {
 			return a.env.Getenv(name)
 		}
 	}
-	cfg, path, problems, err := stage.ReadConfig(env)
+	cfg, path, problems, err := node.ReadConfig(env)
 	a.mistaken(path, append(problems, cfg.Unused...))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(args) == 0 && path == config.DefaultFile:
@@ -221,7 +221,7 @@ func (a *app) examine(all bool) error {
 
 // site describes this node for doctor. Hooks are searched next to the backend, then at the default path.
 func site(env child.Env) doctor.Site {
-	cfg, path, problems, err := stage.ReadConfig(env)
+	cfg, path, problems, err := node.ReadConfig(env)
 	s := doctor.Site{
 		Clock:  env.Clock,
 		Config: cfg, ConfigPath: path,

@@ -5,14 +5,14 @@ import (
 	"os"
 
 	"bookend/internal/child"
+	"bookend/internal/hook"
 	_ "bookend/internal/nogpu"
-	"bookend/internal/stage"
 )
 
 var version = "unknown" // set by the linker
 
 func main() {
-	os.Exit(stage.Epilog(stage.Env{
+	os.Exit(hook.Epilog(hook.Env{
 		Args: os.Args, Getenv: os.Getenv,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		EUID: os.Geteuid(), PID: os.Getpid(),

@@ -5,13 +5,13 @@ import (
 	"os"
 
 	"bookend/internal/child"
-	"bookend/internal/stage"
+	"bookend/internal/hook"
 )
 
 var version = "unknown" // set by the linker
 
 func main() {
-	os.Exit(stage.HealthCheck(stage.Env{
+	os.Exit(hook.HealthCheck(hook.Env{
 		Args: os.Args, Getenv: os.Getenv,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		EUID: os.Geteuid(), PID: os.Getpid(),

@@ -98,13 +98,17 @@ type JobOutput struct {
 	AddressSpace gpu.Figure
 }
 
-// Symptoms returns the input of a diagnosis, as far as this hook saw it. Why adds the rest.
-func (c Case) Symptoms(j Judgement, h JobOutput) diagnosis.Input {
+// symptoms returns the input of a diagnosis, as far as this hook saw it. Why adds the rest.
+func (c Case) symptoms(j Judgement) diagnosis.Input {
+	h := c.Output
 	in := diagnosis.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
 		Probes: c.Probes(), Health: c.Seen.Health, Kernel: c.sinceJobBegan(),
 		AddressSpace: h.AddressSpace,
 		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
+	}
+	if c.Seen.Brief {
+		in.HealthUnknown = "ECC counters, after a good end"
 	}
 	if start := c.Past.Run.Start; start != nil {
 		in.StartFindings, in.WallStart = start.Findings, start.Wall
@@ -115,8 +119,15 @@ func (c Case) Symptoms(j Judgement, h JobOutput) diagnosis.Input {
 	return in
 }
 
+// AsksWhy reports whether there is anything to diagnose: then the node's other records are needed.
+func (c Case) AsksWhy(j Judgement) bool { return diagnosis.Why(c.symptoms(j)).Reason != "" }
+
+// ComparesHealth reports whether the GPUs' condition says something only next to that at an earlier time.
+func (c Case) ComparesHealth() bool { return condition.Compares(c.Seen.Health) }
+
 // Why diagnoses why the job ran out of memory, with Slurm's files and the node's other records.
-func (c Case) Why(in diagnosis.Input) *record.Diagnosis {
+func (c Case) Why(j Judgement) *record.Diagnosis {
+	in := c.symptoms(j)
 	run := c.Past.Run
 	var began time.Duration
 	if run.Start != nil {
@@ -135,7 +146,7 @@ const gone = "the recorder saw it while the job ran; this end does not"
 func (c Case) AsksRecorded() bool { return len(c.overlaps())+len(c.strangers())+len(c.elsewhere()) > 0 }
 
 func (c Case) overlaps() (all []record.RecordedProcess) {
-	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
+	if c.Past.Recording == nil || !c.Past.Turn.Leads() {
 		return nil
 	}
 	for _, g := range c.Past.Recording.GPUs {
@@ -151,7 +162,7 @@ func (c Case) overlaps() (all []record.RecordedProcess) {
 // strangers returns recorded processes outside Slurm: in no job's cgroup, not the job's own, larger than a service.
 // Root's may belong to anything, such as Bookend's own test; those from before the job are findings of its start.
 func (c Case) strangers() (all []record.RecordedProcess) {
-	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
+	if c.Past.Recording == nil || !c.Past.Turn.Leads() {
 		return nil
 	}
 	for _, g := range c.Past.Recording.GPUs {
@@ -175,7 +186,7 @@ func (c Case) startSaw(p record.RecordedProcess) bool {
 
 // elsewhere returns recorded processes of this job on GPUs that it was not given.
 func (c Case) elsewhere() (all []record.RecordedProcess) {
-	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
+	if c.Past.Recording == nil || !c.Past.Turn.Leads() {
 		return nil
 	}
 	for _, p := range c.Past.Recording.Elsewhere {

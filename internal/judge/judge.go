@@ -56,6 +56,9 @@ func Compared(s compare.Input) []record.Finding {
 	return append(compare.Compare(s), untraced(s.Now)...)
 }
 
+// Proven returns the processes that a cgroup proves to be the ended job's.
+func Proven(c Case) []record.Holder { return compare.Proven(Compared(c.Scene(c.Seen.Side)), c.Job) }
+
 func untraced(side record.Side) []record.Finding {
 	if side.Scan == nil || side.Scan.Missed() == "" {
 		return nil
@@ -136,6 +139,7 @@ type Case struct {
 	Node    *Node
 	Sharing *slurmconf.Answer
 	Cleaned *Cleaned         // nil if no process was to be ended
+	Output  JobOutput        // an end's: what the job's output says
 	Tests   []TestResult     // test allocations
 	Faults  []record.Finding // what went wrong until the GPUs were sampled
 	Later   []record.Finding // what went wrong with the tests
@@ -144,12 +148,25 @@ type Case struct {
 // Past is what records show about the time before a hook.
 type Past struct {
 	Run       record.Run                 // this run's record, as its start left it; zero at a start, or without one
-	Again     bool                       // this end is already recorded
-	Second    bool                       // another hook handles this end, or start, of the job now
+	Turn      Turn                       // which hook of this end, or start, of the job this is
 	Recording *record.Recording          // what was recorded between the run's ends; nil for nothing
 	Before    *record.Side               // what the start saw; nil at a start, or if that does not count
 	Baselines map[gpu.ID]record.Baseline // what GPUs carry without any job, in this epoch
 }
+
+// Turn is which hook of a job's start or end this one is. Slurm may run one a second time, also at once, and gives the
+// GPU to the next job when either has ended.
+type Turn int
+
+const (
+	First      Turn = iota // it alone may test, end processes, and report
+	Concurrent             // another came first and has not ended
+	Repeated               // this end is already recorded
+	Undecided              // whether another is at work could not be found out
+)
+
+// Leads reports whether this hook speaks for its start or end: no other has done so or is at it, as far as is known.
+func (t Turn) Leads() bool { return t == First || t == Undecided }
 
 // Seen is what a hook saw of its job's GPUs, or a health check of all GPUs of the node.
 type Seen struct {
@@ -161,6 +178,7 @@ type Seen struct {
 	Side   record.Side
 	Looks  int
 	Health []gpu.Health   // the GPUs' condition
+	Brief  bool           // only part of the GPUs' condition was asked for
 	Kernel *gpu.KernelLog // since the job's start, or its newest entry alone; nil if not read
 }
 

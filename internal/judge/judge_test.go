@@ -74,7 +74,7 @@ func TestSymptoms(t *testing.T) {
 	} {
 		c := enforcing()
 		c.Past.Run.Start, c.Tests = tt.start, tt.tests
-		in := c.Symptoms(Judge(c), JobOutput{})
+		in := c.symptoms(Judge(c))
 		if len(in.StartFindings) != tt.found || in.WallStart.IsZero() != (tt.start == nil) ||
 			len(in.Probes) != 1 || in.Probes[0].Result != tt.want {
 			t.Errorf("%s: %+v", name, in)
@@ -813,7 +813,7 @@ func TestRecordedOverlap(t *testing.T) {
 		"where GPUs are shared":       {func(c *Case) { c.Sharing.Shared = slurmconf.Yes }, nil},
 		"where that is not known":     {func(c *Case) { c.Sharing.Shared = slurmconf.Unknown }, nil},
 		"where records were not read": {func(c *Case) { c.Node.Unread = "too many" }, nil},
-		"at a second end":             {func(c *Case) { c.Past.Again = true }, nil},
+		"at a second end":             {func(c *Case) { c.Past.Turn = Repeated }, nil},
 		"the end sees it too": {func(c *Case) {
 			f := record.Finding{Code: catalog.Foreign, GPU: "GPU-a", Holder: &record.Holder{}}
 			f.Holder.PID = 40
@@ -939,8 +939,8 @@ func TestRecordedStranger(t *testing.T) {
 		"where GPUs are shared":       {func(c *Case, _ *record.RecordedProcess) { c.Sharing.Shared = slurmconf.Yes }, false, ""},
 		"where that is not known":     {func(c *Case, _ *record.RecordedProcess) { c.Sharing.Shared = slurmconf.Unknown }, false, ""},
 		"where records were not read": {func(c *Case, _ *record.RecordedProcess) { c.Node.Unread = "too many" }, false, ""},
-		"at a second end":             {func(c *Case, _ *record.RecordedProcess) { c.Past.Again = true }, false, ""},
-		"at an end beside another":    {func(c *Case, _ *record.RecordedProcess) { c.Past.Second = true }, false, ""},
+		"at a second end":             {func(c *Case, _ *record.RecordedProcess) { c.Past.Turn = Repeated }, false, ""},
+		"at an end beside another":    {func(c *Case, _ *record.RecordedProcess) { c.Past.Turn = Concurrent }, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := enforcing()

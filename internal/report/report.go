@@ -207,3 +207,21 @@ func (s Scene) of(bytes uint64) string {
 	}
 	return fmt.Sprintf("%s of %s", strings.TrimSuffix(gpu.Size(bytes), " GiB"), gpu.Size(total))
 }
+
+// Text returns lines as one text.
+func Text(lines []safetext.Safe) string {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(string(l) + "\n")
+	}
+	return b.String()
+}
+
+// Quote marks each line of a text as Bookend's, among a job's own.
+func Quote(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("| " + line)
+	}
+	return b.String()
+}

@@ -9,7 +9,7 @@ import (
 const architecture = "docs/architecture.md"
 
 // rows are the bands, imports go from later ones to earlier ones.
-var rows = []string{"values", "pure", "ground", "effects", "stage", "mains", testTree}
+var rows = []string{"values", "pure", "ground", "effects", "node", "steps", "hooks", "views", "mains", testTree}
 
 // testTree is the band of programs and packages that do not ship.
 const testTree = "tests"
@@ -64,7 +64,9 @@ func (b bands) breach(f file, m mark) (why string) {
 	case slices.Index(rows, to) > slices.Index(rows, from):
 		return "imports point from upper rows to lower ones only, so that each row can be understood without those above"
 	case from == "effects" && to == "effects" && !slices.Contains(siblings, dir) && !f.test:
-		return "an effect knows no other effect but child and safefile: stage joins them"
+		return "an effect knows no other effect but child and safefile: node and the steps join them"
+	case from == "steps" && to == "steps" && !f.test:
+		return "a step takes values and returns values, so that hook alone knows their order"
 	}
 	return ""
 }

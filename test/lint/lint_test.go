@@ -17,7 +17,8 @@ const page = `
 | pure | ` + "`policy` `settle`" + ` | follow |
 | ground | ` + "`nogpu`" + ` | |
 | effects | ` + "`child` `safefile` `state` `metrics` `config`" + ` | touch |
-| stage | ` + "`publish` `stage`" + ` | know |
+| steps | ` + "`publish` `probe`" + ` | take |
+| hooks | ` + "`hook`" + ` | order |
 | mains | ` + "`prolog/` `cuda/` `admin/`" + ` | exit |
 `
 

@@ -144,12 +144,13 @@ func (h *hook) cardsOf() (cards []record.Assigned) {
 
 func (h *hook) recall() {
 	run, which := attribution.Match(h.book.runs, h.Job)
-	h.Past.Run, h.Past.Again = run, which == attribution.ClosedRun
+	h.Past.Run = run
 	h.Past.Recording = h.recorder.kept.About(run)
 	switch which {
 	case attribution.NoRun:
 		h.Faults = append(h.Faults, record.Finding{Code: catalog.NoRecord, Observed: "no record"})
 	case attribution.ClosedRun:
+		h.Past.Turn = judge.Repeated
 		h.Faults = append(h.Faults, record.Finding{Code: catalog.Again, Observed: "a second epilog"})
 	}
 }
@@ -224,7 +225,7 @@ func (h *hook) record() {
 		run.Epoch = h.node.Epoch
 	}
 	h.book.close(run, e)
-	if h.Past.Run.Start == nil || h.Past.Again {
+	if h.Past.Run.Start == nil || h.Past.Turn == judge.Repeated {
 		h.book.settle(run.Job.ID)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
+	"bookend/internal/judge"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/soak/world"
@@ -266,7 +267,7 @@ func (h *hook) said(c *world.Card) bool {
 func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	site := h.node.Site
 	switch {
-	case h.Past.Again, h.cut(), !h.ordered(), h.seen.slowUntil > 0:
+	case h.Past.Turn == judge.Repeated, h.cut(), !h.ordered(), h.seen.slowUntil > 0:
 		return false
 	case s == nil || !s.on || s.reruns > 0 || len(s.cards[c].stock) > 0 || h.job.Allocated < h.node.Loaded:
 		return false

@@ -1,4 +1,4 @@
-package stage
+package recorder
 
 import (
 	"fmt"
@@ -58,14 +58,14 @@ func (r *recorder) follow(runs []record.Run) {
 			}
 		}
 	}
-	late := time.Duration(r.Config.Record.Every) + time.Duration(r.Times.Driver) + silence
+	late := time.Duration(r.a.Config.Record.Every) + time.Duration(r.a.Times.Driver) + silence
 	for _, v := range gpu.Vendors {
 		switch s := r.sessions[v.Name]; {
 		case s == nil:
-		case r.Clock.Boot()-s.last > late:
+		case r.env.Clock.Boot()-s.last > late:
 			r.endSession(s)
 			r.kept.Problem = fmt.Sprintf("%s: the backend said nothing for %v", catalog.Slow, late)
-			r.pauses[v.Name] = pause{until: r.Clock.Boot() + restart}
+			r.pauses[v.Name] = pause{until: r.env.Clock.Boot() + restart}
 		case !slices.Equal(s.devices, wanted[v.Name]):
 			r.endSession(s)
 		}
@@ -77,24 +77,27 @@ func (r *recorder) follow(runs []record.Run) {
 
 // begin starts a session if it may: no child is stuck in the driver, and no pause is in effect.
 func (r *recorder) begin(vendor string, devices []gpu.Device) {
-	now, wait := r.Clock.Boot(), r.pauses[vendor]
-	if now < wait.until || wait.in != "" && wait.in == r.inUse() || !r.answers() {
+	now, wait := r.env.Clock.Boot(), r.pauses[vendor]
+	if now < wait.until || wait.in != "" && wait.in == r.inUse() {
+		return
+	}
+	if answers, _ := r.a.Answers(); !answers { // the next hook reports it
 		return
 	}
 	r.pauses[vendor] = pause{until: now + restart}
 	s := &session{vendor: vendor, devices: devices, stop: make(chan struct{}), last: now}
 	req := protocol.Request{
-		Op: protocol.Record, Devices: devices, DeadlineMillis: time.Duration(r.Times.Driver).Milliseconds(),
-		Watch: gpu.WatchRule{Every: time.Duration(r.Config.Record.Every)},
+		Op: protocol.Record, Devices: devices, DeadlineMillis: time.Duration(r.a.Times.Driver).Milliseconds(),
+		Watch: gpu.WatchRule{Every: time.Duration(r.a.Config.Record.Every)},
 	}
-	params := backend.Params{Root: r.EUID == 0, Stop: s.stop, Grace: time.Duration(r.Times.Driver),
+	params := backend.Params{Root: r.env.EUID == 0, Stop: s.stop, Grace: time.Duration(r.a.Times.Driver),
 		OnLook: func(look gpu.Snapshot) {
 			select {
 			case r.looks <- sample{s, look}:
 			case <-s.stop:
 			}
 		}}
-	params.Path, req.Options = r.Config.BackendOf(vendor, false)
+	params.Path, req.Options = r.a.Config.BackendOf(vendor, false)
 	child.Go(func(p *child.Panic) { r.ended <- end{s, backend.Answer{Panic: p}} }, func() {
 		r.ended <- end{s, backend.Ask(params, req)}
 	})
@@ -121,7 +124,7 @@ func (r *recorder) leave(e end) (over bool) {
 	r.kept.Problem = ""
 	switch a := e.answer; {
 	case a.Abandoned != nil:
-		r.abandoned(backendOp, a.Abandoned.PID, a.Abandoned.StartTicks)
+		r.a.Abandoned(*r.a.StuckBackend(a.Abandoned))
 		return true
 	case a.Panic != nil:
 		return true
@@ -130,7 +133,7 @@ func (r *recorder) leave(e end) (over bool) {
 	default:
 		wait := pause{in: r.inUse()}
 		if wait.in == "" {
-			wait.until = r.Clock.Boot() + later
+			wait.until = r.env.Clock.Boot() + later
 		}
 		r.pauses[e.of.vendor] = wait
 	}
@@ -141,7 +144,7 @@ func (r *recorder) leave(e end) (over bool) {
 func (r *recorder) inUse() (counts string) {
 	for _, v := range gpu.Vendors {
 		// Threat: none, the kernel's own file.
-		text, err := os.ReadFile(filepath.Join(r.Config.Paths.Sys, "module", v.Module, "refcnt"))
+		text, err := os.ReadFile(filepath.Join(r.a.Config.Paths.Sys, "module", v.Module, "refcnt"))
 		if err == nil {
 			counts += v.Module + "=" + strings.TrimSpace(string(text)) + " "
 		}

@@ -1,4 +1,6 @@
-package stage
+// Package recorder records what a node's jobs use of their GPUs while they run: one process a node, left by a prolog,
+// that samples the GPUs of all open runs through a backend of its own, and ends with the last run.
+package recorder
 
 import (
 	"cmp"
@@ -13,59 +15,35 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/metrics"
+	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
 
-// recordFlag starts a root program as the recorder of a node, whose name follows.
-const recordFlag = "--record"
+// Flag starts a root program as the recorder of a node, whose name follows.
+const Flag = "--record"
 
-// startRecorder leaves a process that records what the node's jobs use until none is open, unless there is one. No hook
-// waits for it. Inside a job none is started: Slurm waits for every process that a hook leaves there.
-func (r *work) startRecorder() {
-	if r.Config.Record.Every == 0 || r.InJob || r.Store.HasRecorder() {
+// Start leaves a process that records what the node's jobs use until none is open, unless there is one. No hook waits
+// for it. Inside a job none is started: Slurm waits for every process that a hook leaves there.
+func Start(a *node.Access) {
+	if a.Config.Record.Every == 0 || a.InJob || a.Store.HasRecorder() {
 		return
 	}
 	var env []string // the recorder uses this hook's configuration
-	if file := r.Getenv("BOOKEND_CONFIG"); file != "" {
+	if file := a.Env.Getenv("BOOKEND_CONFIG"); file != "" {
 		env = []string{"BOOKEND_CONFIG=" + file}
 	}
-	if err := child.Detach(env, nil, recordFlag, r.Job.Node); err != nil {
-		fmt.Fprintf(r.Stderr, "bookend: start recorder: %v\n", err)
+	if err := child.Detach(env, nil, Flag, a.Job.Node); err != nil {
+		fmt.Fprintf(a.Env.Stderr, "bookend: start recorder: %v\n", err)
 	}
-}
-
-func (r *work) recorded() *metrics.Recorded {
-	of := r.Past.Recording
-	m := metrics.Recorded{Partition: r.Job.Partition, Seen: metrics.Nothing}
-	if of == nil || r.Past.Run.Start == nil {
-		return &m
-	}
-	m.Seen = metrics.Part
-	if !of.Measures(r.Past.Run.Start.At, r.Case.At) {
-		return &m // a peak, or a use, may lie in an interval without samples
-	}
-	m.Seen = metrics.Whole
-	for _, g := range of.GPUs {
-		reading, _ := r.Seen.Side.Snapshot.Reading(g.ID)
-		switch total := reading.Memory.Total.Bytes; {
-		case g.Unused():
-			m.Unused++
-		case g.Own.Bytes > 0 && total > 0:
-			m.Peaks = append(m.Peaks, float64(g.Own.Bytes)/float64(total))
-		}
-		if g.Busy.Samples > 0 {
-			m.Busy = append(m.Busy, float64(g.Busy.Sum)/float64(100*g.Busy.Samples))
-		}
-	}
-	return &m
 }
 
 type recorder struct {
-	*Driver
+	node     string
+	env      child.Env
+	a        *node.Access
 	open     *state.Openings
 	kept     state.RecorderState
 	known    map[int]process   // of the last sample
@@ -98,28 +76,27 @@ const (
 	mostNew = 256         // processes looked up at once
 )
 
-// recordNode records a node's jobs until none is open, or another recorder has taken over.
-func recordNode(env Env, node string) int {
+// Run records a node's jobs until none is open, or another recorder has taken over. It returns the exit code.
+func Run(env child.Env, name string) int {
 	env.Confine()
 	runtime.GOMAXPROCS(1) // idle threads would cost more than the work itself
 	r := recorder{
-		Driver: New(env, slurm.Epilog), looks: make(chan sample, 16), ended: make(chan end, len(gpu.Vendors)),
+		node: name, env: env, looks: make(chan sample, 16), ended: make(chan end, len(gpu.Vendors)),
 		sessions: map[string]*session{}, pauses: map[string]pause{}, told: map[string]string{},
 	}
-	r.Job.Node = node
 	if !r.configure() {
 		return 1
 	}
-	r.open = r.Store.Openings()
+	r.open = r.a.Store.Openings()
 	for {
-		is, release, err := r.Store.BeRecorder()
+		is, release, err := r.a.Store.BeRecorder()
 		if err != nil {
 			return 0 // another recorder came first
 		}
 		r.isOnly = is
 		idle := r.record()
 		release()
-		if !idle || len(r.open.Runs(r.Clock.Wall())) == 0 { // a prolog may have found this one still running
+		if !idle || len(r.open.Runs(r.env.Clock.Wall())) == 0 { // a prolog may have found this one still running
 			return 0
 		}
 	}
@@ -127,8 +104,8 @@ func recordNode(env Env, node string) int {
 
 func (r *recorder) record() (idle bool) {
 	defer r.endSessions()
-	r.kept = r.Store.RecorderState()
-	r.kept.PID, r.kept.Since, r.kept.Problem = r.PID, r.Clock.Boot(), ""
+	r.kept = r.a.Store.RecorderState()
+	r.kept.PID, r.kept.Since, r.kept.Problem = r.env.PID, r.env.Clock.Boot(), ""
 	anotherBoot := func(_ string, o record.Recording) bool { return o.To > r.kept.Since }
 	maps.DeleteFunc(r.kept.Runs, anotherBoot)
 	return r.run()
@@ -137,18 +114,20 @@ func (r *recorder) record() (idle bool) {
 // configure reads the configuration, and reports whether it leaves anything to do.
 func (r *recorder) configure() bool {
 	r.config = r.configFile()
-	r.Configure()
-	run := r.Store
-	if r.OpenState(); run != nil && r.Store != nil && r.Store.Dir() != run.Dir() {
+	a, _ := node.Configured(r.env, slurm.Epilog, r.env.Clock.Boot()) // hooks report a bad configuration
+	a.Job.Node = r.node
+	opened, _ := a.OpenState()
+	if opened && r.a != nil && r.a.Store.Dir() != a.Store.Dir() {
 		return false // its lock is on the other state
 	}
-	return r.Store != nil && r.Config.Record.Every > 0
+	r.a = a
+	return opened && a.Config.Record.Every > 0
 }
 
 // configFile identifies the content of the configuration file, to notice a change.
 func (r *recorder) configFile() (is [3]any) {
 	// Threat: none, it is only compared; the content is checked where it is read.
-	if info, err := os.Stat(cmp.Or(r.Getenv("BOOKEND_CONFIG"), config.DefaultFile)); err == nil {
+	if info, err := os.Stat(cmp.Or(r.env.Getenv("BOOKEND_CONFIG"), config.DefaultFile)); err == nil {
 		is = [3]any{info.Sys().(*syscall.Stat_t).Ino, info.ModTime().UnixNano(), info.Size()}
 	}
 	return is
@@ -156,27 +135,26 @@ func (r *recorder) configFile() (is [3]any) {
 
 // run records until nothing is left to record (idle), or a new recorder must take over.
 func (r *recorder) run() (idle bool) {
-	for last := r.Clock.Boot(); ; {
-		runs := r.open.Runs(r.Clock.Wall())
-		if r.unkept || r.broken || !r.isOnly() || !r.current(runs) {
+	for last := r.env.Clock.Boot(); ; {
+		runs := r.open.Runs(r.env.Clock.Wall())
+		if r.a.Unkept() || r.broken || !r.isOnly() || !r.current(runs) {
 			return false
 		}
 		r.follow(runs)
-		r.Take() // not reported here: the next end says that nothing was recorded
-		if now := r.Clock.Boot(); len(runs) > 0 {
+		if now := r.env.Clock.Boot(); len(runs) > 0 {
 			last = now
 		} else if now-last > lingers {
 			return true
 		}
 		select {
 		case s := <-r.looks:
-			s.of.last = r.Clock.Boot()
+			s.of.last = r.env.Clock.Boot()
 			r.take(s, runs)
 		case e := <-r.ended:
 			if r.leave(e) {
 				return false
 			}
-		case <-time.After(max(time.Second, 2*time.Duration(r.Config.Record.Every))): // a session's samples come sooner
+		case <-time.After(max(time.Second, 2*time.Duration(r.a.Config.Record.Every))): // a session's samples come sooner
 		}
 	}
 }
@@ -184,7 +162,7 @@ func (r *recorder) run() (idle bool) {
 // current checks now and then, and when a run began, that program and configuration were not replaced.
 func (r *recorder) current(runs []record.Run) bool {
 	begun := func(run record.Run) bool { _, known := r.kept.Runs[run.Name()]; return !known }
-	now := r.Clock.Boot()
+	now := r.env.Clock.Boot()
 	if now-r.looked < looksUp && !slices.ContainsFunc(runs, begun) {
 		return true
 	}
@@ -209,15 +187,15 @@ func (r *recorder) endSessions() {
 func (r *recorder) take(s sample, runs []record.Run) {
 	look := s.look
 	r.kept.Problem = ""
-	seen := record.Sample{Look: look, Known: r.identify(look), Limits: record.LimitsOf(r.Config.Thresholds)}
+	seen := record.Sample{Look: look, Known: r.identify(look), Limits: record.LimitsOf(r.a.Config.Thresholds)}
 	kept, news := record.Recordings{}, len(runs) != len(r.kept.Runs)
-	due := r.Clock.Boot()-r.put >= record.Writes
+	due := r.env.Clock.Boot()-r.put >= record.Writes
 	for _, run := range runs {
 		recording := r.kept.Runs[run.Name()]
 		if recording.Samples == 0 {
 			recording = record.Recording{}
 		}
-		recording.Every = max(recording.Every, time.Duration(r.Config.Record.Every))
+		recording.Every = max(recording.Every, time.Duration(r.a.Config.Record.Every))
 		if look.At > run.Start.At && s.of.sees(run) {
 			seen.Shared = shared(run, runs)
 			if recording.Add(run, seen) || due {
@@ -230,21 +208,21 @@ func (r *recorder) take(s sample, runs []record.Run) {
 	maps.DeleteFunc(r.told, func(name, _ string) bool { _, open := kept[name]; return !open })
 	r.kept.Runs, r.kept.At = kept, look.At
 	if news {
-		r.put = r.Clock.Boot()
-		_ = r.Store.PutRecorderState(r.kept) // if it cannot be stored, the end says that nothing was recorded
+		r.put = r.env.Clock.Boot()
+		_ = r.a.Store.PutRecorderState(r.kept) // if it cannot be stored, the end says that nothing was recorded
 	}
 }
 
 func (r *recorder) tell(run record.Run, recording record.Recording, look gpu.Snapshot, shared bool) {
-	text := joined(report.Running(report.Scene{
+	text := report.Text(report.Running(report.Scene{
 		Node: run.Job.Node, Job: run.Job, Cards: run.Devices, Now: record.Side{Snapshot: look},
-		Show: r.Config.JobLog.Show, Recording: &recording, Began: run.Start.At, Ended: look.At, Shared: shared,
+		Show: r.a.Config.JobLog.Show, Recording: &recording, Began: run.Start.At, Ended: look.At, Shared: shared,
 	}))
 	if text == r.told[run.Name()] {
 		return
 	}
 	r.told[run.Name()] = text
-	_ = r.Store.ChangeReport(run.Job, func(told *state.Report) { told.Running = text })
+	_ = r.a.Store.ChangeReport(run.Job, func(told *state.Report) { told.Running = text })
 }
 
 func shared(run record.Run, open []record.Run) bool {
@@ -263,7 +241,7 @@ func (r *recorder) identify(look gpu.Snapshot) map[int]record.Process {
 		for _, p := range reading.Processes {
 			was, ok := r.known[p.PID]
 			same := ok && (was.until == 0 || was.until > now) && (was.Gone || was.Why != "" ||
-				child.Alive(r.Config.Paths.Proc, p.PID, uint64(was.Start/record.Tick)))
+				child.Alive(r.a.Config.Paths.Proc, p.PID, uint64(was.Start/record.Tick)))
 			if _, done := known[p.PID]; same {
 				known[p.PID] = was
 			} else if !done && !slices.Contains(news, p.PID) && len(news) < mostNew {
@@ -271,9 +249,9 @@ func (r *recorder) identify(look gpu.Snapshot) map[int]record.Process {
 			}
 		}
 	}
-	r.Start = r.Clock.Boot()
-	r.Limit(time.Duration(r.Times.Total))
-	for pid, p := range r.Processes(news) {
+	r.a.Renew()
+	read, _ := r.a.Processes(news) // not reported here: the next end says that nothing was recorded
+	for pid, p := range read {
 		fresh := process{Process: p}
 		if _, seen := r.known[pid]; !p.Cgroup.Found() && seen {
 			fresh.until = now + later
@@ -282,7 +260,6 @@ func (r *recorder) identify(look gpu.Snapshot) map[int]record.Process {
 		}
 		known[pid] = fresh
 	}
-	r.Take()
 	r.known = known
 	facts := map[int]record.Process{}
 	for pid, p := range known {

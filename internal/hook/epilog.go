@@ -1,0 +1,118 @@
+package hook
+
+import (
+	"slices"
+
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
+	"bookend/internal/gpu"
+	"bookend/internal/joblog"
+	"bookend/internal/judge"
+	"bookend/internal/node"
+	"bookend/internal/observe"
+	"bookend/internal/probe"
+	"bookend/internal/publish"
+	"bookend/internal/record"
+	"bookend/internal/report"
+	"bookend/internal/state"
+)
+
+// epilog checks the GPUs after the job, compares them with its start, and reports in the job's own output.
+func epilog(h *hook, c judge.Case) publish.Outcome {
+	a := h.a
+	c = recall(a, c)
+	h.stopped.setUnfinished(closing(a.Store, c.Self()))
+	c, seen := observe.Job(a, c)
+	h.stopped.setUnfinished(closing(a.Store, completed(c)))
+	c = cleanUp(a, observe.Consult(a, c))
+	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
+	c, hangs := seen.Output.Await(outlast(a, c))
+	c = probe.Run(a, c, j, nil) // a message in the output may ask for a test
+	c, j = h.judge(c)
+	why, faults := diagnose(a, c, j)
+	o := h.keep(c, j.With(c, faults...))
+	text := report.Text(report.End(scene(c, o.Judgement, why)))
+	end := h.end(c, o.Judgement, text, why)
+	h.stopped.finish()
+	o = h.keep(c, o.Judgement.With(c, node.Fault(closeRun(a.Store, c, seen.Output.Place, end))...))
+	if c.Past.Turn.Leads() {
+		o.JobLog, faults = tell(a, c, seen.Output.Place, hangs, text)
+		o.Judgement = o.Judgement.Late(faults...)
+	}
+	return o
+}
+
+// recall finds the record of the job's start, and whose turn this end is. Without a record, or if this end is already
+// recorded, nothing is certain.
+func recall(a *node.Access, c judge.Case) judge.Case {
+	const once = "one epilog a run"
+	c.Past.Turn = a.Claim(0)
+	if c.Past.Turn == judge.Concurrent {
+		c.Faults = append(c.Faults, record.Saw(catalog.Again, "another epilog of this job is at work", once))
+	}
+	run, which, err := a.Store.Find(a.Job)
+	c.Faults = append(c.Faults, node.Fault(err)...)
+	switch which {
+	case attribution.NoRun:
+		const none = "no record of this job's start on this node"
+		c.Faults = append(c.Faults, record.Saw(catalog.NoRecord, none, "a prolog before each epilog"))
+	case attribution.ClosedRun:
+		c.Past.Turn = judge.Repeated
+		c.Faults = append(c.Faults, record.Saw(catalog.Again, "this job's epilog has run before", once))
+	}
+	c.Past.Run = run
+	return c
+}
+
+// closing returns a function that records an end.
+func closing(store *state.Store, run record.Run) func(record.End) {
+	return func(e record.End) { _ = store.Close(run, e) }
+}
+
+// completed returns the run with what its end has found out about it.
+func completed(c judge.Case) record.Run {
+	run := c.Self()
+	if len(c.Seen.Cards) > 0 { // an end without readings keeps the GPUs known from the start
+		run.Devices, run.Numbering = run.DevicesWith(c.Seen.Cards), c.Seen.Origin
+	}
+	if run.Epoch == (gpu.Epoch{}) {
+		run.Epoch = c.Seen.Epoch
+	}
+	return run
+}
+
+// diagnose determines why the job ran out of memory. If there is something to report, it takes the time to read Slurm's
+// files and the node's other records.
+func diagnose(a *node.Access, c judge.Case, j judge.Judgement) (*record.Diagnosis, []record.Finding) {
+	if !c.Past.Turn.Leads() {
+		return nil, nil
+	}
+	if !c.AsksWhy(j) {
+		return nil, nil
+	}
+	c, faults := a.Complete(c)
+	return c.Why(j), faults
+}
+
+// closeRun records the job's end. What follows is optional, and partly under the user's control.
+func closeRun(store *state.Store, c judge.Case, p joblog.Place, end record.End) error {
+	run := completed(c)
+	if p.Told {
+		run.Display = record.Display{Array: p.Drop.Array, HetID: p.Drop.HetID}
+	}
+	err := store.Close(run, end)
+	if err == nil && (c.Past.Run.Start == nil || c.Past.Turn == judge.Repeated) {
+		err = store.Settle(run.Job.ID) // its start may be in a record that was set aside
+	}
+	return err
+}
+
+// tell leaves the end report for the job's user: in the node's state, and in the job's output.
+func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, text string) (string, []record.Finding) {
+	var faults []record.Finding
+	if text != "" {
+		faults = node.Fault(a.Store.ChangeReport(a.Job, func(told *state.Report) { told.End = text }))
+	}
+	became, more := publish.EndReport(a, p, hangs, c.Past.Run.Start, text)
+	return became, slices.Concat(faults, more)
+}

@@ -1,0 +1,116 @@
+package hook
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"bookend/internal/catalog"
+	"bookend/internal/child"
+	"bookend/internal/config"
+	"bookend/internal/node"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+)
+
+// checkpoint is all that SIGTERM and the watchdog publish when they stop a hook: the exit code reached so far, the end
+// that it follows from, and the record of an end that the steps could not write. They run concurrently with the steps
+// and touch nothing else.
+type checkpoint struct {
+	exit       atomic.Int32
+	judged     atomic.Pointer[record.End]
+	unfinished atomic.Pointer[func(record.End)]
+}
+
+// keepJudged sets what a drain's exit code follows from: a hook that is stopped leaves it on record.
+func (c *checkpoint) keepJudged(e record.End) { c.judged.Store(&e) }
+
+// judgedEnd returns what keepJudged set, empty if the exit code reached follows from something else.
+func (c *checkpoint) judgedEnd() (e record.End) {
+	if judged := c.judged.Load(); judged != nil && judged.Verdict.Exit == c.exitCode() {
+		e = *judged
+	}
+	return e
+}
+
+func (c *checkpoint) reach(exit int) { c.exit.Store(int32(exit)) }
+
+func (c *checkpoint) exitCode() int { return int(c.exit.Load()) }
+
+// setUnfinished sets the function that records an end if the steps do not get that far.
+func (c *checkpoint) setUnfinished(put func(record.End)) { c.unfinished.Store(&put) }
+
+// finish means that the steps write the record themselves.
+func (c *checkpoint) finish() { c.unfinished.Store(nil) }
+
+// giveUp records e, unless a record is written already.
+func (c *checkpoint) giveUp(e record.End) {
+	if put := c.unfinished.Swap(nil); put != nil {
+		(*put)(e)
+	}
+}
+
+// leave reports that a hook was stopped. It runs concurrently with the steps, and touches nothing of theirs.
+func (c *checkpoint) leave(env Env, phase slurm.Context, start time.Duration, why string) {
+	if phase == slurm.HealthCheck {
+		c.reach(catalog.Exit(catalog.Deadline))
+	}
+	f := record.Saw(catalog.Deadline, "stopped by "+why, "a hook that ends in time")
+	now, e := env.Clock.Boot(), c.judgedEnd()
+	if e.Verdict.Exit == 0 {
+		e = record.End{At: now, Verdict: record.Verdict{Action: config.Warn, Exit: c.exitCode(), Code: f.Code}}
+	}
+	e.Began, e.Wall, e.SlurmConf = start, env.Clock.Wall(), slurmConf(env, c.exitCode())
+	e.Findings = append(slices.Clip(e.Findings), f)
+	c.giveUp(e)
+	fmt.Fprintf(env.Stderr, "bookend: %s: %s after %v\n", f.Code, f.Observed, (now - start).Round(time.Millisecond))
+}
+
+// watchdog ends a hook that is stuck.
+type watchdog struct{ *time.Timer }
+
+// newWatchdog bounds a hook before its configuration is known: that may be on a disk that does not answer.
+func newWatchdog() watchdog { return watchdog{time.NewTimer(5 * time.Second)} }
+
+// limit makes the watchdog wait for a deadline.
+func (w watchdog) limit(d node.Deadline) { w.Reset(d.Left(1<<62, 0)) }
+
+// LastWords is the time to report a stop: slurmd grants 10 ms from SIGTERM to SIGKILL, and a killed hook has failed.
+const LastWords = 5 * time.Millisecond
+
+// guard calls end at the deadline or SIGTERM, even if the hook is stuck, and before that say.
+func (w watchdog) guard(end func(), onPanic func(*child.Panic), say func(why string)) (stop func()) {
+	term := make(chan os.Signal, 1)
+	done := make(chan struct{})
+	signal.Notify(term, syscall.SIGTERM)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else Go ends a process whose stderr has no reader
+	child.Go(onPanic, func() {
+		why := "SIGTERM"
+		select {
+		case <-done:
+			return
+		case <-term:
+		case <-w.C:
+			why = "the deadline"
+		}
+		said := make(chan struct{})
+		child.Go(func(*child.Panic) {}, func() {
+			defer close(said)
+			say(why)
+		})
+		select {
+		case <-said:
+		case <-time.After(LastWords):
+		}
+		end()
+	})
+	return func() {
+		close(done)
+		w.Stop()
+		signal.Stop(term)
+	}
+}

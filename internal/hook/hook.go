@@ -1,0 +1,266 @@
+// Package hook runs the hooks. Each is a function that reads from top to bottom:
+//
+//	recall ─► Past ─┐
+//	observe ─► Seen ┴─► judge ─► Judgement ─► probe ─► judge again ─► record.End ─► publish
+//
+// Steps take values and return values. Every output is made from the record: the node's state, the job's log, the
+// drain reason, the log line, the metrics and the exit code. All that SIGTERM and the watchdog share with the steps is
+// the checkpoint.
+package hook
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/attribution"
+	"bookend/internal/catalog"
+	"bookend/internal/child"
+	"bookend/internal/config"
+	"bookend/internal/judge"
+	"bookend/internal/node"
+	"bookend/internal/publish"
+	"bookend/internal/record"
+	"bookend/internal/recorder"
+	"bookend/internal/report"
+	"bookend/internal/slurm"
+)
+
+// Env is the outside world, as main passes it in.
+type Env = child.Env
+
+// Prolog runs bookend-prolog: Slurm's Prolog or TaskProlog, as SLURM_SCRIPT_CONTEXT says.
+func Prolog(env Env) int {
+	return run(env, slurm.Prolog, slurm.TaskProlog, taskProlog, ofJob(prolog))
+}
+
+// Epilog runs bookend-epilog: Slurm's Epilog or TaskEpilog, as SLURM_SCRIPT_CONTEXT says.
+func Epilog(env Env) int {
+	return run(env, slurm.Epilog, slurm.TaskEpilog, taskEpilog, ofJob(epilog))
+}
+
+// HealthCheck runs bookend-healthcheck, a root hook without a job. It exits 0 if it could check the node at all.
+func HealthCheck(env Env) int { return run(env, slurm.HealthCheck, "", nil, check) }
+
+// steps are what a root hook does. They return false if there is nothing to publish.
+type steps func(*hook) (o publish.Outcome, worth bool)
+
+// run does what the program was started for: recorder, disk work, its own child, version, task hook or root hook.
+func run(env Env, phase, task slurm.Context, ofTask func(*taskHook), do steps) int {
+	switch {
+	case len(env.Args) == 3 && env.Args[1] == recorder.Flag:
+		return recorder.Run(env, env.Args[2])
+	case len(env.Args) == 3 && env.Args[1] == publish.DiskFlag:
+		return publish.ServeDisk(env)
+	}
+	if len(env.Args) > 1 {
+		if exit, done := env.Serve(); done {
+			return exit
+		}
+		if env.Args[1] == "--version" {
+			fmt.Fprintf(env.Stdout, "%s %s\n", publish.Program(phase), env.Version)
+		} else {
+			const help = "%s: Slurm runs this program, without arguments; see bookend help\n"
+			fmt.Fprintf(env.Stderr, help, publish.Program(phase))
+		}
+		return 0
+	}
+	switch {
+	case ofTask != nil && slurm.Context(env.Getenv("SLURM_SCRIPT_CONTEXT")) == task:
+		return ofUser(env, ofTask)
+	case phase != slurm.HealthCheck && !slurm.HasGPUs(env.Getenv): // nothing to do
+		return 0
+	}
+	return rootHook(env, phase, do)
+}
+
+// hook is one run of a root hook: its access to the node, and what is published if it is stopped.
+type hook struct {
+	a        *node.Access
+	stopped  checkpoint
+	watchdog watchdog
+	reached  publish.Outcome // for a panic of the steps
+}
+
+// rootHook frames a root hook: one deadline, one verdict whatever happens.
+func rootHook(env Env, phase slurm.Context, do steps) (exit int) {
+	start := env.Clock.Boot()
+	h := &hook{a: node.With(env, phase, config.Default(), start), watchdog: newWatchdog()}
+	env.Confine()
+	defer child.Recover(func(p *child.Panic) {
+		h.failed(p)
+		exit = h.stopped.exitCode()
+	})
+	defer h.watchdog.guard(func() { env.Exit(h.stopped.exitCode()) }, func(p *child.Panic) { node.Panicked(env, p) },
+		func(why string) { h.stopped.leave(env, phase, start, why) })()
+	if o, worth := h.attempt(do); worth {
+		publish.Hook(h.a, h.giveReason(o))
+		h.a.Ended()
+	}
+	return h.stopped.exitCode()
+}
+
+// attempt runs a hook's steps. A panic ends them; what was found by then still counts and is still reported.
+func (h *hook) attempt(do steps) (o publish.Outcome, worth bool) {
+	defer child.Recover(func(p *child.Panic) {
+		o, worth = h.failed(p), true
+		h.stopped.giveUp(h.end(o.Case, o.Judgement, "", nil))
+	})
+	return do(h)
+}
+
+func (h *hook) failed(p *child.Panic) publish.Outcome {
+	c, j := h.reached.Case, h.reached.Judgement
+	if len(j.Found) == 0 {
+		j = j.With(c, c.Faults...)
+	}
+	return h.keep(c, j.With(c, node.Panicked(h.a.Env, p)))
+}
+
+// ofJob returns the steps of a job's hook once its configuration, its job and its state are known.
+func ofJob(do func(*hook, judge.Case) publish.Outcome) steps {
+	return func(h *hook) (publish.Outcome, bool) {
+		faults, problem := h.configure()
+		if problem != "" {
+			fmt.Fprintf(h.a.Env.Stderr, "bookend: %s\n", problem)
+		}
+		known, more := identify(h.a)
+		faults = slices.Concat(faults, more)
+		if known {
+			known, more = h.a.OpenState()
+			faults = slices.Concat(faults, more)
+		}
+		c := h.a.Case()
+		c.Faults = faults
+		if !known {
+			_, j := h.judge(c)
+			return h.keep(c, j), true
+		}
+		return do(h, c), true
+	}
+}
+
+// configure reads the configuration, and returns what is wrong with it also as a finding.
+func (h *hook) configure() (faults []record.Finding, problem string) {
+	a, problem := node.Configured(h.a.Env, h.a.Phase, h.a.Deadline.Start)
+	h.a = a
+	h.watchdog.limit(a.Deadline)
+	if problem != "" {
+		faults = append(faults, record.Saw(catalog.BadConfig, problem, "a valid configuration that only root can write"))
+	}
+	return faults, problem
+}
+
+// identify reads the job from the environment. Without a job nothing can be concluded about any GPU.
+func identify(a *node.Access) (ok bool, faults []record.Finding) {
+	job, err := slurm.FromEnv(a.Env.Getenv)
+	if err != nil {
+		fmt.Fprintf(a.Env.Stderr, "bookend: %v\n", err)
+		return false, []record.Finding{record.Saw(catalog.BadEnv, err.Error(), "the environment Slurm gives its hooks")}
+	}
+	a.Job = job
+	if job.GPUProblem != "" {
+		faults = append(faults, record.Unsure(catalog.Ambiguous, job.GPUProblem))
+	}
+	own, err := node.OwnCgroup(a.Config.Paths.Proc)
+	if err != nil {
+		faults = append(faults, record.Unsure(catalog.BadEnv, err.Error()))
+	}
+	a.InJob = slurm.InJob(own)
+	if a.InJob {
+		a.Job.Exit = slurm.ExitStatus{Why: "hooks under RunInJob are always told 0"}
+		observed := "this hook runs inside the job (PrologFlags=RunInJob)"
+		if a.Blinded() {
+			observed += ": no GPU is looked at (slurm.run_in_job_backend)"
+		}
+		faults = append(faults, record.Saw(catalog.RunInJob, observed, "hooks run by slurmd itself"))
+	}
+	return true, faults
+}
+
+// judge judges what is known so far. The judgement counts even if the hook is stopped after it.
+func (h *hook) judge(c judge.Case) (judge.Case, judge.Judgement) {
+	j := judge.Judge(c)
+	if c.Node == nil && h.a.Store != nil && c.AsksRepeat(j) {
+		records, faults := h.a.Records()
+		c.Node, c.Faults = records, slices.Concat(c.Faults, faults)
+		j = judge.Judge(c)
+	}
+	h.keep(c, j)
+	return c, j
+}
+
+// keep makes a hook that is stopped from now on exit with the verdict, and record what a drain follows from. The
+// record is short, as there are only milliseconds to write it.
+func (h *hook) keep(c judge.Case, j judge.Judgement) publish.Outcome {
+	h.reached = publish.Outcome{Case: c, Judgement: j}
+	if j.Verdict.Exit != 0 {
+		e := h.end(c, j, "", nil)
+		h.stopped.keepJudged(record.End{At: e.At, Epoch: e.Epoch, Findings: e.Findings, Verdict: e.Verdict})
+	}
+	h.stopped.reach(j.Verdict.Exit)
+	return h.reached
+}
+
+// end returns the record of this hook. text is its report to the job's user.
+func (h *hook) end(c judge.Case, j judge.Judgement, text string, why *record.Diagnosis) record.End {
+	e := c.EndRecord(j)
+	e.Wall, e.Report, e.Diagnosis = h.a.Env.Clock.Wall(), text, why
+	e.SlurmConf = slurmConf(h.a.Env, h.stopped.exitCode())
+	e.Messages, e.Outputs = c.Output.Messages, c.Output.Outputs
+	e.Health = c.Seen.Health
+	if e.At == 0 {
+		e.At = h.a.Env.Clock.Boot()
+	}
+	return e
+}
+
+// slurmConf returns the SLURM_CONF that a hook that asks for a drain leaves for the health check.
+func slurmConf(env Env, exit int) string {
+	const most = 4 << 10 // PATH_MAX
+	conf := env.Getenv("SLURM_CONF")
+	if exit == 0 || len(conf) >= most {
+		return ""
+	}
+	return conf
+}
+
+// giveReason gives Slurm the reason of a drain. What goes wrong with that is only reported.
+func (h *hook) giveReason(o publish.Outcome) publish.Outcome {
+	e := h.end(o.Case, o.Judgement, "", nil)
+	o.Judgement = o.Judgement.Late(publish.Reason(h.a, o.Case.Seen, e)...)
+	return o
+}
+
+func scene(c judge.Case, j judge.Judgement, why *record.Diagnosis) report.Scene {
+	return report.Scene{
+		Recording: c.Past.Recording, Began: cmp.Or(c.Past.Run.Start, &record.End{}).At, Ended: c.At,
+		Node: c.Job.Node, Job: c.Job, Cards: c.Subjects(j), Now: c.Seen.Side, Before: c.Past.Before,
+		Findings: j.Found, Verdict: j.Verdict, Why: why,
+		Show: c.Config.JobLog.Show, Privacy: c.Config.JobLog.Privacy,
+		Help: strings.Trim(c.Config.HelpURL+", "+c.Config.Contact, ", "),
+	}
+}
+
+// outlast keeps a hook that is not the first of its kind until the first has ended, if that one may be testing: once
+// this one ends, the next job may get the GPU. The first has the earlier deadline. If it closed the run, this hook
+// repeats it; one that died on the way closed nothing, and this is the job's start or end.
+func outlast(a *node.Access, c judge.Case) judge.Case {
+	if c.Past.Turn != judge.Concurrent {
+		return c
+	}
+	wait := time.Duration(0)
+	if judge.WhenTested(c.Config.Probe.At, c.Phase) {
+		wait = a.Deadline.Left(time.Hour, a.Reserve())
+	}
+	if a.Claim(wait) != judge.First {
+		return c // nothing else can be done
+	}
+	c.Past.Turn = judge.Undecided
+	if _, which, _ := a.Store.Find(a.Job); which == attribution.ClosedRun {
+		c.Past.Turn = judge.Repeated
+	}
+	return c
+}

@@ -1,0 +1,256 @@
+package hook
+
+import (
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"bookend/internal/catalog"
+	"bookend/internal/child"
+	"bookend/internal/config"
+	"bookend/internal/drain"
+	"bookend/internal/gpu"
+	"bookend/internal/judge"
+	"bookend/internal/node"
+	"bookend/internal/procscan"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+	"bookend/test/must"
+)
+
+func access(t *testing.T, phase slurm.Context) (a *node.Access, run string) {
+	t.Helper()
+	run = t.TempDir()
+	a = node.With(child.Env{Clock: child.SystemClock()}, phase, config.Default(), 0)
+	a.Config.Paths.Run, a.Job.Node = run, "n1"
+	opened, faults := a.OpenState()
+	if !opened {
+		t.Fatal(faults)
+	}
+	return a, run
+}
+
+// began puts the start of a job on record, and that of its end if it is closed, and returns an epilog of that job.
+func began(t *testing.T, closed bool) (*node.Access, judge.Case) {
+	t.Helper()
+	a, _ := access(t, slurm.Epilog)
+	a.Job = slurm.Job{ID: 7, Node: "n1", UID: 1000, Start: time.Unix(1_800_000_000, 0), Context: slurm.Epilog}
+	must.Do(t, a.Store.Begin(record.Run{Job: a.Job, Start: &record.End{At: time.Second}}))
+	found, _, err := a.Store.Find(a.Job)
+	must.Do(t, err)
+	if closed {
+		must.Do(t, a.Store.Close(found, record.End{At: 2 * time.Second}))
+	}
+	c := a.Case()
+	c.Past.Run = found
+	return a, c
+}
+
+// Clean-up is for the one epilog of a run that slurmd itself runs, where an admin wants it. A hook without time ends no
+// process, and says so.
+func TestCleanUp(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*judge.Case)
+		want   bool
+	}{
+		"enabled":                   {func(*judge.Case) {}, true},
+		"off":                       {func(c *judge.Case) { c.Config.CleanUp.Enabled = false }, false},
+		"inside the job":            {func(c *judge.Case) { c.InJob = true }, false},
+		"its end is on record":      {func(c *judge.Case) { c.Past.Turn = judge.Repeated }, false},
+		"another epilog is at work": {func(c *judge.Case) { c.Past.Turn = judge.Concurrent }, false},
+	} {
+		a, _ := access(t, slurm.Epilog)
+		c := a.Case()
+		c.Config.CleanUp.Enabled = true
+		tt.change(&c)
+		if got := mayCleanUp(c); got != tt.want {
+			t.Errorf("%s: may clean up: got %v, want %v", name, got, tt.want)
+		}
+		a.Deadline.End = a.Env.Clock.Boot() + time.Second
+		if did, ended := endAll(a, c.Seen, []record.Holder{{}}); len(did) != 1 || did[0].Unknown == "" || ended {
+			t.Errorf("got %+v and %v, want one finding that says why, and nothing ended", did, ended)
+		}
+	}
+}
+
+// A hook that is stuck ends at the deadline that the README promises for the default configuration, or 5 s after its
+// start if it could not read its configuration. It runs on a clock of its own: no machine is too slow for this test.
+func TestShippedDeadlineEndsHooks(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM) // its goroutine must not be of a test's bubble
+	for _, tt := range []struct {
+		hook    func(Env) int
+		context slurm.Context
+		stuck   string // reading this variable
+		promise time.Duration
+	}{
+		{Prolog, slurm.Prolog, "SLURM_JOB_ID", 5 * time.Second},
+		{Epilog, slurm.Epilog, "SLURM_JOB_ID", 15 * time.Second},
+		{Prolog, slurm.Prolog, "BOOKEND_CONFIG", 5 * time.Second},
+		{Epilog, slurm.Epilog, "BOOKEND_CONFIG", 5 * time.Second},
+		{Prolog, slurm.TaskProlog, "SLURM_RLIMIT_AS", time.Second}, // the job's script waits for it
+	} {
+		environ := map[string]string{
+			"SLURM_SCRIPT_CONTEXT": string(tt.context), "SLURM_JOB_GPUS": "0",
+			"BOOKEND_CONFIG": filepath.Join(t.TempDir(), "missing.yaml"),
+		}
+		synctest.Test(t, func(t *testing.T) {
+			began, ended := time.Now(), make(chan struct{})
+			getenv := func(name string) string {
+				if name == tt.stuck {
+					<-ended
+					runtime.Goexit() // what follows would write to this machine's own directories
+				}
+				return environ[name]
+			}
+			go tt.hook(Env{
+				Args: []string{"bookend"}, Getenv: getenv, Stdout: io.Discard, Stderr: io.Discard, EUID: 1,
+				Clock: child.Clock{Wall: time.Now, Boot: func() time.Duration { return time.Since(began) }},
+				Exit:  func(int) { close(ended) },
+			})
+			<-ended
+			if took := time.Since(began); took < tt.promise || took > tt.promise+LastWords {
+				t.Errorf("%s stuck at %s: ended after %v, want %v", tt.context, tt.stuck, took, tt.promise)
+			}
+		})
+	}
+}
+
+// A hook that is stopped leaves what its exit code follows from, without which the drain would have neither reason nor
+// cause; of one that was stopped for something else it leaves that alone.
+func TestStoppedAfterTheVerdict(t *testing.T) {
+	for name, tt := range map[string]struct {
+		found record.Finding
+		later int // an exit code that follows from something else, 0 for none
+		want  string
+	}{
+		"a lost GPU": {record.Finding{Code: catalog.Lost, GPU: "GPU-0"}, 0, "BKD-LOST BKD-DEADLINE"},
+		"nothing":    {record.Finding{Code: catalog.Again}, 0, "BKD-DEADLINE"},
+		"another":    {record.Finding{Code: catalog.Lost, GPU: "GPU-0"}, 42, "BKD-DEADLINE"},
+	} {
+		a, _ := access(t, slurm.Prolog)
+		var said strings.Builder
+		a.Env.Getenv, a.Env.Stderr = func(string) string { return "" }, &said
+		a.Env.Clock.Boot = func() time.Duration { return time.Hour + 2*time.Second }
+		a.Config.Mode = config.Enforce
+		h, c := &hook{a: a}, a.Case()
+		c.Faults = []record.Finding{tt.found}
+		h.judge(c)
+		if tt.later != 0 {
+			h.stopped.reach(tt.later)
+		}
+		var left record.End
+		h.stopped.setUnfinished(func(e record.End) { left = e })
+		h.stopped.leave(a.Env, slurm.Prolog, time.Hour, "SIGTERM")
+		if got := said.String(); got != "bookend: BKD-DEADLINE: stopped by SIGTERM after 2s\n" {
+			t.Errorf("%s: said %q", name, got)
+		}
+		var codes []string
+		for _, f := range left.Findings {
+			codes = append(codes, string(f.Code))
+		}
+		if got := strings.Join(codes, " "); got != tt.want || left.Verdict.Exit != h.stopped.exitCode() {
+			t.Errorf("%s: left %q, exit %d, want %q and %d", name, got, left.Verdict.Exit, tt.want, h.stopped.exitCode())
+		}
+		exit := drain.FromEnd(record.Run{}, slurm.Prolog, left)
+		if tt.want == "BKD-LOST BKD-DEADLINE" && (len(exit.Causes) != 1 || exit.Causes[0].GPU != "GPU-0") {
+			t.Errorf("%s: its causes are %+v", name, exit.Causes)
+		}
+	}
+}
+
+// A hook that had to wait for the first of its kind takes its place only if that has not closed the run.
+func TestOutlast(t *testing.T) {
+	for _, closed := range []bool{true, false} {
+		a, c := began(t, closed)
+		c.Past.Turn = judge.Concurrent
+		if got, want := outlast(a, c).Past.Turn, map[bool]judge.Turn{true: judge.Repeated, false: judge.Undecided}[closed]; got != want {
+			t.Errorf("closed by the first %v: turn %v, want %v", closed, got, want)
+		}
+	}
+}
+
+// Ends do without slow facts only after a health check that read those of every GPU and found nothing.
+func TestExamined(t *testing.T) {
+	both := []gpu.Health{{Device: "GPU-a"}, {Device: "GPU-b"}}
+	two := []gpu.Reading{{Device: gpu.Device{ID: "GPU-a"}}, {Device: gpu.Device{ID: "GPU-b"}}}
+	for name, tt := range map[string]struct {
+		seen   []gpu.Reading
+		health []gpu.Health
+		found  []record.Finding
+		want   bool
+	}{
+		"all of them":    {two, both, nil, true},
+		"one of two":     {two, both[:1], nil, false},
+		"none":           {two, nil, nil, false},
+		"nothing seen":   {nil, nil, nil, false},
+		"with a finding": {two, both, []record.Finding{{Code: catalog.ECC}}, false},
+	} {
+		a, _ := access(t, slurm.HealthCheck)
+		must.Do(t, a.Store.SetExamined(time.Second))
+		c := judge.Check{Case: a.Case()}
+		c.Seen.Side.Snapshot.Readings, c.Seen.Health = tt.seen, tt.health
+		faults := examined(a, c, judge.Judgement{Found: tt.found})
+		if len(faults) > 0 || (a.Store.Examined() > 0) != tt.want {
+			t.Errorf("%s: examined at %v, want any %v", name, a.Store.Examined(), tt.want)
+		}
+	}
+}
+
+// Clean-up tells of which GPU it ended a process, by the first that lists it; one that only had a GPU open is on none.
+func TestEndedOn(t *testing.T) {
+	var seen judge.Seen
+	for i, id := range []gpu.ID{"GPU-a", "GPU-b", "GPU-c"} {
+		device := gpu.Device{ID: id}
+		seen.Cards = append(seen.Cards, record.Assigned{Index: i, Device: device})
+		reading := gpu.Reading{Device: device}
+		if i > 0 {
+			reading.Processes = []gpu.Process{{PID: 70}}
+		}
+		seen.Side.Snapshot.Readings = append(seen.Side.Snapshot.Readings, reading)
+	}
+	for pid, want := range map[int]gpu.ID{70: "GPU-b", 71: ""} {
+		f := outcome(seen, record.Holder{Process: record.Process{PID: pid}}, procscan.CleanupResult{PID: pid})
+		if f.GPU != want || (f.Index != nil) != (want != "") || f.Index != nil && *f.Index != 1 {
+			t.Errorf("process %d: %+v, want it on %q", pid, f, want)
+		}
+	}
+}
+
+// An end that could not look keeps the GPUs of the start; one that could adds its own, and completes a start's life of
+// the driver only where that knew none.
+func TestCompleted(t *testing.T) {
+	old, now := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}, gpu.Epoch{Boot: "b", Driver: "580", Module: "2"}
+	of := func(ids ...gpu.ID) (all []record.Assigned) {
+		for _, id := range ids {
+			all = append(all, record.Assigned{Device: gpu.Device{ID: id}})
+		}
+		return all
+	}
+	for name, tt := range map[string]struct {
+		began       gpu.Epoch
+		start, seen []record.Assigned
+		want        []record.Assigned
+		epoch       gpu.Epoch
+	}{
+		"nothing seen":             {old, of("GPU-a"), nil, of("GPU-a"), old},
+		"seen":                     {old, of("GPU-a"), of("GPU-a"), of("GPU-a"), old},
+		"not known at the start":   {old, of(""), of("GPU-b"), of("GPU-b"), old},
+		"of a later run":           {old, of("GPU-a", "GPU-b"), of("GPU-b", "GPU-c"), of("GPU-b", "GPU-c", "GPU-a"), old},
+		"began without the driver": {gpu.Epoch{}, of("GPU-a"), nil, of("GPU-a"), now},
+	} {
+		c := judge.Case{Phase: slurm.Epilog}
+		c.Past.Run = record.Run{Epoch: tt.began, Devices: tt.start}
+		c.Seen.Cards, c.Seen.Epoch = tt.seen, now
+		if run := completed(c); !slices.Equal(run.Devices, tt.want) || run.Epoch != tt.epoch {
+			t.Errorf("%s: %+v, want %+v in %+v", name, run, tt.want, tt.epoch)
+		}
+	}
+}

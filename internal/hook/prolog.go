@@ -1,0 +1,54 @@
+package hook
+
+import (
+	"slices"
+
+	"bookend/internal/judge"
+	"bookend/internal/node"
+	"bookend/internal/observe"
+	"bookend/internal/probe"
+	"bookend/internal/publish"
+	"bookend/internal/record"
+	"bookend/internal/recorder"
+	"bookend/internal/report"
+	"bookend/internal/state"
+)
+
+// prolog checks the GPUs before the job, and records what its end is compared with.
+func prolog(h *hook, c judge.Case) publish.Outcome {
+	a := h.a
+	h.stopped.setUnfinished(begin(a.Store, record.Run{Job: c.Job}))
+	c, seen := observe.Job(a, c)
+	h.stopped.setUnfinished(begin(a.Store, c.Self())) // its exit counts in this boot, which is known by now
+	c = learn(a, observe.Consult(a, c))
+	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
+	c = probe.Run(a, outlast(a, c), j, seen.Tests)
+	c, j = h.judge(c)
+	told := report.Text(report.Start(scene(c, j, nil)))
+	start, run := h.end(c, j, told, nil), c.Self() // on record for the job's end, and for its task hooks
+	run.Start = &start
+	h.stopped.finish()
+	faults := slices.Concat(node.Fault(a.Store.Begin(run)),
+		node.Fault(a.Store.PutReport(a.Job, state.Report{Clean: scene(c, j, nil).Clean(), Text: told})),
+		node.Fault(a.Store.MakeDrop(a.Job)))
+	if len(run.Devices) > 0 {
+		recorder.Start(a)
+	}
+	return h.keep(c, j.With(c, faults...))
+}
+
+// begin returns a function that records a start.
+func begin(store *state.Store, run record.Run) func(record.End) {
+	return func(start record.End) {
+		run.Start = &start
+		_ = store.Begin(run)
+	}
+}
+
+// learn records the baselines that a start shows.
+func learn(a *node.Access, c judge.Case) judge.Case {
+	for _, b := range judge.Learn(c) {
+		c.Faults = slices.Concat(c.Faults, node.Fault(a.Store.PutBaseline(b)))
+	}
+	return c
+}

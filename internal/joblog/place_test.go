@@ -1,0 +1,57 @@
+package joblog
+
+import (
+	"slices"
+	"testing"
+
+	"bookend/internal/slurm"
+)
+
+// Which outputs a job has follows from what Slurm tells the epilog and from what task hooks left.
+func TestStreams(t *testing.T) {
+	target := func(path string) Target { return Target{Path: path, Dev: 1, Ino: 2} }
+	batch := slurm.Job{ID: 7, User: "alice", Node: "n1", NodeList: "n[1-2]", WorkDir: "/w", Batch: true}
+	apart, further, srun := batch, batch, batch
+	apart.Stdout, apart.Stderr = "/w/%x.out", "/w/%x.err"
+	further.Node = "n2"
+	srun.Batch = false
+	const unknown = "not known here"
+	for name, tt := range map[string]struct {
+		job  slurm.Job
+		drop *Drop
+		want []string
+	}{
+		"no task hook":             {batch, nil, []string{"output /w/slurm-7.out"}},
+		"task hook":                {batch, &Drop{Target: target("/r/slurm-7.out")}, []string{"output /r/slurm-7.out"}},
+		"an array's":               {batch, &Drop{Array: slurm.ArrayTask{Master: 5, Task: 3}}, []string{"output /w/slurm-5_3.out"}},
+		"errors apart":             {apart, &Drop{Target: target("/r/x.err"), Name: "x"}, []string{"output /w/x.out", "errors /r/x.err"}},
+		"errors apart, by name":    {apart, &Drop{Name: "x"}, []string{"output /w/x.out", "errors /w/x.err"}},
+		"a name no one tells":      {apart, nil, []string{"output " + unknown, "errors " + unknown}},
+		"its further node":         {further, nil, []string{"output " + unknown}},
+		"its further node's steps": {further, &Drop{Steps: []Target{target("/o.8")}}, []string{"output " + unknown, "step /o.8"}},
+		"steps' files":             {batch, &Drop{Target: target("/r/slurm-7.out"), Steps: []Target{target("/o.1"), target("/r/slurm-7.out")}}, []string{"output /r/slurm-7.out", "step /o.1"}},
+		"srun's terminal":          {srun, nil, []string{"step " + unknown}},
+		"srun's terminal, told":    {srun, &Drop{Elsewhere: true}, []string{"step " + unknown}},
+		"srun's file":              {srun, &Drop{Steps: []Target{target("/o.txt")}}, []string{"step /o.txt"}},
+		"a step elsewhere":         {batch, &Drop{Target: target("/r/o"), Elsewhere: true}, []string{"output /r/o", "step " + unknown}},
+	} {
+		var got []string
+		p := Place{Job: tt.job, Told: tt.drop != nil}
+		if p.Told {
+			p.Drop = *tt.drop
+		}
+		for _, w := range p.Streams() {
+			where := w.Path
+			if (w.Why == "") != (w.Path != "") || w.Path != w.Target.Path {
+				t.Errorf("%s: %+v", name, w)
+			}
+			if w.Path == "" {
+				where = unknown
+			}
+			got = append(got, string(w.Kind)+" "+where)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package observe
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"syscall"
+	"time"
+
+	"bookend/internal/catalog"
+	"bookend/internal/child"
+	"bookend/internal/joblog"
+	"bookend/internal/judge"
+	"bookend/internal/node"
+	"bookend/internal/record"
+)
+
+// Output is where a job's output goes, and a search of it for messages about memory, which goes on meanwhile.
+type Output struct {
+	Place joblog.Place
+	wait  func() searched
+}
+
+type searched struct {
+	said   judge.JobOutput
+	hangs  bool // the output is on a file system that did not answer
+	faults []record.Finding
+}
+
+// Await returns the case with what was found, or why nothing was searched. It takes at most as long as an append may.
+// hangs means that the output is on a file system that did not answer.
+func (o Output) Await(c judge.Case) (_ judge.Case, hangs bool) {
+	s := o.wait()
+	c.Output, c.Faults = s.said, slices.Concat(c.Faults, s.faults)
+	return c, s.hangs
+}
+
+// outputOfJob starts to search the job's output as its user.
+func outputOfJob(a *node.Access, c judge.Case) (o Output, faults []record.Finding) {
+	raw, err := a.Store.ReadDrop(a.Job)
+	// Only a failure of the system is reported, not what the user did to the file.
+	hindered := []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}
+	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
+		faults = append(faults, record.Saw(catalog.Output, err.Error(), "what the job's task hooks left is read"))
+	}
+	o.Place = joblog.Place{Job: a.Job}
+	if err == nil {
+		o.Place = joblog.PlaceOf(a.Job, raw)
+	}
+	o.wait = search(a, c, o.Place)
+	return o, faults
+}
+
+// search starts to search the job's outputs for messages about memory, as the user.
+func search(a *node.Access, c judge.Case, p joblog.Place) (wait func() searched) {
+	nothing := judge.JobOutput{AddressSpace: p.AddressSpace()}
+	switch {
+	case !a.Config.JobLog.Read:
+		nothing.Unknown = "job_log.read is off"
+	case c.Past.Turn == judge.Repeated:
+		nothing.Unknown = "its epilog has run before"
+	case a.Env.EUID != 0:
+		nothing.Unknown = "the hook is not root's, and so cannot become the job's user"
+	case a.Job.UID == 0:
+		nothing.Unknown = "the job is root's"
+	}
+	exit := a.Job.Exit
+	all, request := p.Streams(), joblog.TailRequest{
+		UID: a.Job.UID, GID: a.Job.GID, Within: time.Duration(a.Times.Append),
+		Back: !exit.Known || exit.Raw != 0 || exit.Derived != 0,
+	}
+	for _, w := range all {
+		if w.Path != "" {
+			request.Targets = append(request.Targets, w.Target)
+		}
+	}
+	if nothing.Unknown == "" && len(request.Targets) == 0 {
+		nothing = outputOf(nothing, all, joblog.TailReply{}, false)
+	}
+	if nothing.Unknown != "" {
+		return func() searched { return searched{said: nothing} }
+	}
+	answer := child.Async(func() (visited, error) {
+		reply, trouble, err := node.Visit(a, joblog.SearchAsUser, request, a.Reserve())
+		return visited{reply, trouble}, err
+	})
+	return func() searched {
+		v, err := answer()
+		s := searched{said: nothing, faults: node.Fault(v.trouble)}
+		if err = cmp.Or(err, v.reply.Check(len(request.Targets))); err != nil {
+			s.faults = append(s.faults, a.Defect(err)...)
+			s.said.Unknown, s.hangs = unsearched(err)
+			return s
+		}
+		s.said = outputOf(nothing, all, v.reply, a.Job.Restarts > 0)
+		return s
+	}
+}
+
+type visited struct {
+	reply   joblog.TailReply
+	trouble error
+}
+
+// outputOf joins the outputs with the search's results: one, in the same order, for each output that has a path. In a
+// requeued job's output, what precedes an end report is an earlier run's, and not part of this one's output.
+func outputOf(h judge.JobOutput, all []joblog.Stream, r joblog.TailReply, requeued bool) judge.JobOutput {
+	h.Messages, h.Cancelled = slices.Clone(r.Messages), r.Cancelled
+	file := 0
+	for _, w := range all {
+		o := w.Output
+		if o.Path != "" {
+			f := r.Files[file]
+			for i, m := range r.Messages {
+				if m.File == file {
+					h.Messages[i].File = len(h.Outputs)
+				}
+			}
+			file++
+			if requeued && f.Earlier {
+				f.Size, f.Earlier = f.Read, false
+			}
+			o.Size, o.Read, o.Why = f.Size, f.Read, f.Why()
+		}
+		h.Outputs = append(h.Outputs, o)
+	}
+	words, none := record.Unread(h.Outputs)
+	if none {
+		h.Unknown = words
+	} else {
+		h.Part = words
+	}
+	return h
+}
+
+// unsearched returns why there is no result. A hang is the fault of the user's file system.
+func unsearched(err error) (why string, hangs bool) {
+	var failed *child.Error
+	switch {
+	case errors.Is(err, node.ErrStuckVisit):
+		return node.ErrStuckVisit.Error(), true
+	case errors.As(err, &failed) && (failed.Result.Outcome == child.Abandoned || failed.Result.Outcome == child.Hung):
+		return "the file system that it lies on does not answer", true
+	}
+	return err.Error(), false
+}

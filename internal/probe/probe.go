@@ -1,0 +1,146 @@
+// Package probe tests a job's GPUs by an allocation, as far as no job can be affected, and uses the results of earlier
+// tests that still hold.
+package probe
+
+import (
+	"slices"
+	"time"
+
+	"bookend/internal/attribution"
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/judge"
+	"bookend/internal/node"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+)
+
+// Run returns the case with the results of tests, made now or earlier. Findings stay those of the records at the
+// observation; the records right before a test only say whether it may be made. earlier are the tests that were on
+// record when a start's observation began.
+func Run(a *node.Access, c judge.Case, j judge.Judgement, earlier map[gpu.ID]record.TestRecord) judge.Case {
+	if c.Config.Probe.At == config.ProbeNever || len(c.Seen.Cards) == 0 || !testable(c) {
+		return c
+	}
+	l := unworn(a, c, j)
+	if c.Phase == slurm.Prolog {
+		l = trusted(a, c, earlier)
+	}
+	if judge.WhenTested(c.Config.Probe.At, c.Phase) && len(l.open) > 0 {
+		read := c.Node != nil
+		completed, faults := a.Complete(c) // asking about sharing may take a second, but only once
+		c = completed
+		now, again, more := recheck(a, c, read)
+		plan := judge.TestCase{Scene: now.Whole(), Found: j.Found, InJob: c.InJob, Again: again}
+		may, skipped := plan.Plan(l.open)
+		tested, untested, own := test(a, c.Past.Turn, may, plan.Known(may))
+		l.faults = slices.Concat(l.faults, faults, more, own, keep(a, c.Seen, tested))
+		l.outcomes = append(l.outcomes, tested...)
+		for _, p := range append(skipped, untested...) {
+			l.outcomes = append(l.outcomes, judge.TestResult{Probe: p})
+		}
+	}
+	c.Tests, c.Later = l.outcomes, node.Once(l.faults, j.Found)
+	return c
+}
+
+// testable reports whether a backend can test the GPUs: they are of one vendor.
+func testable(c judge.Case) bool {
+	first := gpu.VendorOf(c.Seen.Cards[0].Device).Name
+	another := func(d record.Assigned) bool { return gpu.VendorOf(d.Device).Name != first }
+	return c.Config.Tests(first) && !slices.ContainsFunc(c.Seen.Cards, another)
+}
+
+// last is what earlier tests show.
+type last struct {
+	outcomes []judge.TestResult // those that still hold
+	open     []record.Assigned  // the GPUs without one
+	faults   []record.Finding
+}
+
+// trusted returns the results of earlier tests that still hold, and the GPUs without one. A start that tests does not
+// believe a bad result: the GPU may have been repaired since. If another hook has tested a GPU since the observation
+// began, neither test is believed: the kernel's log may not have been read from there on.
+func trusted(a *node.Access, c judge.Case, earlier map[gpu.ID]record.TestRecord) (l last) {
+	scene := c.Scene(c.Seen.Side)
+	latest, faults := a.Tests()
+	l.faults = faults
+	for _, card := range c.Seen.Cards {
+		test, known := earlier[card.Device.ID]
+		since := judge.SinceTest{At: a.Env.Clock.Boot(), Epoch: c.Seen.Epoch, Kernel: c.Seen.Kernel, Scene: scene,
+			Card: card, MaxAge: judge.TestMaxAge}
+		holds := latest[card.Device.ID].Probe.At == test.Probe.At && since.Trusts(test)
+		switch {
+		case !known, judge.WhenTested(c.Config.Probe.At, c.Phase) && (!holds || test.Probe.Result != gpu.ProbeOK):
+			l.open = append(l.open, card)
+		case holds:
+			l.outcomes = append(l.outcomes, judge.TestResult{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
+		default:
+			const why = "none at a start (probe.at); the last one may not hold any more"
+			l.outcomes = append(l.outcomes, judge.TestResult{Probe: judge.SkippedTest(card.Device.ID, why)})
+		}
+	}
+	return l
+}
+
+// unworn returns the last tests that still hold at this end, each with this job counted, and the GPUs to test again.
+func unworn(a *node.Access, c judge.Case, j judge.Judgement) (l last) {
+	start := c.Past.Run.Start
+	if start == nil || !c.Past.Turn.Leads() || c.Config.Probe.Every == 0 {
+		return last{open: c.Seen.Cards}
+	}
+	scene := c.Scene(c.Seen.Side)
+	latest, faults := a.Tests()
+	var counted []record.TestRecord
+	for _, card := range c.Seen.Cards {
+		test := latest[card.Device.ID]
+		known, _ := start.Probe(card.Device.ID)
+		end := judge.AtEnd{
+			SinceTest: judge.SinceTest{At: a.Env.Clock.Boot(), Epoch: c.Seen.Epoch, Kernel: c.Seen.Kernel, Scene: scene,
+				Card: card, MaxAge: time.Duration(c.Config.Probe.Every)},
+			Start: known, Job: c.Job.Exit, Messages: len(c.Output.Messages), Found: j.Found,
+			AfterJobs: c.Config.Probe.AfterJobs,
+		}
+		if end.Outdates(test) {
+			l.open = append(l.open, card)
+			continue
+		}
+		test.Jobs++
+		counted = append(counted, test)
+		l.outcomes = append(l.outcomes, judge.TestResult{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
+	}
+	l.faults = slices.Concat(faults, node.Fault(a.Store.PutProbes(counted...)))
+	return l
+}
+
+// recheck reads the records right before a test. isAgain means that another hook has handled this start or end.
+func recheck(a *node.Access, now judge.Case, stale bool) (_ judge.Case, isAgain bool, faults []record.Finding) {
+	if !now.Past.Turn.Leads() {
+		return now, true, nil
+	}
+	if stale {
+		now.Node, faults = a.Records()
+	}
+	run, which, _ := a.Store.Find(a.Job)
+	lost := which == attribution.NoRun && now.Past.Run.Key != ""
+	began := a.Phase == slurm.Prolog && (which == attribution.OpenRun || run.Sure(a.Job))
+	return now, lost || began || which == attribution.ClosedRun && a.Phase == slurm.Epilog, faults
+}
+
+// keep records tests for later starts, also one without a result: it voids what was known before it.
+func keep(a *node.Access, seen judge.Seen, tested []judge.TestResult) []record.Finding {
+	var mark gpu.KernelMark
+	if seen.Kernel != nil {
+		mark = seen.Kernel.Last
+	}
+	var records []record.TestRecord
+	for _, o := range tested {
+		records = append(records, record.TestRecord{
+			Probe: o.Probe, Epoch: seen.Epoch, Kernel: mark, Wall: a.Env.Clock.Wall(), Seen: o.Seen,
+		})
+	}
+	if len(records) == 0 || !seen.Epoch.Same(seen.Epoch) { // a partially known epoch is never trusted
+		return nil
+	}
+	return node.Fault(a.Store.PutProbes(records...))
+}

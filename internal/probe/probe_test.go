@@ -1,0 +1,147 @@
+package probe
+
+import (
+	"testing"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/judge"
+	"bookend/internal/node"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
+	"bookend/test/must"
+)
+
+func access(t *testing.T, phase slurm.Context) (a *node.Access, run string) {
+	t.Helper()
+	run = t.TempDir()
+	a = node.With(child.Env{Clock: child.SystemClock()}, phase, config.Default(), 0)
+	a.Config.Paths.Run, a.Job.Node = run, "n1"
+	opened, faults := a.OpenState()
+	if !opened {
+		t.Fatal(faults)
+	}
+	return a, run
+}
+
+// began puts the start of a job on record, and that of its end if it is closed, and returns an epilog of that job.
+func began(t *testing.T, closed bool) (*node.Access, judge.Case) {
+	t.Helper()
+	a, _ := access(t, slurm.Epilog)
+	a.Job = slurm.Job{ID: 7, Node: "n1", UID: 1000, Start: time.Unix(1_800_000_000, 0), Context: slurm.Epilog}
+	must.Do(t, a.Store.Begin(record.Run{Job: a.Job, Start: &record.End{At: time.Second}}))
+	found, _, err := a.Store.Find(a.Job)
+	must.Do(t, err)
+	if closed {
+		must.Do(t, a.Store.Close(found, record.End{At: 2 * time.Second}))
+	}
+	c := a.Case()
+	c.Past.Run = found
+	return a, c
+}
+
+// A start believes an earlier test only as long as it is the last one: another hook may test while this one looks.
+func TestTestedWhileAStartLooks(t *testing.T) {
+	const id = "GPU-0"
+	a, _ := access(t, slurm.Prolog)
+	c := a.Case()
+	c.Config.Probe.At = config.ProbeEpilog
+	epoch := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}
+	test := func(result gpu.ProbeResult) {
+		must.Do(t, a.Store.PutProbes(record.TestRecord{
+			Probe: gpu.Probe{Device: id, At: a.Env.Clock.Boot(), Result: result}, Epoch: epoch,
+			Kernel: gpu.KernelMark{Seq: 5}, Seen: 1,
+		}))
+	}
+	c.Seen = judge.Seen{
+		Epoch: epoch, Cards: []record.Assigned{{Device: gpu.Device{ID: id}}}, Kernel: &gpu.KernelLog{},
+		Side: record.Side{
+			Snapshot: gpu.Snapshot{At: a.Env.Clock.Boot(), Readings: []gpu.Reading{{Device: gpu.Device{ID: id}}}},
+			Curves:   map[gpu.ID]record.Curve{id: {State: record.Clean}},
+		},
+	}
+	test(gpu.ProbeOK)
+	earlier := must.Have(a.Store.Probes())(t)
+	for _, want := range []gpu.ProbeResult{gpu.ProbeOK, gpu.ProbeSkipped} {
+		l := trusted(a, c, earlier)
+		if len(l.outcomes) != 1 || len(l.open)+len(l.faults) != 0 || l.outcomes[0].Result != want {
+			t.Errorf("got %+v, want %s", l, want)
+		}
+		test(gpu.ProbeBroken)
+	}
+}
+
+// Tests take no longer than their own limit, what the deadline leaves and, in a prolog, what is left of the driver's
+// time. Only as many GPUs are tested as fit into that.
+func TestRoomForTests(t *testing.T) {
+	const sec, ms = time.Second, time.Millisecond
+	for name, tt := range map[string]struct {
+		phase  slurm.Context
+		now    time.Duration // since the hook began
+		cards  int
+		budget time.Duration
+		room   int
+	}{
+		"an end":                       {slurm.Epilog, 1 * sec, 2, 2200 * ms, 2},
+		"an end, late":                 {slurm.Epilog, 7500 * ms, 2, 1500 * ms, 2},
+		"an end, too late for two":     {slurm.Epilog, 8 * sec, 2, 1 * sec, 1},
+		"an end, too late":             {slurm.Epilog, 8500 * ms, 1, 500 * ms, 0},
+		"just enough":                  {slurm.Epilog, 8050 * ms, 1, 950 * ms, 1},
+		"a start":                      {slurm.Prolog, 1 * sec, 2, 2200 * ms, 2},
+		"a start, the driver was slow": {slurm.Prolog, 3 * sec, 2, 1 * sec, 1},
+	} {
+		at := child.Clock{Boot: func() time.Duration { return 100*sec + tt.now }}
+		a := &node.Access{
+			Env: child.Env{Clock: at}, Deadline: node.Deadline{Start: 100 * sec, End: 110 * sec, Clock: at}, Phase: tt.phase,
+		}
+		a.Times.Driver, a.Times.Probe = config.Duration(4*sec), config.Duration(2200*ms)
+		a.Times.Outputs = config.Duration(sec)
+		tester := &tester{a: a}
+		if budget, room := tester.budget(), tester.room(tt.cards); budget != tt.budget || room != tt.room {
+			t.Errorf("%s: got %v for %d GPUs, want %v for %d", name, budget, room, tt.budget, tt.room)
+		}
+	}
+}
+
+// Right before a test the records are read again: no hook tests whose end another has put on record meanwhile, or whose
+// start is on record no more. Without a start there is none to lose.
+func TestRecheck(t *testing.T) {
+	lost := opened(t, false)
+	lost.a.Job.ID = 8 // of which nothing is on record
+	without, first := of(t, slurm.Epilog), of(t, slurm.Prolog)
+	starting := func(h hook) hook { h.a.Phase, h.c.Past.Run = slurm.Prolog, record.Run{}; return h }
+	for name, tt := range map[string]struct {
+		h    hook
+		want bool
+	}{
+		"open": {opened(t, false), false}, "closed meanwhile": {opened(t, true), true},
+		"lost meanwhile": {lost, true}, "without a start": {without, false},
+		"a start": {first, false}, "begun meanwhile": {starting(opened(t, false)), true},
+		"begun and closed meanwhile": {starting(opened(t, true)), true},
+	} {
+		tt.h.c.Sharing = &slurmconf.Answer{Shared: slurmconf.No}
+		if _, again, _ := recheck(tt.h.a, tt.h.c, true); again != tt.want {
+			t.Errorf("%s: another hook was here: got %v, want %v", name, again, tt.want)
+		}
+	}
+}
+
+type hook struct {
+	a *node.Access
+	c judge.Case
+}
+
+func opened(t *testing.T, closed bool) hook {
+	a, c := began(t, closed)
+	return hook{a, c}
+}
+
+// of is a hook of a job of which nothing is on record.
+func of(t *testing.T, phase slurm.Context) hook {
+	a, _ := access(t, phase)
+	a.Job = slurm.Job{ID: 7, Node: "n1"}
+	return hook{a, a.Case()}
+}

@@ -1,0 +1,182 @@
+package publish
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"bookend/internal/catalog"
+	"bookend/internal/config"
+	"bookend/internal/drain"
+	"bookend/internal/judge"
+	"bookend/internal/node"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+	"bookend/internal/slurmcmd"
+	"bookend/internal/state"
+)
+
+const (
+	// reasonTime bounds each of a hook's three calls of scontrol: with slurmctld up, one takes 10 ms.
+	reasonTime = time.Second
+	// reasonSpread is the time over which a cluster's hooks that meet the same fault spread their calls to slurmctld.
+	reasonSpread = 2 * time.Second
+	// slurmCall bounds each of a health check's calls: with slurmctld down or hung, one would take 10 to 20 s.
+	slurmCall = 3 * time.Second
+)
+
+// Reason drains the node with the reason: slurmctld keeps one that is set before the hook's exit code arrives. end is
+// the record that the exit code follows from. Reason returns what went wrong.
+func Reason(a *node.Access, seen judge.Seen, end record.End) []record.Finding {
+	if a.Phase == slurm.HealthCheck || end.Verdict.Exit == 0 || a.Config.Drain.ReasonBy != config.ReasonByHook {
+		return nil
+	}
+	own := drain.FromEnd(record.Run{Job: a.Job, Epoch: seen.Epoch}, a.Phase, end)
+	if own == nil || own.Reason == "" {
+		return nil
+	}
+	time.Sleep(rand.N(1 + a.Deadline.Left(reasonSpread, 3*reasonTime+time.Duration(a.Times.Outputs))))
+	memory, faults := drainMemory(a)
+	in := drain.Facts{Memory: memory}
+	cmd := scontrol(a, own.Conf, func() time.Duration {
+		return a.Deadline.Left(reasonTime, time.Duration(a.Times.Outputs))
+	})
+	var err error
+	in.Node, err = cmd.Node(a.Job.Node)
+	if err == nil {
+		in.Now = a.Env.Clock.Wall()
+		var more []record.Finding
+		more, err = writeReason(a, cmd, in, *own)
+		faults = append(faults, more...)
+	}
+	return append(faults, notWritten(err)...)
+}
+
+// writeReason writes the reason of an exit of this hook, if that is what is decided.
+func writeReason(
+	a *node.Access, cmd slurmcmd.Scontrol, in drain.Facts, own drain.Exit,
+) (faults []record.Finding, err error) {
+	decision := drain.AtHook(in, own)
+	if decision.Act == drain.Leave {
+		return nil, errors.New(decision.Why)
+	}
+	faults, kept := remember(a, in.Memory, decision.Memory)
+	// A hook that drains at the same moment writes its reason: if both did, the one in place might not be on record.
+	another := errors.Is(kept, state.ErrChanged) || errors.Is(kept, state.ErrLocked)
+	if decision.Act != drain.Write || another {
+		return faults, nil
+	}
+	return faults, cmd.Drain(a.Job.Node, decision.Reason, func(now drain.Node) bool {
+		in.Node = now
+		return drain.AtHook(in, own).Act == drain.Write
+	})
+}
+
+// notWritten returns the finding that Slurm could not be asked or updated. The next health check writes the reason.
+func notWritten(err error) (found []record.Finding) {
+	if err != nil {
+		found = append(found, record.Saw(catalog.ReasonFailed, err.Error(), "the drain reason is written"))
+	}
+	return found
+}
+
+// SettleDrain replaces Slurm's fixed text for a drain of ours with the reason, and resumes the node if it may. It asks
+// Slurm only while a drain is not settled. Failures become findings, and the next health check tries again.
+func SettleDrain(a *node.Access, c judge.Check, j judge.Judgement) (
+	decided *drain.Decision, faults []record.Finding,
+) {
+	memory, faults := drainMemory(a)
+	in, more := drainInput(a, c.Seen, memory)
+	faults = append(faults, more...)
+	if !in.Pending() {
+		return nil, faults
+	}
+	until := a.Env.Clock.Boot() + time.Duration(a.Config.Deadlines.HealthCheck.Slurm)
+	cmd := scontrol(a, in.Conf(), func() time.Duration {
+		return a.Deadline.Left(min(slurmCall, until-a.Env.Clock.Boot()), time.Duration(a.Times.Outputs))
+	})
+	var err error
+	in.Node, err = cmd.Node(a.Job.Node)
+	if err == nil {
+		in.Cards = c.DrainSeen(j)
+		decided, more, err = carryOut(a, cmd, in, memory)
+		faults = append(faults, more...)
+	}
+	return decided, append(faults, notWritten(err)...)
+}
+
+// drainInput returns what this node's records say about its drain. It reads them again, since an end may have come
+// meanwhile; readNode has reported the damaged ones.
+func drainInput(a *node.Access, seen judge.Seen, memory drain.Remembered) (drain.Facts, []record.Finding) {
+	runs, unread := a.Store.Runs()
+	lost, err := a.Store.LostRecord() // after the records: reading them sets damaged ones aside
+	return drain.Facts{
+		Now: a.Env.Clock.Wall(), Epoch: seen.Epoch, Memory: memory.Here(seen.Epoch.Boot),
+		Exits: drain.Exits(runs, seen.Epoch.Boot), Rules: a.Config.Drain,
+		Partial: seen.Epoch.Boot == "" || len(unread) > 0, Lost: lost || err != nil,
+	}, node.Fault(err)
+}
+
+// carryOut does what was decided, and stores it first: if that fails, nothing is done.
+func carryOut(a *node.Access, cmd slurmcmd.Scontrol, in drain.Facts, memory drain.Remembered) (
+	decided *drain.Decision, faults []record.Finding, err error,
+) {
+	decision := drain.Decide(in)
+	faults, err = remember(a, memory, decision.Memory)
+	if err != nil {
+		return nil, faults, nil
+	}
+	still := func(now drain.Node) bool {
+		again := in
+		again.Node = now
+		wanted := drain.Decide(again)
+		return wanted.Act == decision.Act && wanted.Reason == decision.Reason
+	}
+	switch decision.Act {
+	case drain.Write:
+		err = cmd.Drain(a.Job.Node, decision.Reason, still)
+	case drain.Resume:
+		err = cmd.Resume(a.Job.Node, still)
+	}
+	switch {
+	case errors.Is(err, slurmcmd.ErrChanged): // the next health check sees the new state
+		decision = drain.Decision{Act: drain.Leave, Why: err.Error(), Memory: decision.Memory}
+	case err != nil:
+		more, _ := remember(a, decision.Memory, decision.Memory.Failed(err)) // for display
+		return nil, append(faults, more...), err
+	case decision.Act == drain.Resume:
+		done := decision.Memory
+		done.Written = nil                            // the drain is no longer ours
+		more, _ := remember(a, decision.Memory, done) // the next health check sees what was done
+		faults = append(faults, more...)
+	}
+	if last := memory.Last; decision.Act != drain.Leave || last == nil || last.Why != decision.Why {
+		return &decision, faults, nil
+	}
+	return nil, faults, nil
+}
+
+// drainMemory returns what the node stores about its drain. Without it, no reason in place counts as ours.
+func drainMemory(a *node.Access) (drain.Remembered, []record.Finding) {
+	if a.Store == nil {
+		return drain.Remembered{}, nil
+	}
+	m, err := a.Store.Drain()
+	return m, node.Fault(err)
+}
+
+// remember stores what was decided. If another program changed the memory meanwhile, that one's version is kept.
+func remember(a *node.Access, seen, next drain.Remembered) ([]record.Finding, error) {
+	if a.Store == nil {
+		return nil, errors.New("no state") // a finding since it could not be opened
+	}
+	err := a.Store.SwapDrain(seen, next)
+	if errors.Is(err, state.ErrChanged) {
+		return []record.Finding{record.Unsure(catalog.StateLock, err.Error())}, err
+	}
+	return node.Fault(err), err
+}
+
+func scontrol(a *node.Access, conf string, left func() time.Duration) slurmcmd.Scontrol {
+	return slurmcmd.Scontrol{Path: a.Config.Slurm.Scontrol, Conf: conf, Root: a.Env.EUID == 0, Time: left}
+}

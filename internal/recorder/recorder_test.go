@@ -1,0 +1,79 @@
+package recorder
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/node"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+	"bookend/test/must"
+)
+
+func access(t *testing.T, phase slurm.Context) (a *node.Access, run string) {
+	t.Helper()
+	run = t.TempDir()
+	a = node.With(child.Env{Clock: child.SystemClock()}, phase, config.Default(), 0)
+	a.Config.Paths.Run, a.Job.Node = run, "n1"
+	opened, faults := a.OpenState()
+	if !opened {
+		t.Fatal(faults)
+	}
+	return a, run
+}
+
+// The recorder begins no session too early after the last, nor while the driver's modules are in use as they were then.
+func TestBeginSession(t *testing.T) {
+	a, run := access(t, slurm.Epilog)
+	a.Config.Paths.Sys, a.Config.Backend = t.TempDir(), filepath.Join(run, "missing")
+	a.Env.Clock.Boot = func() time.Duration { return time.Hour }
+	module := filepath.Join(a.Config.Paths.Sys, "module/nvidia")
+	must.Do(t, os.MkdirAll(module, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(module, "refcnt"), []byte("3\n"), 0o600))
+	for name, tt := range map[string]struct {
+		last pause
+		want bool
+	}{
+		"the first":          {pause{}, true},
+		"too early":          {pause{until: time.Hour + 1}, false},
+		"late enough":        {pause{until: time.Hour}, true},
+		"in use as it was":   {pause{in: "nvidia=3 "}, false},
+		"in use by one more": {pause{in: "nvidia=2 "}, true},
+		"and that too early": {pause{until: time.Hour + 1, in: "nvidia=2 "}, false},
+	} {
+		rec := recorder{a: a, env: a.Env, ended: make(chan end, 1), sessions: map[string]*session{}, pauses: map[string]pause{"nvidia": tt.last}}
+		rec.begin("nvidia", nil)
+		s := rec.sessions["nvidia"]
+		if (s != nil) != tt.want {
+			t.Errorf("%s: begun %v, want %v", name, s != nil, tt.want)
+		}
+		if s != nil {
+			<-rec.ended
+		}
+	}
+}
+
+// The recorder keeps sessions only on GPUs of open runs, each GPU once.
+func TestFollow(t *testing.T) {
+	a, run := access(t, slurm.Epilog)
+	a.Config.Paths.Sys, a.Config.Backend = t.TempDir(), filepath.Join(run, "missing")
+	rec := recorder{a: a, env: a.Env, ended: make(chan end, len(gpu.Vendors)), sessions: map[string]*session{}, pauses: map[string]pause{}}
+	of := func(ids ...gpu.ID) (run record.Run) {
+		for _, id := range ids {
+			run.Devices = append(run.Devices, record.Assigned{Device: gpu.Device{ID: id, Vendor: gpu.NVIDIA.Name}})
+		}
+		return run
+	}
+	rec.follow([]record.Run{of("GPU-a", "GPU-b"), of("GPU-b", "")})
+	if s := rec.sessions[gpu.NVIDIA.Name]; len(rec.sessions) != 1 || s == nil || len(s.devices) != 2 {
+		t.Errorf("%+v", rec.sessions)
+	}
+	if rec.follow(nil); len(rec.sessions) > 0 {
+		t.Errorf("without a run: %+v", rec.sessions)
+	}
+}
