@@ -107,7 +107,7 @@ func (h *hook) left(limit time.Duration) time.Duration {
 	return max(0, min(limit, h.seen.began+time.Duration(h.times.Total)-h.node.Now-reserve))
 }
 
-// do is one end of a job, step by step as package stage takes it.
+// do is one end of a job, step by step as package hook takes it.
 func (h *hook) do() {
 	h.sleep(h.between(time.Millisecond, 20*time.Millisecond))
 	h.book.boot(h.node.Epoch)
