@@ -122,14 +122,6 @@ func TestDegradedKeepsWhatSaysWhere(t *testing.T) {
 	}
 }
 
-// The file of version 1.0.0 as it was shipped has nvidia.accounting. It is ignored, and no mistake.
-func TestDropped(t *testing.T) {
-	c, problems := Parse([]byte("mode: enforce\nnvidia: {accounting: true, driver_proc: /srv/nv}\n"))
-	must.Not(t, len(problems) > 0 || c.Mode != Enforce || c.NVIDIA.DriverProc != "/srv/nv", "got %v, %+v", problems, c)
-	must.Not(t, len(c.Unused) != 1 || c.Unused[0].Key != "nvidia.accounting" || c.Unused[0].Line != 2,
-		"unused: %+v", c.Unused)
-}
-
 func TestLimits(t *testing.T) {
 	if _, p := Parse(make([]byte, MaxBytes+1)); len(p) != 1 || p[0].Text != "longer than 256 KiB" {
 		t.Errorf("too long: %v", p)
@@ -152,7 +144,7 @@ func TestLimits(t *testing.T) {
 // Each key can be read: its tag says what it may be, and its default is that.
 func TestEveryKeyCanBeRead(t *testing.T) {
 	for _, s := range Settings(nil) {
-		text := strings.ReplaceAll(s.Key, ".", ": {") + ": " + s.Value + strings.Repeat("}", strings.Count(s.Key, "."))
+		text := nested(s.Key, s.Value)
 		if got, problems := Parse([]byte(text)); len(problems) > 0 || !reflect.DeepEqual(emptied(got), emptied(Default())) {
 			t.Errorf("%s: %v", text, problems)
 		}
@@ -311,7 +303,7 @@ func TestFormerKeys(t *testing.T) {
 	for key, value := range texts {
 		text := nested(key, value)
 		got, problems := Parse([]byte(text))
-		must.Not(t, len(problems) > 0 || len(got.Unused) != 1 || got.Unused[0].Key != key,
+		must.Not(t, len(problems) > 0 || len(got.Unused) != 1 || got.Unused[0].Key != key || got.Unused[0].Line != 1,
 			"%s: problems %v, unused %v", text, problems, got.Unused)
 		got.Unused, got.Policy = nil, Policy{}
 		must.Not(t, !reflect.DeepEqual(got, Default()), "%s gives %+v", text, got)
