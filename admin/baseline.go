@@ -179,7 +179,7 @@ func acceptable(r gpu.Reading, who map[int]record.Process, t config.Thresholds) 
 			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
 		})
 	}
-	limits := record.LimitsOf(t)
+	limits := t.Limits()
 	bytes, unknown := record.Unexplained(r, limits, record.Baseline{})
 	switch {
 	case unknown != "":

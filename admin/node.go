@@ -155,7 +155,7 @@ func (a *app) glance(cfg config.Config, all records, limit time.Duration) observ
 	}
 	var odd []gpu.ID
 	for _, r := range now.Snapshot.Readings {
-		bytes, _ := record.Unexplained(r, record.LimitsOf(cfg.Thresholds), record.Baseline{})
+		bytes, _ := record.Unexplained(r, cfg.Thresholds.Limits(), record.Baseline{})
 		if bytes >= uint64(cfg.Thresholds.Report) {
 			odd = append(odd, r.Device.ID)
 		}
@@ -186,7 +186,7 @@ func (a *app) look(cfg config.Config, all records, limit time.Duration) observe.
 
 func (a *app) scene(cfg config.Config, all records, now observe.Glance) view.Readings {
 	s := view.Readings{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
-		Epoch: nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: record.LimitsOf(cfg.Thresholds)}
+		Epoch: nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: cfg.Thresholds.Limits()}
 	if all.store != nil {
 		s.Baselines, _ = all.store.Baselines() // "bookend baseline" reports unreadable ones
 		maps.DeleteFunc(s.Baselines, func(_ gpu.ID, b record.Baseline) bool { return !b.Epoch.Same(s.Epoch) })

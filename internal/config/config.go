@@ -10,6 +10,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -207,6 +208,11 @@ type Size uint64
 type Thresholds struct {
 	Report Size `yaml:"report" allow:"1MiB to 1048576GiB"` // as a finding
 	Drain  Size `yaml:"drain"`                             // as a finding that may drain
+}
+
+// Limits returns the thresholds with what was measured of drivers.
+func (t Thresholds) Limits() record.Limits {
+	return record.NewLimits(uint64(t.Report), uint64(t.Drain))
 }
 
 // Probe says when GPUs are tested by allocating the largest possible block.

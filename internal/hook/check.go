@@ -23,7 +23,7 @@ import (
 
 // check checks all of the node's GPUs, with two targets: one sample of each, and a watch of those that no job has and
 // that are not clean. It returns false if there is nothing to publish: no GPU, or another check runs.
-func check(h *hook) (o publish.Outcome, worth bool) {
+func check(h *hook) (o publish.Account, worth bool) {
 	faults, problem := h.configure()
 	a := h.a
 	if !observe.HasGPUs(a) {
@@ -50,7 +50,7 @@ func check(h *hook) (o publish.Outcome, worth bool) {
 	return h.checkNode(c), true
 }
 
-func (h *hook) checkNode(c judge.Case) publish.Outcome {
+func (h *hook) checkNode(c judge.Case) publish.Account {
 	a := h.a
 	k := h.examine(c)
 	j := judge.JudgeCheck(k)

@@ -28,7 +28,7 @@ func cleanUp(a *node.Access, c judge.Case) judge.Case {
 	cleaned := judge.Cleaned{First: c.Seen.Side}
 	cleaned.Did, cleaned.Looked = endAll(a, c.Seen, targets)
 	if cleaned.Looked {
-		seen, after, faults := observe.Again(a, c)
+		seen, after, faults := observe.AfterCleanUp(a, c)
 		c, cleaned.After = seen, after
 		if len(after.Snapshot.Readings) > 0 {
 			c.Seen.Side = after

@@ -18,7 +18,7 @@ import (
 )
 
 // epilog checks the GPUs after the job, compares them with its start, and reports in the job's own output.
-func epilog(h *hook, c judge.Case) publish.Outcome {
+func epilog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	c = recall(a, c)
 	h.stopped.setUnfinished(closing(a.Store, c.Self()))
@@ -31,7 +31,7 @@ func epilog(h *hook, c judge.Case) publish.Outcome {
 	c, j = h.judge(c)
 	why, faults := diagnose(a, c, j)
 	o := h.keep(c, j.With(c, faults...))
-	text := report.Text(report.End(scene(c, o.Judgement, why)))
+	text := report.Joined(report.End(scene(c, o.Judgement, why)))
 	end := h.end(c, o.Judgement, text, why)
 	h.stopped.finish()
 	o = h.keep(c, o.Judgement.With(c, node.Fault(closeRun(a.Store, c, seen.Output.Place, end))...))

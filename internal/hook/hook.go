@@ -1,7 +1,6 @@
 // Package hook runs the hooks. Each is a function that reads from top to bottom:
 //
-//	recall ─► Past ─┐
-//	observe ─► Seen ┴─► judge ─► Judgement ─► probe ─► judge again ─► record.End ─► publish
+//	recall, observe ─► judge ─► probe ─► judge again ─► record the end ─► publish
 //
 // Steps take values and return values. Every output is made from the record: the node's state, the job's log, the
 // drain reason, the log line, the metrics and the exit code. All that SIGTERM and the watchdog share with the steps is
@@ -45,7 +44,7 @@ func Epilog(env Env) int {
 func HealthCheck(env Env) int { return run(env, slurm.HealthCheck, "", nil, check) }
 
 // steps are what a root hook does. They return false if there is nothing to publish.
-type steps func(*hook) (o publish.Outcome, worth bool)
+type steps func(*hook) (o publish.Account, worth bool)
 
 // run does what the program was started for: recorder, disk work, its own child, version, task hook or root hook.
 func run(env Env, phase, task slurm.Context, ofTask func(*taskHook), do steps) int {
@@ -81,7 +80,7 @@ type hook struct {
 	a        *node.Access
 	stopped  checkpoint
 	watchdog watchdog
-	reached  publish.Outcome // for a panic of the steps
+	reached  publish.Account // for a panic of the steps
 }
 
 // rootHook frames a root hook: one deadline, one verdict whatever happens.
@@ -103,7 +102,7 @@ func rootHook(env Env, phase slurm.Context, do steps) (exit int) {
 }
 
 // attempt runs a hook's steps. A panic ends them; what was found by then still counts and is still reported.
-func (h *hook) attempt(do steps) (o publish.Outcome, worth bool) {
+func (h *hook) attempt(do steps) (o publish.Account, worth bool) {
 	defer child.Recover(func(p *child.Panic) {
 		o, worth = h.failed(p), true
 		h.stopped.giveUp(h.end(o.Case, o.Judgement, "", nil))
@@ -111,7 +110,7 @@ func (h *hook) attempt(do steps) (o publish.Outcome, worth bool) {
 	return do(h)
 }
 
-func (h *hook) failed(p *child.Panic) publish.Outcome {
+func (h *hook) failed(p *child.Panic) publish.Account {
 	c, j := h.reached.Case, h.reached.Judgement
 	if len(j.Found) == 0 {
 		j = j.With(c, c.Faults...)
@@ -120,8 +119,8 @@ func (h *hook) failed(p *child.Panic) publish.Outcome {
 }
 
 // ofJob returns the steps of a job's hook once its configuration, its job and its state are known.
-func ofJob(do func(*hook, judge.Case) publish.Outcome) steps {
-	return func(h *hook) (publish.Outcome, bool) {
+func ofJob(do func(*hook, judge.Case) publish.Account) steps {
+	return func(h *hook) (publish.Account, bool) {
 		faults, problem := h.configure()
 		if problem != "" {
 			fmt.Fprintf(h.a.Env.Stderr, "bookend: %s\n", problem)
@@ -148,7 +147,8 @@ func (h *hook) configure() (faults []record.Finding, problem string) {
 	h.a = a
 	h.watchdog.limit(a.Deadline)
 	if problem != "" {
-		faults = append(faults, record.Saw(catalog.BadConfig, problem, "a valid configuration that only root can write"))
+		const wanted = "a valid configuration that only root can write"
+		faults = append(faults, record.Saw(catalog.BadConfig, problem, wanted))
 	}
 	return faults, problem
 }
@@ -194,8 +194,8 @@ func (h *hook) judge(c judge.Case) (judge.Case, judge.Judgement) {
 
 // keep makes a hook that is stopped from now on exit with the verdict, and record what a drain follows from. The
 // record is short, as there are only milliseconds to write it.
-func (h *hook) keep(c judge.Case, j judge.Judgement) publish.Outcome {
-	h.reached = publish.Outcome{Case: c, Judgement: j}
+func (h *hook) keep(c judge.Case, j judge.Judgement) publish.Account {
+	h.reached = publish.Account{Case: c, Judgement: j}
 	if j.Verdict.Exit != 0 {
 		e := h.end(c, j, "", nil)
 		h.stopped.keepJudged(record.End{At: e.At, Epoch: e.Epoch, Findings: e.Findings, Verdict: e.Verdict})
@@ -228,7 +228,7 @@ func slurmConf(env Env, exit int) string {
 }
 
 // giveReason gives Slurm the reason of a drain. What goes wrong with that is only reported.
-func (h *hook) giveReason(o publish.Outcome) publish.Outcome {
+func (h *hook) giveReason(o publish.Account) publish.Account {
 	e := h.end(o.Case, o.Judgement, "", nil)
 	o.Judgement = o.Judgement.Late(publish.Reason(h.a, o.Case.Seen, e)...)
 	return o

@@ -15,7 +15,7 @@ import (
 )
 
 // prolog checks the GPUs before the job, and records what its end is compared with.
-func prolog(h *hook, c judge.Case) publish.Outcome {
+func prolog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	h.stopped.setUnfinished(begin(a.Store, record.Run{Job: c.Job}))
 	c, seen := observe.Job(a, c)
@@ -24,7 +24,7 @@ func prolog(h *hook, c judge.Case) publish.Outcome {
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
 	c = probe.Run(a, outlast(a, c), j, seen.Tests)
 	c, j = h.judge(c)
-	told := report.Text(report.Start(scene(c, j, nil)))
+	told := report.Joined(report.Start(scene(c, j, nil)))
 	start, run := h.end(c, j, told, nil), c.Self() // on record for the job's end, and for its task hooks
 	run.Start = &start
 	h.stopped.finish()

@@ -53,6 +53,11 @@ func ofUser(env Env, body func(*taskHook)) int {
 	return 0
 }
 
+// report returns what the root hooks told this user of the job.
+func (t *taskHook) report() (state.Report, error) {
+	return state.GetReport(t.cfg.Paths.Run, t.task.Node, uint32(t.env.EUID), t.task.Job())
+}
+
 func (t *taskHook) inScript() bool {
 	return t.task.Step == slurm.StepBatch || t.task.Step == slurm.StepInteractive
 }
@@ -72,7 +77,7 @@ func taskProlog(t *taskHook) {
 	if t.task.LocalID > 0 {
 		return
 	}
-	r, err := state.GetReport(t.cfg.Paths.Run, t.task.Node, uint32(t.env.EUID), t.task.Job())
+	r, err := t.report()
 	switch {
 	case err != nil: // no prolog, or not this user's report
 	case t.inScript():
@@ -121,7 +126,7 @@ func printLines(w io.Writer, text string) {
 func taskEpilog(t *taskHook) {
 	// ENVIRONMENT is Slurm's mark of a job with a script; a step without its environment (--export=NONE) lacks it.
 	terminal := !t.recordOutput() && t.task.LocalID == 0 && t.env.Getenv("ENVIRONMENT") != "BATCH"
-	if r, err := state.GetReport(t.cfg.Paths.Run, t.task.Node, uint32(t.env.EUID), t.task.Job()); terminal && err == nil {
+	if r, err := t.report(); terminal && err == nil {
 		if !r.Clean {
 			io.WriteString(t.env.Stderr, report.Quote(r.Text))
 		}

@@ -262,7 +262,7 @@ func (c Case) Probes() (all []gpu.Probe) {
 	return all
 }
 
-func (c Case) limits() record.Limits { return record.LimitsOf(c.Config.Thresholds) }
+func (c Case) limits() record.Limits { return c.Config.Thresholds.Limits() }
 
 // BaselinesOf returns the baselines of an epoch: others are void.
 func BaselinesOf(all map[gpu.ID]record.Baseline, epoch gpu.Epoch) map[gpu.ID]record.Baseline {

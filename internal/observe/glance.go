@@ -71,7 +71,8 @@ func HasGPUs(a *node.Access) bool {
 		return true // only the backend can tell
 	}
 	request := nodefiles.Request{Sys: a.Config.Paths.Sys, DriverProc: a.Config.NVIDIA.DriverProc}
-	present, err := nodefiles.HasGPU.Ask(request, a.Deadline.Left(time.Second, a.Reserve())) // two listings; no device is asked
+	// two listings; no device is asked
+	present, err := nodefiles.HasGPU.Ask(request, a.Deadline.Left(time.Second, a.Reserve()))
 	if present || err != nil {
 		return true
 	}

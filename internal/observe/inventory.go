@@ -33,7 +33,8 @@ func inventory(a *node.Access, c judge.Case, n *numbers) judge.Case {
 	if a.Config.NVIDIA.DriverProc == "" {
 		cards, faults := listed(a)
 		c.Faults = slices.Concat(c.Faults, faults)
-		if list.Cards = cards; len(cards) == 0 { // its fault is already a finding
+		list.Cards = cards
+		if len(cards) == 0 { // its fault is already a finding
 			return c
 		}
 	}

@@ -95,8 +95,8 @@ func look(a *node.Access, c judge.Case, watch *ahead) judge.Case {
 	return c
 }
 
-// Again watches the case's GPUs until they settle once more, and returns the case and what was seen.
-func Again(a *node.Access, c judge.Case) (judge.Case, record.Side, []record.Finding) {
+// AfterCleanUp watches the case's GPUs until they settle once more, and returns the case and what was seen.
+func AfterCleanUp(a *node.Access, c judge.Case) (judge.Case, record.Side, []record.Finding) {
 	e := &eyes{a: a, c: c}
 	side, cards := judge.Observe(e, c.Order(c.Seen.Cards, a.Settle))
 	faults := e.faults

@@ -43,7 +43,8 @@ func beforeStart(a *node.Access, c judge.Case) (judge.Case, Meanwhile) {
 // since returns where a start reads the kernel's log from: before the oldest test that it may trust, nil for none.
 func since(tested map[gpu.ID]record.TestRecord, now time.Duration) (mark *gpu.KernelMark) {
 	for _, t := range tested {
-		if t.Probe.At >= now-judge.TestMaxAge && t.Kernel != (gpu.KernelMark{}) && (mark == nil || t.Kernel.Seq < mark.Seq) {
+		counts := t.Probe.At >= now-judge.TestMaxAge && t.Kernel != (gpu.KernelMark{})
+		if counts && (mark == nil || t.Kernel.Seq < mark.Seq) {
 			mark = &t.Kernel
 		}
 	}

@@ -98,38 +98,47 @@ func (n *numbers) check(kept *slurmconf.Kept, slurmConf string) (collect func() 
 	}
 	first := a.Left(a.Times.Scan)
 	wait := child.Async(func() (slurmcmd.NumberingReply, error) { return slurmcmd.Numbering.Ask(request, first) })
-	unclear := func(err error) *slurmconf.Kept {
-		n.faults = append(n.faults, a.Defect(err)...)
-		return &slurmconf.Kept{List: slurmconf.Unclear("%v", err)}
-	}
 	return func() *slurmconf.Kept {
 		reply, err := wait()
 		switch {
 		case err != nil:
-			return unclear(err)
+			return n.unclear(err)
 		case kept != nil && !due && kept.Key.ValidFor(reply.Key):
 			return kept
 		case reply.Unknown != "":
-			return unclear(errors.New(reply.Unknown))
+			return n.unclear(errors.New(reply.Unknown))
 		}
-		asked := slurmconf.Asked{Key: reply.Key, Own: reply.Own, At: a.Env.Clock.Boot()}
-		if daemon := reply.Key.Daemon; daemon.PID != 0 {
-			asked.Began = a.Env.Clock.Wall().Add(daemon.Began() - asked.At)
-		}
-		asked.List, asked.Failed = n.askSlurmd(reply)
-		now := asked.Settle(kept)                              // the answer in force
-		if a.InJob && kept == nil && now.Key.Daemon.PID == 0 { // and it may not have read these files
-			return unclear(errors.New("which slurmd is running is not known"))
-		}
-		after, err := slurmcmd.Numbering.Ask(request, a.Left(a.Times.Scan))
-		if err == nil && !reply.Key.Equal(after.Key) {
-			err = errors.New("slurm.conf, gres.conf or slurmd changed while slurmd -G read them")
-		}
-		if err != nil {
-			return unclear(err)
-		}
-		return &now
+		return n.ask(kept, request, reply)
 	}
+}
+
+// ask asks slurmd, and returns its answer if the files that it read did not change meanwhile.
+func (n *numbers) ask(
+	kept *slurmconf.Kept, request slurmcmd.NumberingRequest, reply slurmcmd.NumberingReply,
+) *slurmconf.Kept {
+	a := n.a
+	asked := slurmconf.Asked{Key: reply.Key, Own: reply.Own, At: a.Env.Clock.Boot()}
+	if daemon := reply.Key.Daemon; daemon.PID != 0 {
+		asked.Began = a.Env.Clock.Wall().Add(daemon.Began() - asked.At)
+	}
+	asked.List, asked.Failed = n.askSlurmd(reply)
+	now := asked.Settle(kept)                              // the answer in force
+	if a.InJob && kept == nil && now.Key.Daemon.PID == 0 { // and it may not have read these files
+		return n.unclear(errors.New("which slurmd is running is not known"))
+	}
+	after, err := slurmcmd.Numbering.Ask(request, a.Left(a.Times.Scan))
+	if err == nil && !reply.Key.Equal(after.Key) {
+		err = errors.New("slurm.conf, gres.conf or slurmd changed while slurmd -G read them")
+	}
+	if err != nil {
+		return n.unclear(err)
+	}
+	return &now
+}
+
+func (n *numbers) unclear(err error) *slurmconf.Kept {
+	n.faults = append(n.faults, n.a.Defect(err)...)
+	return &slurmconf.Kept{List: slurmconf.Unclear("%v", err)}
 }
 
 // askSlurmd runs slurmd -G. While an earlier one is stuck, no other is started: it would get stuck too.

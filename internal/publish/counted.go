@@ -8,17 +8,18 @@ import (
 	"bookend/internal/slurm"
 )
 
-func counted(a *node.Access, o Outcome) metrics.JobRun {
+func counted(a *node.Access, o Account) metrics.JobRun {
+	j := o.Judgement
 	run := metrics.JobRun{
 		Check: o.Gauges, Version: a.Env.Version, Hook: hooks[a.Phase], Job: a.Job.ID, At: a.Env.Clock.Wall(),
-		Action: o.Judgement.Action, Held: o.Judgement.Held != "", Mode: a.Config.Mode, Took: a.Env.Clock.Boot() - a.Deadline.Start,
+		Action: j.Action, Held: j.Held != "", Mode: a.Config.Mode, Took: a.Env.Clock.Boot() - a.Deadline.Start,
 	}
-	for i, f := range o.Judgement.Found {
+	for i, f := range j.Found {
 		entry, _ := catalog.Lookup(f.Code)
 		// Own is a finding about Bookend itself, or the driver as a whole. What policy ignores or only notes does not
 		// count: at some sites it is normal.
 		counted := metrics.Finding{Code: f.Code}
-		counted.Own = (entry.Scope == catalog.Own || entry.Scope == catalog.Driver) && o.Judgement.Tells(i)
+		counted.Own = (entry.Scope == catalog.Own || entry.Scope == catalog.Driver) && j.Tells(i)
 		if counted.Own {
 			counted.Detail = detail(f)
 		}
@@ -29,13 +30,14 @@ func counted(a *node.Access, o Outcome) metrics.JobRun {
 			run.Settled = append(run.Settled, curve.Settled)
 		}
 	}
-	if a.Phase == slurm.Epilog && a.Config.Record.Every > 0 && len(o.Case.Seen.Cards) > 0 && o.Case.Past.Turn != judge.Repeated {
+	saw := a.Phase == slurm.Epilog && len(o.Case.Seen.Cards) > 0
+	if saw && a.Config.Record.Every > 0 && o.Case.Past.Turn != judge.Repeated {
 		run.Recorded = recorded(a, o)
 	}
 	return run
 }
 
-func recorded(a *node.Access, o Outcome) *metrics.Recorded {
+func recorded(a *node.Access, o Account) *metrics.Recorded {
 	of := o.Case.Past.Recording
 	m := metrics.Recorded{Partition: a.Job.Partition, Seen: metrics.Nothing}
 	if of == nil || o.Case.Past.Run.Start == nil {

@@ -16,8 +16,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Outcome is what a hook leaves to be published.
-type Outcome struct {
+// Account is what a hook leaves to be published.
+type Account struct {
 	Case      judge.Case
 	Judgement judge.Judgement
 	JobLog    string          // what became of the end report, for the log
@@ -35,7 +35,7 @@ func Program(phase slurm.Context) string {
 }
 
 // Hook writes log and metrics and archives records: best effort, without effect on the verdict.
-func Hook(a *node.Access, o Outcome) {
+func Hook(a *node.Access, o Account) {
 	var lines []byte
 	for _, e := range entries(a, o) {
 		lines = append(lines, e.Line(a.Config.Log)...)
@@ -90,7 +90,7 @@ func sendSyslog(a *node.Access, e Entry) {
 
 // entries returns the log lines: one for the run, one for each fault that was not logged within the hour, and one for a
 // decision about the node's drain. Health checks come often: one with nothing new is logged at debug level.
-func entries(a *node.Access, o Outcome) []Entry {
+func entries(a *node.Access, o Account) []Entry {
 	all := append([]Entry{summary(a, o)}, faultLines(a, o)...)
 	if a.Phase == slurm.HealthCheck && len(all) == 1 {
 		all[0].Level = config.Debug
@@ -105,24 +105,25 @@ func entries(a *node.Access, o Outcome) []Entry {
 	return all
 }
 
-func summary(a *node.Access, o Outcome) Entry {
+func summary(a *node.Access, o Account) Entry {
+	j := o.Judgement
 	e := newEntry(a, config.Info, "clean")
-	if len(o.Judgement.Found) > 0 {
+	if len(j.Found) > 0 {
 		e.Message = "findings:"
 	}
-	for _, f := range o.Judgement.Found {
+	for _, f := range j.Found {
 		e.Message += " " + string(f.Code)
 	}
-	if o.Judgement.Action == config.Warn || o.Judgement.Action == config.Drain {
+	if j.Action == config.Warn || j.Action == config.Drain {
 		e.Level = config.Warning
 	}
 	indexes := make([]string, len(o.Case.Seen.Cards))
 	for i, c := range o.Case.Seen.Cards {
 		indexes[i] = fmt.Sprint(c.Index)
 	}
-	e.Fields["action"], e.Fields["exit"], e.Fields["took"] = string(o.Judgement.Action), o.Judgement.Verdict.Exit, a.Env.Clock.Boot()-a.Deadline.Start
+	e.Fields["action"], e.Fields["exit"], e.Fields["took"] = string(j.Action), j.Exit, a.Env.Clock.Boot()-a.Deadline.Start
 	e.Fields["looks"], e.Fields["gpus"] = o.Case.Seen.Looks, strings.Join(indexes, ",")
-	for name, text := range map[string]string{"job_log": o.JobLog, "held": o.Judgement.Held, "doubt": o.Judgement.Doubt()} {
+	for name, text := range map[string]string{"job_log": o.JobLog, "held": j.Held, "doubt": j.Doubt()} {
 		if text != "" {
 			e.Fields[name] = text
 		}
@@ -135,7 +136,7 @@ const maxOnCards = 64
 
 // faultLines returns lines for findings that are not about a GPU, and in a health check also for those that are. The
 // same fault is logged once an hour per node, and counted meanwhile.
-func faultLines(a *node.Access, o Outcome) (out []Entry) {
+func faultLines(a *node.Access, o Account) (out []Entry) {
 	cards := 0
 	for _, f := range o.Judgement.Found {
 		known, _ := catalog.Lookup(f.Code)

@@ -40,7 +40,8 @@ func EndReport(a *node.Access, p joblog.Place, hangs bool, start *record.End, te
 		err = cmp.Or(err, reply.Check())
 	}
 	if err != nil {
-		return "failed", append(faults, record.Saw(catalog.Output, err.Error(), "the job's output takes the end report"))
+		failed := record.Saw(catalog.Output, err.Error(), "the job's output takes the end report")
+		return "failed", append(faults, failed)
 	}
 	return cmp.Or(reply.Refused, "appended"), faults
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 	"bookend/test/must"
@@ -138,7 +137,7 @@ func TestBoundedLists(t *testing.T) {
 	for i := range over {
 		p := Process{PID: i + 1}
 		e.Findings = append(e.Findings, Finding{Code: catalog.Stray})
-		e.Verdict.Judged = append(e.Verdict.Judged, Judged{Action: config.Warn})
+		e.Verdict.Judged = append(e.Verdict.Judged, Judged{Action: catalog.ToWarn})
 		e.Processes, e.Scan.Holdings = append(e.Processes, p), append(e.Scan.Holdings, Holding{Process: p})
 		listed = append(listed, gpu.Process{PID: p.PID})
 	}
@@ -207,12 +206,12 @@ func crowded(random *rand.Rand) *End {
 				Holder{Process: Process{PID: random.IntN(1 << 22), Exe: text()}})
 		}
 		e.Findings = append(e.Findings, f)
-		action := config.Warn
+		action := catalog.ToWarn
 		if random.IntN(3) == 0 {
-			action = config.Drain
+			action = catalog.ToDrain
 		}
 		e.Verdict.Judged = append(e.Verdict.Judged, Judged{Action: action, Why: text()})
-		if i == 0 || action == config.Drain {
+		if i == 0 || action == catalog.ToDrain {
 			e.Verdict.Action, e.Verdict.Code, e.Verdict.Exit = action, f.Code, 10+i
 		}
 	}
@@ -253,7 +252,7 @@ func judged(e End) string {
 	all := map[string]bool{}
 	for i, f := range e.Findings {
 		all[string(f.Code)] = true
-		if e.Verdict.Judged[i].Action == config.Drain {
+		if e.Verdict.Judged[i].Action == catalog.ToDrain {
 			all[fmt.Sprintf("%s %s", f.Code, f.GPU)] = true
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 )
 
@@ -49,9 +48,9 @@ type Limits struct {
 // perClient was measured to be 8 to 9 MiB (driver 580).
 const perClient = 9 << 20
 
-// LimitsOf returns the limits that a configuration sets.
-func LimitsOf(t config.Thresholds) Limits {
-	return Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: perClient}
+// NewLimits returns limits with what was measured of drivers.
+func NewLimits(report, drain uint64) Limits {
+	return Limits{Report: report, Drain: drain, PerClient: perClient}
 }
 
 // Spare is what the driver may hold for so many processes beyond PerClient each, if it was seen to hold client for one.

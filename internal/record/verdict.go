@@ -2,19 +2,18 @@ package record
 
 import (
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 )
 
 // Judged is what policy decided about one finding.
 type Judged struct {
-	Action config.Action `json:"action"`
-	Why    string        `json:"why,omitempty"` // why the action is weaker than configured
+	Action catalog.Action `json:"action"`
+	Why    string         `json:"why,omitempty"` // why the action is weaker than configured
 }
 
 // Verdict is a hook's outcome.
 type Verdict struct {
-	Action config.Action `json:"action"`
-	Exit   int           `json:"exit"`
+	Action catalog.Action `json:"action"`
+	Exit   int            `json:"exit"`
 	// Code is the finding that decided, empty if none did.
 	Code catalog.Code `json:"code,omitempty"`
 	// Held is why a drain was not carried out: observe mode, or a guard.
@@ -27,11 +26,11 @@ func (v Verdict) Of(i int) Judged {
 	if i < len(v.Judged) {
 		return v.Judged[i]
 	}
-	return Judged{Action: config.Warn}
+	return Judged{Action: catalog.ToWarn}
 }
 
 // Drains reports whether the finding with this index was judged to drain.
-func (v Verdict) Drains(i int) bool { return v.Of(i).Action == config.Drain }
+func (v Verdict) Drains(i int) bool { return v.Of(i).Action == catalog.ToDrain }
 
 // Decisive returns the index of the finding that decided, -1 if none did: one that drains, with the most memory.
 func (v Verdict) Decisive(found []Finding) int {
@@ -50,5 +49,5 @@ func (v Verdict) Decisive(found []Finding) int {
 // Tells reports whether policy reports the finding with this index: it neither ignores nor only notes it.
 func (v Verdict) Tells(i int) bool {
 	a := v.Of(i).Action
-	return a != config.Ignore && a != config.Note
+	return a != catalog.ToIgnore && a != catalog.ToNote
 }

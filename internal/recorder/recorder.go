@@ -154,7 +154,8 @@ func (r *recorder) run() (idle bool) {
 			if r.leave(e) {
 				return false
 			}
-		case <-time.After(max(time.Second, 2*time.Duration(r.a.Config.Record.Every))): // a session's samples come sooner
+		// a session's samples come sooner
+		case <-time.After(max(time.Second, 2*time.Duration(r.a.Config.Record.Every))):
 		}
 	}
 }
@@ -187,7 +188,7 @@ func (r *recorder) endSessions() {
 func (r *recorder) take(s sample, runs []record.Run) {
 	look := s.look
 	r.kept.Problem = ""
-	seen := record.Sample{Look: look, Known: r.identify(look), Limits: record.LimitsOf(r.a.Config.Thresholds)}
+	seen := record.Sample{Look: look, Known: r.identify(look), Limits: r.a.Config.Thresholds.Limits()}
 	kept, news := record.Recordings{}, len(runs) != len(r.kept.Runs)
 	due := r.env.Clock.Boot()-r.put >= record.Writes
 	for _, run := range runs {
@@ -214,7 +215,7 @@ func (r *recorder) take(s sample, runs []record.Run) {
 }
 
 func (r *recorder) tell(run record.Run, recording record.Recording, look gpu.Snapshot, shared bool) {
-	text := report.Text(report.Running(report.Scene{
+	text := report.Joined(report.Running(report.Scene{
 		Node: run.Job.Node, Job: run.Job, Cards: run.Devices, Now: record.Side{Snapshot: look},
 		Show: r.a.Config.JobLog.Show, Recording: &recording, Began: run.Start.At, Ended: look.At, Shared: shared,
 	}))

@@ -208,8 +208,8 @@ func (s Scene) of(bytes uint64) string {
 	return fmt.Sprintf("%s of %s", strings.TrimSuffix(gpu.Size(bytes), " GiB"), gpu.Size(total))
 }
 
-// Text returns lines as one text.
-func Text(lines []safetext.Safe) string {
+// Joined returns lines as one text.
+func Joined(lines []safetext.Safe) string {
 	var b strings.Builder
 	for _, l := range lines {
 		b.WriteString(string(l) + "\n")
