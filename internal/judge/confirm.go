@@ -40,7 +40,7 @@ func (o *Order) confirm(e Eyes, side *record.Side, looks []gpu.Snapshot, least t
 		side.Snapshot = s.looks[len(s.looks)-1]
 	}
 	now := e.Processes(listedOrHolding(*side))
-	s.ended, s.same = o.endedSince(now, *side, then)
+	s.ended, s.same = o.endedSince(now, *side, append([]gpu.Snapshot{then}, s.looks...))
 	maps.DeleteFunc(now, func(_ int, p record.Process) bool { return p.Gone }) // its memory is being freed
 	o.dropStrangers(side.Snapshot, now)
 	o.judgeAgain(side, s)
@@ -203,9 +203,9 @@ func (o Order) more(before, now gpu.Snapshot, c record.Assigned) bool {
 // endedSince returns the GPUs on which a process has ended, or become unreadable, since /proc was read: the driver
 // lists the memory of an ended process for a moment longer. Processes found by the search count like listed ones:
 // memory goes with the last of them. It also returns which listed PIDs are still the same process, and drops what /proc
-// showed for a PID that may have been reused; then is the sample before /proc was read.
+// showed for a PID that may have been reused; looks are the sample before /proc was read, and all since.
 func (o Order) endedSince(
-	now map[int]record.Process, side record.Side, then gpu.Snapshot,
+	now map[int]record.Process, side record.Side, looks []gpu.Snapshot,
 ) (ended map[gpu.ID]bool, still map[int]bool) {
 	same := func(before record.Process) bool {
 		after := now[before.PID]
@@ -219,9 +219,7 @@ func (o Order) endedSince(
 			still[p.PID] = same(before)
 			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same(before)
 			after := now[p.PID]
-			earlier, _ := then.Reading(r.Device.ID)
-			_, was := earlier.Process(p.PID)
-			leaving := after.Gone && was // its memory is being freed
+			leaving := after.Gone && frees(p.PID, r.Device.ID, looks)
 			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
 				side.Processes[p.PID] = record.Process{PID: p.PID, Why: "its PID may be another process's by now"}
 			}
@@ -233,6 +231,22 @@ func (o Order) endedSince(
 		}
 	}
 	return ended, still
+}
+
+// frees reports whether samples show the memory of one process being freed: each lists its PID, with no more than
+// the one before. Otherwise another process may have had the PID since, and may be gone too.
+func frees(pid int, id gpu.ID, looks []gpu.Snapshot) bool {
+	var last gpu.Figure
+	for i, look := range looks {
+		r, _ := look.Reading(id)
+		p, listed := r.Process(pid)
+		grown := i > 0 && last.Known() && p.Memory.Known() && p.Memory.Bytes > last.Bytes+compare.AsMuch
+		if !listed || grown {
+			return false
+		}
+		last = p.Memory
+	}
+	return true
 }
 
 // listedOrHolding returns the PIDs of the last sample and of the search.

@@ -608,6 +608,32 @@ func TestStrangerOfTheLastWatch(t *testing.T) {
 	}
 }
 
+// A process that is gone is still what its PID shows, while its memory is being freed. If the PID was not listed in
+// between, or has more memory than before, another process had it and is gone too.
+func TestFactsOfOneThatLeaves(t *testing.T) {
+	with := func(from int, bytes uint64) []gpu.Snapshot {
+		return looks(from, 1, 3*gib, gpu.Process{PID: 70, Memory: gpu.Bytes(bytes)})
+	}
+	for name, tt := range map[string]struct {
+		last [][]gpu.Snapshot
+		kept bool
+	}{
+		"listed all the time":   {series(with(5, gib), with(6, gib)), true},
+		"with less and less":    {series(with(5, gib), with(6, gib/2)), true},
+		"with more than before": {series(with(5, gib), with(6, 2*gib)), false},
+		"not listed in between": {series(looks(5, 1, 3*gib), with(6, gib)), false},
+	} {
+		e := &eyes{
+			watches: series(looks(0, 5, 3*gib, gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}), slices.Concat(tt.last...)),
+			who:     is(record.Process{Start: 5}), later: is(record.Process{Gone: true}),
+		}
+		side, _ := Observe(e, order())
+		if got := side.Processes[70]; (got.Why == "") != tt.kept {
+			t.Errorf("%s: got %+v, want the process of before %v", name, got, tt.kept)
+		}
+	}
+}
+
 // A GPU known by its bus id alone gets its id from the first reading.
 func TestIdentified(t *testing.T) {
 	const bus = gpu.BusID("00000000:3b:00.0")
