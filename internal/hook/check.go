@@ -38,6 +38,7 @@ func check(h *hook) (o publish.Account, worth bool) {
 	known, more := knownNode(a, why)
 	c := a.Case()
 	c.Faults = slices.Concat(faults, more)
+	h.know(c)
 	if !known {
 		c, j := h.judge(c)
 		return h.keep(c, j), true
@@ -78,7 +79,7 @@ func (h *hook) examine(c judge.Case) judge.Check {
 	}
 	damaged, err := a.Store.Damaged()
 	c.Faults = slices.Concat(c.Faults, node.Fault(err))
-	k := judge.Check{Case: observe.Node(a, c, since), Last: last}
+	k := judge.Check{Case: h.know(observe.Node(a, h.know(c), since)), Last: last}
 	k.Faults = slices.Concat(k.Faults, node.Fault(a.Store.SeenClear(damaged, k.Clear(), ids(k.Given()))))
 	records, more := a.HostRecords()
 	k.Node, k.Faults = records, slices.Concat(k.Faults, more)
@@ -89,6 +90,7 @@ func (h *hook) examine(c judge.Case) judge.Check {
 		k.Residue, k.Seen.Looks, k.Faults = &residue, seen.Seen.Looks, slices.Concat(seen.Faults, more)
 	}
 	k.Faults = node.Once(k.Faults, nil)
+	h.know(k.Case)
 	return k
 }
 

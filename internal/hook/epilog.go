@@ -20,14 +20,14 @@ import (
 // epilog checks the GPUs after the job, compares them with its start, and reports in the job's own output.
 func epilog(h *hook, c judge.Case) publish.Account {
 	a := h.a
-	c = recall(a, c)
+	c = h.know(recall(a, c))
 	h.stopped.setUnfinished(closing(a.Store, c.Self()))
 	c, seen := observe.Job(a, c)
-	h.stopped.setUnfinished(closing(a.Store, completed(c)))
+	h.stopped.setUnfinished(closing(a.Store, completed(h.know(c))))
 	c = cleanUp(a, observe.Consult(a, c))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
 	c, hangs := seen.Output.Await(outlast(a, c))
-	c = probe.Run(a, c, j, nil) // a message in the output may ask for a test
+	c = probe.Run(a, h.know(c), j, nil) // a message in the output may ask for a test
 	c, j = h.judge(c)
 	why, faults := diagnose(a, c, j)
 	o := h.keep(c, j.With(c, faults...))

@@ -80,14 +80,17 @@ type hook struct {
 	a        *node.Access
 	stopped  checkpoint
 	watchdog watchdog
-	reached  publish.Account // for a panic of the steps
+	reached  publish.Account // for a panic of the steps: what was known and judged before it
 }
 
 // rootHook frames a root hook: one deadline, one verdict whatever happens.
 func rootHook(env Env, phase slurm.Context, do steps) (exit int) {
 	start := env.Clock.Boot()
 	h := &hook{a: node.With(env, phase, config.Default(), start), watchdog: newWatchdog()}
+	h.know(h.a.Case())
 	env.Confine()
+	// Where even the report of a panic panics, Go's own exit code would drain the node.
+	defer child.Recover(func(*child.Panic) { exit = h.stopped.exitCode() })
 	defer child.Recover(func(p *child.Panic) {
 		h.failed(p)
 		exit = h.stopped.exitCode()
@@ -112,10 +115,14 @@ func (h *hook) attempt(do steps) (o publish.Account, worth bool) {
 
 func (h *hook) failed(p *child.Panic) publish.Account {
 	c, j := h.reached.Case, h.reached.Judgement
-	if len(j.Found) == 0 {
-		j = j.With(c, c.Faults...)
-	}
-	return h.keep(c, j.With(c, node.Panicked(h.a.Env, p)))
+	more := node.Once(slices.Concat(c.Faults, c.Later), j.Found) // not judged yet
+	return h.keep(c, j.With(c, append(more, node.Panicked(h.a.Env, p))...))
+}
+
+// know keeps what is known so far: if a later step panics, that still counts, by the admin's policy.
+func (h *hook) know(c judge.Case) judge.Case {
+	h.reached.Case = c
+	return c
 }
 
 // ofJob returns the steps of a job's hook once its configuration, its job and its state are known.
@@ -133,6 +140,7 @@ func ofJob(do func(*hook, judge.Case) publish.Account) steps {
 		}
 		c := h.a.Case()
 		c.Faults = faults
+		h.know(c)
 		if !known {
 			_, j := h.judge(c)
 			return h.keep(c, j), true
@@ -150,6 +158,9 @@ func (h *hook) configure() (faults []record.Finding, problem string) {
 		const wanted = "a valid configuration that only root can write"
 		faults = append(faults, record.Saw(catalog.BadConfig, problem, wanted))
 	}
+	c := a.Case()
+	c.Faults = faults
+	h.know(c)
 	return faults, problem
 }
 
@@ -182,7 +193,7 @@ func identify(a *node.Access) (ok bool, faults []record.Finding) {
 
 // judge judges what is known so far. The judgement counts even if the hook is stopped after it.
 func (h *hook) judge(c judge.Case) (judge.Case, judge.Judgement) {
-	j := judge.Judge(c)
+	j := judge.Judge(h.know(c))
 	if c.Node == nil && h.a.Store != nil && c.AsksRepeat(j) {
 		records, faults := h.a.Records()
 		c.Node, c.Faults = records, slices.Concat(c.Faults, faults)

@@ -21,6 +21,7 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/node"
 	"bookend/internal/procscan"
+	"bookend/internal/publish"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
@@ -254,3 +255,55 @@ func TestCompleted(t *testing.T) {
 		}
 	}
 }
+
+// A panic ends the steps of a hook, not what was found by then: that is reported with it, and the admin's policy
+// decides.
+func TestPanicBeforeAVerdict(t *testing.T) {
+	a, c := began(t, true)
+	a.Env.Stderr, a.Env.Getenv = io.Discard, func(string) string { return "" }
+	a.Deadline.Clock.Boot = func() time.Duration { panic("no time") } // first asked in the middle of the observation
+	c.Job, c.Job.GPUProblem = a.Job, "not told"                       // no driver is asked
+	c.Config.Mode, c.Config.OnOwnError = config.Enforce, config.Drain
+	h := &hook{a: a}
+	o, worth := h.attempt(func(h *hook) (publish.Account, bool) { return epilog(h, c), true })
+	var codes []catalog.Code
+	for _, f := range o.Judgement.Found {
+		codes = append(codes, f.Code)
+	}
+	want, exit := []catalog.Code{catalog.Again, catalog.Panicked}, catalog.Exit(catalog.Panicked)
+	if !worth || !slices.Equal(codes, want) || h.stopped.exitCode() != exit {
+		t.Errorf("found %v, exit %d, want %v and %d", codes, h.stopped.exitCode(), want, exit)
+	}
+	runs, _ := a.Store.Runs()
+	if ends := runs[0].Ends; len(ends) != 2 || len(ends[1].Findings) != 2 || ends[1].Verdict.Exit != exit {
+		t.Errorf("on record: %+v", ends)
+	}
+}
+
+// A health check that panicked before it saw anything has not checked the node, and says so by its exit code.
+func TestPanicOfACheck(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing.yaml")
+	env := Env{Stderr: io.Discard, Getenv: func(string) string { return missing }, EUID: 1, Clock: child.SystemClock()}
+	h := &hook{a: node.With(env, slurm.HealthCheck, config.Default(), 0), watchdog: newWatchdog()}
+	h.attempt(func(h *hook) (publish.Account, bool) {
+		h.configure()
+		panic("a defect")
+	})
+	if got, want := h.stopped.exitCode(), catalog.Exit(catalog.Panicked); got != want {
+		t.Errorf("exit %d, want %d", got, want)
+	}
+}
+
+// Where not even the panic can be reported, the exit code is the one reached and not Go's own, which would drain the
+// node.
+func TestPanicOfTheReport(t *testing.T) {
+	env := Env{Stderr: defect{}, EUID: 1, Clock: child.SystemClock()}
+	exit := rootHook(env, slurm.Prolog, func(*hook) (publish.Account, bool) { panic("a defect") })
+	if exit != 0 {
+		t.Errorf("exit %d", exit)
+	}
+}
+
+type defect struct{}
+
+func (defect) Write([]byte) (int, error) { panic("another") }

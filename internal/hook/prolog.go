@@ -19,7 +19,7 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	h.stopped.setUnfinished(begin(a.Store, record.Run{Job: c.Job}))
 	c, seen := observe.Job(a, c)
-	h.stopped.setUnfinished(begin(a.Store, c.Self())) // its exit counts in this boot, which is known by now
+	h.stopped.setUnfinished(begin(a.Store, h.know(c).Self())) // its exit counts in this boot, which is known by now
 	c = learn(a, observe.Consult(a, c))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
 	c = probe.Run(a, outlast(a, c), j, seen.Tests)

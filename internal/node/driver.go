@@ -54,12 +54,12 @@ func (a *Access) Abandoned(stuck state.Stuck) []record.Finding {
 
 // Ask asks the backends of the request's vendors, one after the other. With several, hears.Said is not called.
 func (a *Access) Ask(r protocol.Request, hears backend.Params) backend.Answer {
-	waits := a.ending != nil
-	if last := a.Ended(); last.Abandoned != nil {
-		return backend.Answer{Troubles: last.Troubles}
-	}
-	if waits {
+	if a.ending != nil {
+		_, a.unsaid = a.Ended()
 		r = Within(r, a.Left(a.Times.Driver)) // less than before the wait
+	}
+	if a.last.Abandoned != nil {
+		return backend.Answer{Troubles: a.last.Troubles}
 	}
 	began := a.Env.Clock.Boot()
 	met, refused := a.Meet()
@@ -177,22 +177,35 @@ func (a *Access) AskAhead(r protocol.Request) Asked {
 	})}
 }
 
-// Ended waits until a backend that has answered ends. Errors after the answer are printed; a stuck backend is recorded.
-func (a *Access) Ended() (last backend.Answer) {
+// Ended waits until a backend that has answered ends. Errors after the answer are printed; a stuck backend is recorded,
+// and faults says why that failed: then nothing keeps other hooks from the driver.
+func (a *Access) Ended() (last backend.Answer, faults []record.Finding) {
 	if a.ending != nil {
 		a.last, a.ending = a.ending(), nil
-		for _, f := range a.Troubles(a.last, "after its answer: ") {
+		faults = a.recordStuck(a.last)
+		for _, f := range slices.Concat(faults, a.told(a.last, "after its answer: ")) {
 			fmt.Fprintf(a.Env.Stderr, "bookend: %s: %s\n", f.Code, f.Observed)
 		}
 	}
-	return a.last
+	return a.last, faults
 }
 
 // Troubles returns findings for what went wrong in the backend. Their texts begin with in, the step that failed.
-func (a *Access) Troubles(answer backend.Answer, in string) (found []record.Finding) {
-	if answer.Abandoned != nil {
-		found = a.Abandoned(*a.StuckBackend(answer.Abandoned))
+func (a *Access) Troubles(answer backend.Answer, in string) []record.Finding {
+	unsaid := a.unsaid
+	a.unsaid = nil
+	return slices.Concat(unsaid, a.recordStuck(answer), a.told(answer, in))
+}
+
+// recordStuck records the backend of an answer if it could not be killed.
+func (a *Access) recordStuck(answer backend.Answer) []record.Finding {
+	if answer.Abandoned == nil {
+		return nil
 	}
+	return a.Abandoned(*a.StuckBackend(answer.Abandoned))
+}
+
+func (a *Access) told(answer backend.Answer, in string) (found []record.Finding) {
 	if answer.Panic != nil {
 		found = append(found, Panicked(a.Env, answer.Panic))
 	}

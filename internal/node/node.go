@@ -34,6 +34,7 @@ type Access struct {
 
 	ending func() backend.Answer  // waits for the end of a backend that has answered; nil for none
 	last   backend.Answer         // the final answer of that backend
+	unsaid []record.Finding       // what Ask found that its answer does not contain
 	met    atomic.Pointer[func()] // ends the wait of other hooks for this one's answer; nil if it did not ask
 	unkept bool                   // a reader of /proc is stuck, and could not be recorded
 }

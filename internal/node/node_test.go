@@ -1,6 +1,7 @@
 package node
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -158,5 +159,29 @@ func TestHungAt(t *testing.T) {
 	} {
 		skip, blocked := hungAt(procscan.HoldersOp, tt.readers)
 		must.Not(t, len(skip) != tt.at || blocked != tt.blocked, "%s: got %d places, blocked %v", name, len(skip), blocked)
+	}
+}
+
+// A backend that gets stuck after its answer and cannot be put on record is a finding, whichever step met it: nothing
+// keeps other hooks from the driver.
+func TestStuckAfterItsAnswerAndNotOnRecord(t *testing.T) {
+	for name, meets := range map[string]func(*Access) []record.Finding{
+		"the next question": func(a *Access) []record.Finding {
+			return a.Troubles(a.Ask(protocol.Request{}, backend.Params{}), "")
+		},
+		"a search of /proc": func(a *Access) []record.Finding {
+			a.unkept = true // no child is started
+			_, faults := a.Holders(0)
+			return faults
+		},
+	} {
+		a, run := open(t, slurm.Epilog)
+		a.Env.Stderr = io.Discard
+		a.ending = func() backend.Answer { return backend.Answer{Abandoned: &backend.Abandoned{PID: 70}} }
+		must.Do(t, os.RemoveAll(run))
+		unwritten := func(f record.Finding) bool { return f.Code == catalog.StateWrite }
+		if found := meets(a); !slices.ContainsFunc(found, unwritten) {
+			t.Errorf("%s: %+v", name, found)
+		}
 	}
 }

@@ -47,7 +47,7 @@ func (a *Access) Processes(pids []int) (shown map[int]record.Process, faults []r
 // Holders searches /proc in a child, and leaves time for a watch of that length. It first waits until this hook's own
 // backend, which has the GPUs open, has ended.
 func (a *Access) Holders(then time.Duration) (*record.Scan, []record.Finding) {
-	a.Ended()
+	_, unrecorded := a.Ended()
 	var found procscan.Result
 	timeout := a.Deadline.Left(time.Duration(a.Times.Scan), a.Reserve()+then+BackendReserve)
 	reader, err := a.procReader(procscan.HoldersOp, timeout)
@@ -55,6 +55,7 @@ func (a *Access) Holders(then time.Duration) (*record.Scan, []record.Finding) {
 		found, err = reader.Holders()
 	}
 	faults, err := a.readerEnded(procscan.HoldersOp, err, found.Hung)
+	faults = slices.Concat(unrecorded, faults)
 	if err != nil {
 		return &record.Scan{Partial: err.Error()}, faults
 	}

@@ -71,12 +71,14 @@ func withKernel(c judge.Case, m Meanwhile) judge.Case {
 	return c
 }
 
-// withPast returns the case with what counts of the past in the epoch that it has seen.
+// withPast returns the case with what counts of the past in the epoch that it has seen, and what speaks against the
+// start: that does not hold in another epoch. A fault of the state holds in any.
 func withPast(a *node.Access, c judge.Case) (judge.Case, []record.Finding) {
 	before, found := judge.StartOf(c.Past.Run, c.Job, c.Seen.Epoch)
 	baselines, faults := a.Baselines(c.Seen.Epoch)
 	c.Past.Before, c.Past.Baselines = before, baselines
-	return c, slices.Concat(found, faults)
+	c.Faults = slices.Concat(c.Faults, faults)
+	return c, found
 }
 
 // look watches the case's GPUs until they settle; the watch that was started ahead counts if it was of these.

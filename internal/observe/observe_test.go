@@ -3,12 +3,15 @@ package observe
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"bookend/internal/backend"
+	"bookend/internal/catalog"
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
@@ -303,4 +306,16 @@ func FuzzTailReply(f *testing.F) {
 
 func plain(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// Damage is said although a hook that finds another life of the driver than foreseen reads its past twice: the first
+// time sets the damaged file aside.
+func TestDamagedBaselinesAreSaid(t *testing.T) {
+	a, run := access(t, slurm.Epilog)
+	must.Do(t, os.WriteFile(filepath.Join(run, "state/n1/baseline.json"), []byte("{"), 0o600))
+	c, _ := withPast(a, a.Case())
+	c, _ = withPast(a, c)
+	if len(c.Faults) != 1 || c.Faults[0].Code != catalog.StateDamage {
+		t.Errorf("%+v", c.Faults)
+	}
 }

@@ -90,7 +90,8 @@ func (t *tester) run(cards []record.Assigned) (outcomes []judge.TestResult) {
 }
 
 func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
-	t.stuck = t.stuck || t.a.Ended().Abandoned != nil
+	last, faults := t.a.Ended()
+	t.stuck, t.faults = t.stuck || last.Abandoned != nil, append(t.faults, faults...)
 	left := t.until - t.now()
 	var answer backend.Answer
 	if left >= testBase && !t.stuck && len(devices) > 0 { // an earlier process may have used it up

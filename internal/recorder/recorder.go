@@ -116,12 +116,21 @@ func (r *recorder) configure() bool {
 	r.config = r.configFile()
 	a, _ := node.Configured(r.env, slurm.Epilog, r.env.Clock.Boot()) // hooks report a bad configuration
 	a.Job.Node = r.node
+	return r.adopt(a)
+}
+
+// adopt makes the recorder use a new access. If its state cannot be opened now, that which is locked stays in use.
+func (r *recorder) adopt(a *node.Access) bool {
 	opened, _ := a.OpenState()
-	if opened && r.a != nil && r.a.Store.Dir() != a.Store.Dir() {
+	switch {
+	case r.a == nil:
+	case !opened:
+		a.Store = r.a.Store
+	case r.a.Store.Dir() != a.Store.Dir():
 		return false // its lock is on the other state
 	}
 	r.a = a
-	return opened && a.Config.Record.Every > 0
+	return a.Store != nil && a.Config.Record.Every > 0
 }
 
 // configFile identifies the content of the configuration file, to notice a change.

@@ -77,3 +77,27 @@ func TestFollow(t *testing.T) {
 		t.Errorf("without a run: %+v", rec.sessions)
 	}
 }
+
+// A recorder whose configuration changes goes on with the state that it has locked, also where that cannot be opened
+// just now, and leaves another state to another recorder.
+func TestChangedConfiguration(t *testing.T) {
+	a, run := access(t, slurm.Epilog)
+	file := filepath.Join(run, "file")
+	must.Do(t, os.WriteFile(file, nil, 0o600))
+	for name, tt := range map[string]struct {
+		run   string
+		every time.Duration
+		want  bool
+	}{
+		"the same state":        {run, time.Second, true},
+		"not to be opened now":  {filepath.Join(file, "run"), time.Second, true},
+		"another state":         {t.TempDir(), time.Second, false},
+		"nothing to record now": {run, 0, false},
+	} {
+		rec, next := recorder{a: a}, node.With(a.Env, slurm.Epilog, a.Config, 0)
+		next.Config.Paths.Run, next.Job.Node, next.Config.Record.Every = tt.run, "n1", config.Duration(tt.every)
+		if got := rec.adopt(next); got != tt.want || rec.a.Store == nil {
+			t.Errorf("%s: goes on %v, want %v, with %v", name, got, tt.want, rec.a.Store)
+		}
+	}
+}
