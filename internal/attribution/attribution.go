@@ -23,8 +23,10 @@ type Allocation struct {
 	Start time.Duration // CLOCK_BOOTTIME of its prolog's last sample
 	End   time.Duration // of its epilog's last sample; 0 while the job lives
 	Alone bool          // no other job was given any of its GPUs meanwhile
-	// Unplaced is set if it is not known which GPUs the job was given: it may be on any.
+	// Unplaced is set if it is not known which GPUs the job was given: it may be on any. Perhaps are those that it may
+	// have if the others are known.
 	Unplaced bool
+	Perhaps  []gpu.ID
 	// Unseen is set if the run counts as over without proof: it makes nothing certain.
 	Unseen bool
 	Seen   []record.Sighting
@@ -42,7 +44,9 @@ func (r Allocation) named(id slurm.JobID) bool { return id != 0 && (id == r.Job 
 func (r Allocation) mayHaveStarted(p record.Process) bool { return r.UID == p.UID || p.Apart() }
 
 // MayHold reports whether the job was given the GPU, or may have been.
-func (r Allocation) MayHold(id gpu.ID) bool { return r.Unplaced || slices.Contains(r.GPUs, id) }
+func (r Allocation) MayHold(id gpu.ID) bool {
+	return r.Unplaced || slices.Contains(r.GPUs, id) || slices.Contains(r.Perhaps, id)
+}
 
 // Keeps reports a live job that was given the GPU, or may have been.
 func (r Allocation) Keeps(id gpu.ID) bool { return r.Live() && r.MayHold(id) }

@@ -151,6 +151,7 @@ func endsOf(runs []record.Run, epoch gpu.Epoch) []*record.End {
 func AllocationOf(r record.Run) Allocation {
 	rec := Allocation{Job: r.Job.ID, SLUID: r.Job.SLUID, Het: r.Job.HetJobID, UID: r.Job.UID}
 	rec.Unplaced = r.Unplaced() // what the numbers of the others mean is not known
+	rec.Perhaps = r.Numbering.Perhaps
 	for _, d := range r.Devices {
 		rec.GPUs = append(rec.GPUs, d.Device.ID)
 	}

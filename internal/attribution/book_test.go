@@ -429,6 +429,12 @@ func TestPartlyKnownGPUs(t *testing.T) {
 		t.Errorf("%+v, want one that may hold %s and had %s alone", given, card1, card0)
 	}
 	partly.Devices = append(partly.Devices, record.Assigned{Index: 1, Device: gpu.Device{ID: card1}})
+	of := other
+	of.Numbering.Perhaps = []gpu.ID{card0}
+	both := Open([]record.Run{partly, of}, record.Run{}, looking()).Others
+	if !of.Bare().Given(card0) || of.Given("GPU-2") || !both[1].Keeps(card0) || both[0].Alone {
+		t.Errorf("%+v, want one that may hold %s too, so that the other did not have it alone", both, card0)
+	}
 	if given = Open([]record.Run{partly}, record.Run{}, looking()).Others[0]; given.MayHold("GPU-2") {
 		t.Errorf("%+v, want one that holds its own GPUs alone", given)
 	}

@@ -52,7 +52,7 @@ func inventory(a *node.Access, c judge.Case, n *numbers) judge.Case {
 	}
 	res := devices(a, c.Past.Run, list.Cards, n.list())
 	c.Faults = slices.Concat(c.Faults, unresolved(res, len(list.Cards)))
-	c.Seen.Cards, c.Seen.Origin = res.Devices, record.Origin{Source: res.Source, Why: res.Unknown}
+	c.Seen.Cards, c.Seen.Origin = res.Devices, origin(a, c.Past.Run, res, list.Cards, n.list())
 	return c
 }
 
@@ -98,6 +98,17 @@ func devices(a *node.Access, recalled record.Run, cards []gpu.Physical, list slu
 	return slurmconf.Devices(a.Job, cards, a.Config.NVIDIA, list)
 }
 
+// origin returns where the numbers' meaning came from, with the GPUs that the job may have too.
+func origin(
+	a *node.Access, recalled record.Run, res slurmconf.Result, cards []gpu.Physical, list slurmconf.List,
+) record.Origin {
+	o := record.Origin{Source: res.Source, Why: res.Unknown, Perhaps: recalled.Numbering.Perhaps}
+	if res.Source == record.BySlurmd && !settled(recalled, a.Job) {
+		o.Perhaps = list.Perhaps(res.Devices, everyGPU(cards, a.Config.NVIDIA, list))
+	}
+	return o
+}
+
 // foresee predicts what inventory will return: the last hook's GPUs, with the kept numbers; no GPUs if unknown.
 func foresee(a *node.Access, recalled record.Run, list slurmconf.List) (seen judge.Seen) {
 	last := a.Store.Inventory()
@@ -105,7 +116,7 @@ func foresee(a *node.Access, recalled record.Run, list slurmconf.List) (seen jud
 	if last.From != a.Config.NVIDIA.DriverProc || res.Unknown != "" || len(res.Missing) > 0 {
 		return seen
 	}
-	return judge.Seen{Epoch: last.Epoch, Cards: res.Devices, Origin: record.Origin{Source: res.Source}}
+	return judge.Seen{Epoch: last.Epoch, Cards: res.Devices, Origin: origin(a, recalled, res, last.Cards, list)}
 }
 
 // unresolved returns findings for the job's numbers that match no GPU of the driver, and for unknown ones.

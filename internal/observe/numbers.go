@@ -103,7 +103,7 @@ func (n *numbers) check(kept *slurmconf.Kept, slurmConf string) (collect func() 
 		switch {
 		case err != nil:
 			return n.unclear(err)
-		case kept != nil && !due && kept.Key.ValidFor(reply.Key):
+		case kept != nil && !due && kept.Key.ValidFor(reply.Key) && len(kept.List.Types) == len(kept.List.GPUs):
 			return kept
 		case reply.Unknown != "":
 			return n.unclear(errors.New(reply.Unknown))
@@ -156,7 +156,7 @@ func (n *numbers) askSlurmd(reply slurmcmd.NumberingReply) (list slurmconf.List,
 	if a.Store != nil {
 		command.Private = a.Store.Dir()
 	}
-	gpus, res, err := command.List()
+	read, res, err := command.List()
 	if res.Outcome == child.Abandoned {
 		failure := &child.Error{Op: node.SlurmdOp, Result: res}
 		n.faults = append(n.faults, a.AbandonedReader(failure, nil)...)
@@ -166,8 +166,9 @@ func (n *numbers) askSlurmd(reply slurmcmd.NumberingReply) (list slurmconf.List,
 		return slurmconf.Unclear("%v", err), true
 	case reply.Unsure != "":
 		return slurmconf.Unclear("%s", reply.Unsure), false
-	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been loaded yet
-		return slurmconf.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
+	case len(read.GPUs) == 0 || len(read.GPUs) != reply.Count: // the driver may not have been loaded yet
+		return slurmconf.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(read.GPUs),
+			reply.Count), true
 	}
-	return slurmconf.List{Source: record.BySlurmd, GPUs: gpus}, false
+	return read, false
 }

@@ -26,6 +26,8 @@ const (
 type Origin struct {
 	Source Source `json:"source"`
 	Why    string `json:"why,omitempty"`
+	// Perhaps are GPUs that the job may have too: Slurm tells a hook those of one type alone, if a job has several.
+	Perhaps []gpu.ID `json:"perhaps,omitempty"`
 }
 
 // Settled reports whether the source leaves no doubt about what the numbers mean.

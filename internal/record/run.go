@@ -47,7 +47,8 @@ func (r Run) SameAs(self Run) bool {
 
 // Given reports whether a run was given a GPU, or may have been.
 func (r Run) Given(id gpu.ID) bool {
-	return r.Unplaced() || slices.ContainsFunc(r.Devices, func(d Assigned) bool { return d.Device.ID == id })
+	return r.Unplaced() || slices.Contains(r.Numbering.Perhaps, id) ||
+		slices.ContainsFunc(r.Devices, func(d Assigned) bool { return d.Device.ID == id })
 }
 
 // Unplaced reports whether it is not known which GPUs the run was given: it may have any.

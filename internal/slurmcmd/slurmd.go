@@ -41,16 +41,16 @@ type Slurmd struct {
 //
 // Its cgroup plugin may lift the limits of its cgroup, which is the running slurmd's. So it reads a configuration copy
 // that disables the plugin. Versions without that value exit: for them it is cgroup/v1, which changes nothing.
-func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
+func (c Slurmd) List() (list slurmconf.List, res child.Result, err error) {
 	defer func() {
 		if err != nil {
-			gpus, err = nil, fmt.Errorf("slurmd -G: %w", err)
+			list, err = slurmconf.List{}, fmt.Errorf("slurmd -G: %w", err)
 		}
 	}()
 	// Threat: a user who can write slurmd would run code as root here.
 	if c.Root {
 		if err := safefile.Trusted(c.Path); err != nil {
-			return nil, res, err
+			return list, res, err
 		}
 	}
 	left := c.Timeout
@@ -62,20 +62,20 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 			err = os.RemoveAll(dir)
 		}
 		if err != nil {
-			return nil, res, err
+			return list, res, err
 		}
 		if res.Outcome != child.Exited || res.ExitCode == 0 || len(res.Stderr) > 0 && !c.older(left) {
 			break
 		}
 	}
 	if err = failed(res, c.Timeout); err != nil {
-		return nil, res, err
+		return list, res, err
 	}
 	if len(res.Stdout)+len(res.Stderr) >= maxListing {
-		return nil, res, fmt.Errorf("more than %d bytes of output", maxListing)
+		return list, res, fmt.Errorf("more than %d bytes of output", maxListing)
 	}
-	gpus, err = slurmconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
-	return gpus, res, err
+	list, err = slurmconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
+	return list, res, err
 }
 
 // older reports a version that does not support the value: it may have warned of the configuration before it exited.

@@ -77,7 +77,7 @@ func TestList(t *testing.T) {
 		"floods": "slurmd -G: more than 1048576 bytes of output", "garbage": "slurmd -G: parse",
 	} {
 		got, _, err := command(t, what).List()
-		said := fmt.Sprint(got)
+		said := fmt.Sprint(got.GPUs)
 		if err != nil {
 			said = err.Error()
 		}
@@ -95,7 +95,7 @@ func TestListTellsSlurmd(t *testing.T) {
 	}
 	conf := filepath.Join(c.Private, fmt.Sprintf("slurmd-%d/slurm.conf", os.Getpid()))
 	if want := fmt.Sprintf("[[slurmd|-f|%[1]s|-N|n1|-v|-G|SLURM_CONF=%[1]s]]",
-		conf); fmt.Sprint(got) != want {
+		conf); fmt.Sprint(got.GPUs) != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if left, err := os.ReadDir(c.Private); err != nil || len(left) > 0 {
@@ -114,7 +114,7 @@ func TestListKeepsOffCgroups(t *testing.T) {
 		dir := filepath.Join(c.Private, fmt.Sprintf("slurmd-%d", os.Getpid()))
 		must.Do(t, os.MkdirAll(filepath.Join(dir, "left by an earlier one"), 0o700))
 		got, _, err := c.List()
-		if said := fmt.Sprint(got, " ", err); said != want {
+		if said := fmt.Sprint(got.GPUs, " ", err); said != want {
 			t.Errorf("%s: %s, want %s", what, said, want)
 		}
 	}
@@ -137,7 +137,7 @@ grep -q cgroup/v1 "$(dirname "$2")/cgroup.conf" || exit 1
 echo 'slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=/dev/nvidia5 (null)' >&2
 `), 0o755))
 		got, _, _ := c.List()
-		must.Be(t, version, fmt.Sprint(got), want)
+		must.Be(t, version, fmt.Sprint(got.GPUs), want)
 	}
 	c := command(t, "")
 	c.Path, c.Timeout = filepath.Join(dir, "slurmd"), 200*time.Millisecond

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
 
@@ -67,14 +68,43 @@ func (k Key) changed() (newest FileID) {
 type List struct {
 	Source record.Source `json:"source"`
 	GPUs   []GPU         `json:"gpus,omitempty"`
-	Why    string        `json:"why,omitempty"` // why nothing is known if Source is Ambiguous
+	Types  []string      `json:"types,omitempty"` // of each GPU, empty for one without; none in an older state
+	Why    string        `json:"why,omitempty"`   // why nothing is known if Source is Ambiguous
 }
 
 func Unclear(format string, args ...any) List {
 	return List{Source: record.Ambiguous, Why: fmt.Sprintf(format, args...)}
 }
 
-func (l List) equal(o List) bool { return slices.EqualFunc(l.GPUs, o.GPUs, slices.Equal) }
+func (l List) equal(o List) bool {
+	return slices.EqualFunc(l.GPUs, o.GPUs, slices.Equal) && slices.Equal(l.Types, o.Types)
+}
+
+// Perhaps returns the GPUs of a node that a job may have besides its own: those of other types, if all of its own are
+// of one. With several types in a job, Slurm overwrites SLURM_JOB_GPUS with the GPUs of one after another (24.11; with
+// types in the request, 22.05 too).
+func (l List) Perhaps(own, all []record.Assigned) (others []gpu.ID) {
+	kinds := map[string]bool{}
+	for _, d := range own {
+		kinds[l.typeOf(d)] = true
+	}
+	if len(kinds) != 1 { // Slurm told of several types: it told all
+		return nil
+	}
+	for _, d := range all {
+		if d.Index >= 0 && !kinds[l.typeOf(d)] {
+			others = append(others, d.Device.ID)
+		}
+	}
+	return others
+}
+
+func (l List) typeOf(d record.Assigned) string {
+	if d.Index < 0 || d.Index >= len(l.Types) {
+		return ""
+	}
+	return l.Types[d.Index]
+}
 
 // Equal reports whether both have the same content from the same source.
 func (l List) Equal(o List) bool { return l.Source == o.Source && l.equal(o) }
@@ -171,45 +201,47 @@ var refused = []string{
 
 // ParseListed parses the output of `slurmd -G`, whose order is that of SLURM_JOB_GPUS. The number after Index= is
 // something else, and shards and MPS have lines of their own. Anything that could shift a position is an error.
-func ParseListed(text string) ([]GPU, error) {
-	var all []GPU
+func ParseListed(text string) (List, error) {
+	all := List{Source: record.BySlurmd}
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
 		if slices.ContainsFunc(refused, func(words string) bool { return strings.Contains(line, words) }) {
-			return nil, fmt.Errorf("its list does not count: it says %.200q", line)
+			return List{}, fmt.Errorf("its list does not count: it says %.200q", line)
 		}
 		_, fields, found := strings.Cut(line, "Gres Name=gpu ") // after a prefix with or without the time
 		if !found {
 			continue
 		}
-		gpus, err := parseRecord(" " + fields)
+		gpus, kind, err := parseRecord(" " + fields)
 		if err != nil {
-			return nil, fmt.Errorf("parse %.200q: %w", line, err)
+			return List{}, fmt.Errorf("parse %.200q: %w", line, err)
 		}
-		all = append(all, gpus...)
+		all.GPUs = append(all.GPUs, gpus...)
+		all.Types = append(all.Types, slices.Repeat([]string{kind}, len(gpus))...)
 	}
 	return all, nil
 }
 
 // parseRecord assigns one device file of a record to each of its GPUs, or all of them to a single GPU.
-func parseRecord(fields string) (all []GPU, err error) {
+func parseRecord(fields string) (all []GPU, kind string, err error) {
 	field := func(name string) string {
 		_, rest, _ := strings.Cut(fields, name)
 		value, _, _ := strings.Cut(rest, " ")
 		return value
 	}
+	kind = strings.TrimPrefix(field(" Type="), "(null)")
 	n, err := strconv.ParseUint(field(" Count="), 10, 8)
 	files := DeviceFiles(field(" File="))
 	switch {
 	case err != nil:
-		return nil, errors.New("count is not a number of GPUs")
+		return nil, "", errors.New("count is not a number of GPUs")
 	case n == 1 && len(files) > 0:
-		return []GPU{files}, nil
+		return []GPU{files}, kind, nil
 	case int(n) != len(files) || n == 0:
-		return nil, fmt.Errorf("%d device files for %d GPUs", len(files), n)
+		return nil, "", fmt.Errorf("%d device files for %d GPUs", len(files), n)
 	}
 	for _, f := range files {
 		all = append(all, GPU{f})
 	}
-	return all, nil
+	return all, kind, nil
 }

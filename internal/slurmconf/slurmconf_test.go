@@ -293,8 +293,8 @@ func TestSameAndDue(t *testing.T) {
 func TestParseListed(t *testing.T) {
 	said := ""
 	for _, file := range must.Have(filepath.Glob("testdata/slurmd/*"))(t) {
-		gpus, err := ParseListed(must.Read(t, file))
-		said += fmt.Sprintf("%s: %v %v\n", filepath.Base(file), gpus, err)
+		list, err := ParseListed(must.Read(t, file))
+		said += fmt.Sprintf("%s: %v %q %v\n", filepath.Base(file), list.GPUs, list.Types, err)
 	}
 	golden.File(t, *update, "testdata/listed.txt", said)
 }
@@ -307,11 +307,11 @@ func TestParseListedOneByOne(t *testing.T) {
 		if list, is := strings.CutPrefix(given, "count "); is {
 			return fmt.Sprint(Count(list))
 		}
-		gpus, err := ParseListed(strings.ReplaceAll(given, " | ", "\n"))
-		if err != nil && gpus == nil {
+		list, err := ParseListed(strings.ReplaceAll(given, " | ", "\n"))
+		if err != nil && list.GPUs == nil {
 			return "error"
 		}
-		return fmt.Sprint(gpus)
+		return fmt.Sprint(list.GPUs)
 	})
 }
 
@@ -420,15 +420,44 @@ func FuzzParseListed(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := ParseListed(text)
 		if err != nil {
-			must.Not(t, got != nil, "%v and %v", got, err)
+			must.Not(t, got.GPUs != nil, "%v and %v", got, err)
 			return
 		}
-		must.Not(t, slices.ContainsFunc(got, func(g GPU) bool { return len(g) == 0 }), "%v", got)
+		must.Not(t, len(got.Types) != len(got.GPUs) || slices.ContainsFunc(got.GPUs, func(g GPU) bool { return len(g) == 0 }), "%v", got)
 		if again, err := ParseListed("Gres Name=shard Count=4 x\n" + text); err != nil ||
 			!reflect.DeepEqual(again, got) {
 			t.Errorf("behind a line of shards: %v, %v; want %v", again, err, got)
 		}
 	})
+}
+
+// A job whose GPUs are all of one type may have others of other types: Slurm tells a hook those of one type alone. A
+// job that was told of several types has no others, nor has any on a node of one type.
+func TestPerhaps(t *testing.T) {
+	at := func(indexes ...int) (all []record.Assigned) {
+		for _, i := range indexes {
+			all = append(all, record.Assigned{Index: i, Device: gpu.Device{ID: gpu.ID(fmt.Sprint("GPU-", i))}})
+		}
+		return all
+	}
+	for name, tt := range map[string]struct {
+		types []string
+		own   []record.Assigned
+		want  []gpu.ID
+	}{
+		"one type":             {[]string{"a", "a", "a"}, at(0), nil},
+		"without types":        {[]string{"", "", ""}, at(0, 1), nil},
+		"an older state":       {nil, at(0), nil},
+		"of the first type":    {[]string{"b", "b", "a"}, at(1), []gpu.ID{"GPU-2"}},
+		"of the last type":     {[]string{"b", "b", "a"}, at(2), []gpu.ID{"GPU-0", "GPU-1"}},
+		"of both":              {[]string{"b", "b", "a"}, at(0, 2), nil},
+		"without a GPU":        {[]string{"b", "b", "a"}, nil, nil},
+		"a number not certain": {[]string{"b", "b", "a"}, at(-1), []gpu.ID{"GPU-0", "GPU-1", "GPU-2"}},
+	} {
+		if got := (List{Types: tt.types}).Perhaps(tt.own, at(0, 1, 2)); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+	}
 }
 
 // Two numbers that lead to one GPU are not certain, also where only its bus id is known, as before the first reading.
