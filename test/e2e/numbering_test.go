@@ -23,7 +23,9 @@ func TestNumbers(t *testing.T) {
 		"Name=gpu Type=a File=DEV/nvidia0", "Name=shard Count=6", "Name=gpu Type=b File=DEV/nvidia[2-3]",
 	}, Track: cluster.CgroupV1, Constrain: true})
 	opens := "for n in 0 2 3; do (: <" + s.on.Dev("n1") + "/nvidia$n) 2>/dev/null && echo got $n; done; true"
-	for _, ask := range []struct{ gres, files string }{{"gpu:a:1", "0"}, {"gpu:b:1", "2"}, {"gpu:3", "0 2 3"}} {
+	for _, ask := range []struct{ gres, files string }{
+		{"gpu:a:1", "0"}, {"gpu:b:1", "2"}, {"gpu:3", "0 2 3"}, {"gpu:a:1,gpu:b:1", "0 2"},
+	} {
 		job := s.runs(s.user, opens, "--gres="+ask.gres)
 		s.jobIs(job, "COMPLETED")
 		var want, have []gpu.ID
