@@ -97,7 +97,7 @@ func diagnose(a *node.Access, c judge.Case, j judge.Judgement) (*record.Diagnosi
 // closeRun records the job's end. What follows is optional, and partly under the user's control.
 func closeRun(store *state.Store, c judge.Case, p joblog.Place, end record.End) error {
 	run := completed(c)
-	if p.Told {
+	if p.Left {
 		run.Display = record.Display{Array: p.Drop.Array, HetID: p.Drop.HetID}
 	}
 	err := store.Close(run, end)

@@ -24,12 +24,12 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
 	c = probe.Run(a, outlast(a, c), j, seen.Tests)
 	c, j = h.judge(c)
-	told := report.Joined(report.Start(scene(c, j, nil)))
-	start, run := h.end(c, j, told, nil), c.Self() // on record for the job's end, and for its task hooks
+	text := report.Joined(report.Start(scene(c, j, nil)))
+	start, run := h.end(c, j, text, nil), c.Self() // on record for the job's end, and for its task hooks
 	run.Start = &start
 	h.stopped.finish()
 	faults := slices.Concat(node.Fault(a.Store.Begin(run)),
-		node.Fault(a.Store.PutReport(a.Job, state.Report{Clean: scene(c, j, nil).Clean(), Text: told})),
+		node.Fault(a.Store.PutReport(a.Job, state.Report{Clean: scene(c, j, nil).Clean(), Text: text})),
 		node.Fault(a.Store.MakeDrop(a.Job)))
 	if len(run.Devices) > 0 {
 		recorder.Start(a)

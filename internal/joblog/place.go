@@ -13,14 +13,14 @@ import (
 type Place struct {
 	Job  slurm.Job
 	Drop Drop
-	Told bool // the task hooks left a valid drop
+	Left bool // the task hooks left a valid drop
 }
 
 // PlaceOf returns the place of a job's output by its drop, as read.
 func PlaceOf(job slurm.Job, drop []byte) Place {
 	p := Place{Job: job}
 	if d, err := ParseDrop(drop); err == nil {
-		p.Drop, p.Told = d, true
+		p.Drop, p.Left = d, true
 	}
 	return p
 }
@@ -103,7 +103,7 @@ func (p Place) expanded(kind record.OutputKind, pattern string) Stream {
 		return unplaced(kind, onFirstNode)
 	}
 	drop := &p.Drop
-	if !p.Told {
+	if !p.Left {
 		drop = nil
 	}
 	path, err := Expand(pattern, p.Job, drop)

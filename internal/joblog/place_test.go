@@ -36,8 +36,8 @@ func TestStreams(t *testing.T) {
 		"a step elsewhere":         {batch, &Drop{Target: target("/r/o"), Elsewhere: true}, []string{"output /r/o", "step " + unknown}},
 	} {
 		var got []string
-		p := Place{Job: tt.job, Told: tt.drop != nil}
-		if p.Told {
+		p := Place{Job: tt.job, Left: tt.drop != nil}
+		if p.Left {
 			p.Drop = *tt.drop
 		}
 		for _, w := range p.Streams() {

@@ -18,7 +18,7 @@ import (
 func EndReport(a *node.Access, p joblog.Place, hangs bool, start *record.End, text string) (
 	became string, faults []record.Finding,
 ) {
-	untold := start != nil && start.Report != "" && !p.Told // no task hook printed it
+	untold := start != nil && start.Report != "" && !p.Left // no task hook printed it
 	if text == "" && !untold || a.Env.EUID != 0 || a.Job.UID == 0 {
 		return "", nil
 	}
