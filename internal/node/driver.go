@@ -183,7 +183,7 @@ func (a *Access) Ended() (last backend.Answer, faults []record.Finding) {
 	if a.ending != nil {
 		a.last, a.ending = a.ending(), nil
 		faults = a.recordStuck(a.last)
-		for _, f := range slices.Concat(faults, a.told(a.last, "after its answer: ")) {
+		for _, f := range slices.Concat(faults, a.findingsOf(a.last, "after its answer: ")) {
 			fmt.Fprintf(a.Env.Stderr, "bookend: %s: %s\n", f.Code, f.Observed)
 		}
 	}
@@ -194,7 +194,7 @@ func (a *Access) Ended() (last backend.Answer, faults []record.Finding) {
 func (a *Access) Troubles(answer backend.Answer, in string) []record.Finding {
 	unsaid := a.unsaid
 	a.unsaid = nil
-	return slices.Concat(unsaid, a.recordStuck(answer), a.told(answer, in))
+	return slices.Concat(unsaid, a.recordStuck(answer), a.findingsOf(answer, in))
 }
 
 // recordStuck records the backend of an answer if it could not be killed.
@@ -205,7 +205,7 @@ func (a *Access) recordStuck(answer backend.Answer) []record.Finding {
 	return a.Abandoned(*a.StuckBackend(answer.Abandoned))
 }
 
-func (a *Access) told(answer backend.Answer, in string) (found []record.Finding) {
+func (a *Access) findingsOf(answer backend.Answer, in string) (found []record.Finding) {
 	if answer.Panic != nil {
 		found = append(found, Panicked(a.Env, answer.Panic))
 	}
