@@ -103,7 +103,7 @@ func origin(
 	a *node.Access, recalled record.Run, res slurmconf.Result, cards []gpu.Physical, list slurmconf.List,
 ) record.Origin {
 	o := record.Origin{Source: res.Source, Why: res.Unknown, Perhaps: recalled.Numbering.Perhaps}
-	if res.Source == record.BySlurmd && !settled(recalled, a.Job) {
+	if !settled(recalled, a.Job) {
 		o.Perhaps = list.Perhaps(res.Devices, everyGPU(cards, a.Config.NVIDIA, list))
 	}
 	return o

@@ -32,7 +32,10 @@ func numbersOf(a *node.Access, recalled record.Run) *numbers {
 	n := &numbers{a: a}
 	gives := slurmconf.GivesNumbers(a.Job) && !settled(recalled, a.Job)
 	n.asks = (a.Phase == slurm.HealthCheck || gives) && len(a.Config.NVIDIA.GPUMap) == 0
-	if !n.asks {
+	if !n.asks { // then only the types of the GPUs count
+		if known := state.PeekNumbering(a.Config.Paths.Run, a.Job.Node); known != nil {
+			n.kept = known.List
+		}
 		return n
 	}
 	last, err := a.Store.Numbering()

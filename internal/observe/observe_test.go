@@ -118,6 +118,30 @@ func TestEveryCard(t *testing.T) {
 	}
 }
 
+// Which other GPUs a job may have follows from their types, however its own are named. An end knows it from the start.
+func TestOrigin(t *testing.T) {
+	cards := []gpu.Physical{gpuCard(0, "0000:10:00.0"), gpuCard(1, "0000:20:00.0")}
+	list := listedBySlurmd(0, 1)
+	list.Types = []string{"a", "b"}
+	a, _ := access(t, slurm.Prolog)
+	a.Job = slurm.Job{ID: 7, GPUIndexes: []int{0}}
+	started := record.Run{Job: a.Job, Devices: []record.Assigned{{Index: 0}}}
+	started.Numbering.Source = record.BySlurmd
+	for name, tt := range map[string]struct {
+		source record.Source
+		past   record.Run
+		want   int
+	}{
+		"by slurmd": {record.BySlurmd, record.Run{}, 1}, "by UUID": {record.ByUUID, record.Run{}, 1},
+		"at its end": {record.BySlurmd, started, 0},
+	} {
+		own := []record.Assigned{{Index: 0, Device: cards[0].Device}}
+		if got := origin(a, tt.past, slurmconf.Result{Source: tt.source, Devices: own}, cards, list); len(got.Perhaps) != tt.want {
+			t.Errorf("%s: %+v, want %d", name, got, tt.want)
+		}
+	}
+}
+
 // A look adds the ids that the driver alone knows, and instances in place of the GPU that they are part of; a GPU that
 // it could not read stays.
 func TestWithReadings(t *testing.T) {
