@@ -106,7 +106,7 @@ func Ask(p Params, req protocol.Request) Answer {
 	return judge(child.Run(spec), req)
 }
 
-// announce runs the backend, and calls Heard and Said as soon as it has written so much of its answer.
+// announce runs the backend, and calls Heard at the first line after its greeting and Said at the last.
 func (p Params) announce(spec child.Spec, req protocol.Request) Answer {
 	var all []byte
 	spec.OnLine = func(line []byte) (more bool) {

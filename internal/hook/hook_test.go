@@ -25,35 +25,8 @@ import (
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
+	"bookend/test/onrecord"
 )
-
-func access(t *testing.T, phase slurm.Context) (a *node.Access, run string) {
-	t.Helper()
-	run = t.TempDir()
-	a = node.With(child.Env{Clock: child.SystemClock()}, phase, config.Default(), 0)
-	a.Config.Paths.Run, a.Job.Node = run, "n1"
-	opened, faults := a.OpenState()
-	if !opened {
-		t.Fatal(faults)
-	}
-	return a, run
-}
-
-// began puts the start of a job on record, and that of its end if it is closed, and returns an epilog of that job.
-func began(t *testing.T, closed bool) (*node.Access, judge.Case) {
-	t.Helper()
-	a, _ := access(t, slurm.Epilog)
-	a.Job = slurm.Job{ID: 7, Node: "n1", UID: 1000, Start: time.Unix(1_800_000_000, 0), Context: slurm.Epilog}
-	must.Do(t, a.Store.Begin(record.Run{Job: a.Job, Start: &record.End{At: time.Second}}))
-	found, _, err := a.Store.Find(a.Job)
-	must.Do(t, err)
-	if closed {
-		must.Do(t, a.Store.Close(found, record.End{At: 2 * time.Second}))
-	}
-	c := a.Case()
-	c.Past.Run = found
-	return a, c
-}
 
 // Clean-up is for the one epilog of a run that slurmd itself runs, where an admin wants it. A hook without time ends no
 // process, and says so.
@@ -68,7 +41,7 @@ func TestCleanUp(t *testing.T) {
 		"its end is on record":      {func(c *judge.Case) { c.Past.Turn = judge.Repeated }, false},
 		"another epilog is at work": {func(c *judge.Case) { c.Past.Turn = judge.Concurrent }, false},
 	} {
-		a, _ := access(t, slurm.Epilog)
+		a, _ := onrecord.Node(t, slurm.Epilog)
 		c := a.Case()
 		c.Config.CleanUp.Enabled = true
 		tt.change(&c)
@@ -136,7 +109,7 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 		"nothing":    {record.Finding{Code: catalog.Again}, 0, "BKD-DEADLINE"},
 		"another":    {record.Finding{Code: catalog.Lost, GPU: "GPU-0"}, 42, "BKD-DEADLINE"},
 	} {
-		a, _ := access(t, slurm.Prolog)
+		a, _ := onrecord.Node(t, slurm.Prolog)
 		var said strings.Builder
 		a.Env.Getenv, a.Env.Stderr = func(string) string { return "" }, &said
 		a.Env.Clock.Boot = func() time.Duration { return time.Hour + 2*time.Second }
@@ -167,10 +140,18 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 	}
 }
 
+// A hook that is the first does not wait, and stays the first.
+func TestFirstOutlastsNone(t *testing.T) {
+	a, c := onrecord.Epilog(t, true)
+	if got := outlast(a, c).Past.Turn; got != judge.First {
+		t.Errorf("got turn %v, want the first", got)
+	}
+}
+
 // A hook that had to wait for the first of its kind takes its place only if that has not closed the run.
 func TestOutlast(t *testing.T) {
 	for _, closed := range []bool{true, false} {
-		a, c := began(t, closed)
+		a, c := onrecord.Epilog(t, closed)
 		c.Past.Turn = judge.Concurrent
 		if got, want := outlast(a, c).Past.Turn, map[bool]judge.Turn{true: judge.Repeated, false: judge.Undecided}[closed]; got != want {
 			t.Errorf("closed by the first %v: turn %v, want %v", closed, got, want)
@@ -194,7 +175,7 @@ func TestExamined(t *testing.T) {
 		"nothing seen":   {nil, nil, nil, false},
 		"with a finding": {two, both, []record.Finding{{Code: catalog.ECC}}, false},
 	} {
-		a, _ := access(t, slurm.HealthCheck)
+		a, _ := onrecord.Node(t, slurm.HealthCheck)
 		must.Do(t, a.Store.SetExamined(time.Second))
 		c := judge.Check{Case: a.Case()}
 		c.Seen.Side.Snapshot.Readings, c.Seen.Health = tt.seen, tt.health
@@ -259,7 +240,7 @@ func TestCompleted(t *testing.T) {
 // A panic ends the steps of a hook, not what was found by then: that is reported with it, and the admin's policy
 // decides.
 func TestPanicBeforeAVerdict(t *testing.T) {
-	a, c := began(t, true)
+	a, c := onrecord.Epilog(t, true)
 	a.Env.Stderr, a.Env.Getenv = io.Discard, func(string) string { return "" }
 	a.Deadline.Clock.Boot = func() time.Duration { panic("no time") } // first asked in the middle of the observation
 	c.Job, c.Job.GPUProblem = a.Job, "not told"                       // no driver is asked

@@ -42,7 +42,7 @@ func TestWhen(t *testing.T) {
 	}
 }
 
-// scene is a start or end at which the card was seen clean, after changes.
+// scene returns a start or end at which the GPU was clean, after changes.
 func scene(change func(*compare.Input, *gpu.Reading)) compare.Input {
 	r := gpu.Reading{Device: idle.Device, Memory: gpu.Memory{Total: gpu.Bytes(80 << 30), Used: gpu.Bytes(0)}}
 	s := compare.Input{
@@ -57,7 +57,7 @@ func scene(change func(*compare.Input, *gpu.Reading)) compare.Input {
 	return s
 }
 
-// with70 puts a process on the card that the baseline knows as a service started at this second.
+// with70 puts a process on the GPU that its baseline knows as a service that started at this second.
 func with70(second int, kinds ...gpu.Kind) func(*compare.Input, *gpu.Reading) {
 	return func(s *compare.Input, r *gpu.Reading) {
 		r.Memory.Used = gpu.Bytes(15 << 20)
@@ -68,7 +68,7 @@ func with70(second int, kinds ...gpu.Kind) func(*compare.Input, *gpu.Reading) {
 	}
 }
 
-// What is on a card: memory, by its curve, and PID 70, which a baseline knows as of second 7; why that is not nothing.
+// A GPU is busy by its memory, by its curve, and by process 70 unless its baseline has that process with its start.
 func TestBusy(t *testing.T) {
 	golden.Lines(t, *update, "testdata/busy.txt", func(given string) string {
 		b := struct {
@@ -162,7 +162,7 @@ func broken(e *gpu.CallError) gpu.Probe {
 	return gpu.Probe{Device: card0, Result: gpu.ProbeBroken, Error: e, Why: "the reason"}
 }
 
-// What follows from a test, and whether it is made again: of a card alone, and of one of several.
+// A test allocation leads to a finding and may be made again. A GPU tested alone differs from one of several.
 func TestOutcomes(t *testing.T) {
 	golden.Lines(t, *update, "testdata/outcomes.txt", func(given string) string {
 		o := TestResult{Probe: gpu.Probe{Device: card0}}

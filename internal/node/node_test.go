@@ -49,7 +49,7 @@ func TestUnkeptReader(t *testing.T) {
 	}
 }
 
-// What is said in the same words is told once.
+// Two findings with the same words are reported once.
 func TestOnce(t *testing.T) {
 	said := []record.Finding{{Unknown: "a"}}
 	news := Once([]record.Finding{{Unknown: "a"}, {Unknown: "b"}, {Unknown: "b"}, {Unknown: "c"}}, said)

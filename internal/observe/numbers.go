@@ -106,7 +106,7 @@ func (n *numbers) check(kept *slurmconf.Kept, slurmConf string) (collect func() 
 		switch {
 		case err != nil:
 			return n.unclear(err)
-		case kept != nil && !due && kept.Key.ValidFor(reply.Key) && len(kept.List.Types) == len(kept.List.GPUs):
+		case kept != nil && !due && kept.Holds(reply.Key):
 			return kept
 		case reply.Unknown != "":
 			return n.unclear(errors.New(reply.Unknown))

@@ -12,31 +12,18 @@ import (
 
 	"bookend/internal/backend"
 	"bookend/internal/catalog"
-	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/joblog"
 	"bookend/internal/judge"
-	"bookend/internal/node"
 	"bookend/internal/oomlog"
 	"bookend/internal/protocol"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/test/must"
+	"bookend/test/onrecord"
 )
-
-func access(t *testing.T, phase slurm.Context) (a *node.Access, run string) {
-	t.Helper()
-	run = t.TempDir()
-	a = node.With(child.Env{Clock: child.SystemClock()}, phase, config.Default(), 0)
-	a.Config.Paths.Run, a.Job.Node = run, "n1"
-	opened, faults := a.OpenState()
-	if !opened {
-		t.Fatal(faults)
-	}
-	return a, run
-}
 
 // A start that listed hundreds of processes on each GPU does not keep the end from asking: the request fits.
 func TestRequestFits(t *testing.T) {
@@ -60,7 +47,7 @@ func gpuCard(minor int, bus gpu.BusID) gpu.Physical {
 	return gpu.Physical{Device: gpu.Device{ID: id, BusID: bus, Minor: &minor, Vendor: "nvidia"}}
 }
 
-// numbered is cards with their numbers, in words.
+// numbered returns GPUs as text, each with its number.
 func numbered(cards []record.Assigned) string {
 	var all []string
 	for _, c := range cards {
@@ -123,7 +110,7 @@ func TestOrigin(t *testing.T) {
 	cards := []gpu.Physical{gpuCard(0, "0000:10:00.0"), gpuCard(1, "0000:20:00.0")}
 	list := listedBySlurmd(0, 1)
 	list.Types = []string{"a", "b"}
-	a, _ := access(t, slurm.Prolog)
+	a, _ := onrecord.Node(t, slurm.Prolog)
 	a.Job = slurm.Job{ID: 7, GPUIndexes: []int{0}}
 	started := record.Run{Job: a.Job, Devices: []record.Assigned{{Index: 0}}}
 	started.Numbering.Source = record.BySlurmd
@@ -220,7 +207,7 @@ func TestBrief(t *testing.T) {
 		"read long ago":        {well, 11 * time.Minute, false},
 		"read in time to come": {well, -time.Minute, false},
 	} {
-		a, _ := access(t, slurm.Epilog)
+		a, _ := onrecord.Node(t, slurm.Epilog)
 		a.Env.Clock.Boot = func() time.Duration { return time.Hour }
 		must.Do(t, a.Store.SetExamined(time.Hour-tt.ago))
 		if got := brief(a, tt.exit); got != tt.want {
@@ -335,7 +322,7 @@ func plain(s string) bool {
 // Damage is said although a hook that finds another life of the driver than foreseen reads its past twice: the first
 // time sets the damaged file aside.
 func TestDamagedBaselinesAreSaid(t *testing.T) {
-	a, run := access(t, slurm.Epilog)
+	a, run := onrecord.Node(t, slurm.Epilog)
 	must.Do(t, os.WriteFile(filepath.Join(run, "state/n1/baseline.json"), []byte("{"), 0o600))
 	c, _ := withPast(a, a.Case())
 	c, _ = withPast(a, c)

@@ -13,40 +13,13 @@ import (
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/test/must"
+	"bookend/test/onrecord"
 )
-
-func access(t *testing.T, phase slurm.Context) (a *node.Access, run string) {
-	t.Helper()
-	run = t.TempDir()
-	a = node.With(child.Env{Clock: child.SystemClock()}, phase, config.Default(), 0)
-	a.Config.Paths.Run, a.Job.Node = run, "n1"
-	opened, faults := a.OpenState()
-	if !opened {
-		t.Fatal(faults)
-	}
-	return a, run
-}
-
-// began puts the start of a job on record, and that of its end if it is closed, and returns an epilog of that job.
-func began(t *testing.T, closed bool) (*node.Access, judge.Case) {
-	t.Helper()
-	a, _ := access(t, slurm.Epilog)
-	a.Job = slurm.Job{ID: 7, Node: "n1", UID: 1000, Start: time.Unix(1_800_000_000, 0), Context: slurm.Epilog}
-	must.Do(t, a.Store.Begin(record.Run{Job: a.Job, Start: &record.End{At: time.Second}}))
-	found, _, err := a.Store.Find(a.Job)
-	must.Do(t, err)
-	if closed {
-		must.Do(t, a.Store.Close(found, record.End{At: 2 * time.Second}))
-	}
-	c := a.Case()
-	c.Past.Run = found
-	return a, c
-}
 
 // A start believes an earlier test only as long as it is the last one: another hook may test while this one looks.
 func TestTestedWhileAStartLooks(t *testing.T) {
 	const id = "GPU-0"
-	a, _ := access(t, slurm.Prolog)
+	a, _ := onrecord.Node(t, slurm.Prolog)
 	c := a.Case()
 	c.Config.Probe.At = config.ProbeEpilog
 	epoch := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}
@@ -135,13 +108,24 @@ type hook struct {
 }
 
 func opened(t *testing.T, closed bool) hook {
-	a, c := began(t, closed)
+	a, c := onrecord.Epilog(t, closed)
 	return hook{a, c}
 }
 
 // of is a hook of a job of which nothing is on record.
 func of(t *testing.T, phase slurm.Context) hook {
-	a, _ := access(t, phase)
+	a, _ := onrecord.Node(t, phase)
 	a.Job = slurm.Job{ID: 7, Node: "n1"}
 	return hook{a, a.Case()}
+}
+
+// Only the first hook of a start or end makes a test allocation.
+func TestOnlyTheFirstTests(t *testing.T) {
+	a, _ := onrecord.Node(t, slurm.Epilog)
+	cards := []record.Assigned{{Device: gpu.Device{ID: "GPU-0"}}}
+	tested, skipped, faults := test(a, judge.Undecided, cards, nil)
+	const want = "whether another hook of this job is at work could not be told"
+	if len(tested)+len(faults) != 0 || len(skipped) != 1 || skipped[0].Why != want {
+		t.Errorf("got %+v, %+v and %+v, want one that was skipped", tested, skipped, faults)
+	}
 }

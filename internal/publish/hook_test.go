@@ -7,44 +7,14 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/child"
-	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
-	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
+	"bookend/test/onrecord"
 )
-
-func access(t *testing.T, phase slurm.Context) (a *node.Access, run string) {
-	t.Helper()
-	run = t.TempDir()
-	a = node.With(child.Env{Clock: child.SystemClock()}, phase, config.Default(), 0)
-	a.Config.Paths.Run, a.Job.Node = run, "n1"
-	opened, faults := a.OpenState()
-	if !opened {
-		t.Fatal(faults)
-	}
-	return a, run
-}
-
-// began puts the start of a job on record, and that of its end if it is closed, and returns an epilog of that job.
-func began(t *testing.T, closed bool) (*node.Access, judge.Case) {
-	t.Helper()
-	a, _ := access(t, slurm.Epilog)
-	a.Job = slurm.Job{ID: 7, Node: "n1", UID: 1000, Start: time.Unix(1_800_000_000, 0), Context: slurm.Epilog}
-	must.Do(t, a.Store.Begin(record.Run{Job: a.Job, Start: &record.End{At: time.Second}}))
-	found, _, err := a.Store.Find(a.Job)
-	must.Do(t, err)
-	if closed {
-		must.Do(t, a.Store.Close(found, record.End{At: 2 * time.Second}))
-	}
-	c := a.Case()
-	c.Past.Run = found
-	return a, c
-}
 
 // A finding is one line of the log, and the same one as long as only its figures wander.
 func TestWords(t *testing.T) {
@@ -72,7 +42,7 @@ func TestWords(t *testing.T) {
 // Of two hooks that drain at the same moment one writes its reason: not the one whose decision another has overtaken.
 func TestOneReason(t *testing.T) {
 	for _, overtaken := range []bool{true, false} {
-		a, run := access(t, slurm.Epilog)
+		a, run := onrecord.Node(t, slurm.Epilog)
 		a.Config.Slurm.Scontrol = filepath.Join(run, "missing")
 		if overtaken {
 			must.Do(t, a.Store.SwapDrain(drain.Remembered{}, drain.Remembered{Settled: []drain.Ref{{Job: 6}}}))
@@ -89,7 +59,7 @@ func TestOneReason(t *testing.T) {
 // An exit that a damaged record held is forgotten, also when an earlier hook met the damage and even when the GPUs have
 // been clean since: the health check does not resume the node without it.
 func TestDrainOfADamagedRecord(t *testing.T) {
-	a, _ := began(t, false)
+	a, _ := onrecord.Epilog(t, false)
 	input := func() drain.Facts {
 		in, _ := drainInput(a, judge.Seen{Epoch: gpu.Epoch{Boot: "b1"}}, drain.Remembered{})
 		return in

@@ -6,30 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
+	"bookend/test/onrecord"
 )
-
-func access(t *testing.T, phase slurm.Context) (a *node.Access, run string) {
-	t.Helper()
-	run = t.TempDir()
-	a = node.With(child.Env{Clock: child.SystemClock()}, phase, config.Default(), 0)
-	a.Config.Paths.Run, a.Job.Node = run, "n1"
-	opened, faults := a.OpenState()
-	if !opened {
-		t.Fatal(faults)
-	}
-	return a, run
-}
 
 // The recorder begins no session too early after the last, nor while the driver's modules are in use as they were then.
 func TestBeginSession(t *testing.T) {
-	a, run := access(t, slurm.Epilog)
+	a, run := onrecord.Node(t, slurm.Epilog)
 	a.Config.Paths.Sys, a.Config.Backend = t.TempDir(), filepath.Join(run, "missing")
 	a.Env.Clock.Boot = func() time.Duration { return time.Hour }
 	module := filepath.Join(a.Config.Paths.Sys, "module/nvidia")
@@ -60,7 +48,7 @@ func TestBeginSession(t *testing.T) {
 
 // The recorder keeps sessions only on GPUs of open runs, each GPU once.
 func TestFollow(t *testing.T) {
-	a, run := access(t, slurm.Epilog)
+	a, run := onrecord.Node(t, slurm.Epilog)
 	a.Config.Paths.Sys, a.Config.Backend = t.TempDir(), filepath.Join(run, "missing")
 	rec := recorder{a: a, env: a.Env, ended: make(chan end, len(gpu.Vendors)), sessions: map[string]*session{}, pauses: map[string]pause{}}
 	of := func(ids ...gpu.ID) (run record.Run) {
@@ -81,7 +69,7 @@ func TestFollow(t *testing.T) {
 // A recorder whose configuration changes goes on with the state that it has locked, also where that cannot be opened
 // just now, and leaves another state to another recorder.
 func TestChangedConfiguration(t *testing.T) {
-	a, run := access(t, slurm.Epilog)
+	a, run := onrecord.Node(t, slurm.Epilog)
 	file := filepath.Join(run, "file")
 	must.Do(t, os.WriteFile(file, nil, 0o600))
 	for name, tt := range map[string]struct {

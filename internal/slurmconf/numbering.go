@@ -109,6 +109,11 @@ func (l List) typeOf(d record.Assigned) string {
 // Equal reports whether both have the same content from the same source.
 func (l List) Equal(o List) bool { return l.Source == o.Source && l.equal(o) }
 
+// Holds reports whether the answer still holds for what was asked. One of an older program lacks the types.
+func (k Kept) Holds(now Key) bool {
+	return k.Key.ValidFor(now) && len(k.List.Types) == len(k.List.GPUs)
+}
+
 // Kept is an answer as stored in the state.
 type Kept struct {
 	Key  Key  `json:"key"`

@@ -445,17 +445,28 @@ func TestPerhaps(t *testing.T) {
 		own   []record.Assigned
 		want  []gpu.ID
 	}{
-		"one type":             {[]string{"a", "a", "a"}, at(0), nil},
-		"without types":        {[]string{"", "", ""}, at(0, 1), nil},
-		"an older state":       {nil, at(0), nil},
-		"of the first type":    {[]string{"b", "b", "a"}, at(1), []gpu.ID{"GPU-2"}},
-		"of the last type":     {[]string{"b", "b", "a"}, at(2), []gpu.ID{"GPU-0", "GPU-1"}},
-		"of both":              {[]string{"b", "b", "a"}, at(0, 2), nil},
-		"without a GPU":        {[]string{"b", "b", "a"}, nil, nil},
-		"a number not certain": {[]string{"b", "b", "a"}, at(-1), []gpu.ID{"GPU-0", "GPU-1", "GPU-2"}},
+		"one type":              {[]string{"a", "a", "a"}, at(0), nil},
+		"without types":         {[]string{"", "", ""}, at(0, 1), nil},
+		"an older state":        {nil, at(0), nil},
+		"of the first type":     {[]string{"b", "b", "a"}, at(1), []gpu.ID{"GPU-2"}},
+		"of the last type":      {[]string{"b", "b", "a"}, at(2), []gpu.ID{"GPU-0", "GPU-1"}},
+		"of both":               {[]string{"b", "b", "a"}, at(0, 2), nil},
+		"of two of three types": {[]string{"b", "a", "c"}, at(0, 1), nil},
+		"without a GPU":         {[]string{"b", "b", "a"}, nil, nil},
+		"a number not certain":  {[]string{"b", "b", "a"}, at(-1), []gpu.ID{"GPU-0", "GPU-1", "GPU-2"}},
 	} {
 		if got := (List{Types: tt.types}).Perhaps(tt.own, at(0, 1, 2)); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// What an older program stored has no types, so slurmd is asked again.
+func TestHolds(t *testing.T) {
+	for want, types := range map[bool][]string{true: {""}, false: nil} {
+		k := Kept{Key: Key{Boot: "b"}, List: List{GPUs: []GPU{{"/dev/nvidia0"}}, Types: types}}
+		if got := k.Holds(k.Key); got != want {
+			t.Errorf("types %q: got %v, want %v", types, got, want)
 		}
 	}
 }

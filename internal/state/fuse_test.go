@@ -22,7 +22,7 @@ func TestDropOfAServerThatDoesNotAnswer(t *testing.T) {
 	if err != nil {
 		t.Skipf("there is no FUSE: %v", err)
 	}
-	t.Cleanup(func() { _ = answer() }) // whoever asks it still gets an error
+	t.Cleanup(func() { _ = answer() }) // a request that still waits gets an error
 	done := make(chan error, 1)
 	go func() {
 		s.reclaim()
