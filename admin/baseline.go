@@ -11,14 +11,13 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/nodefiles"
+	"bookend/internal/observe"
 	"bookend/internal/record"
 	"bookend/internal/safetext"
 	"bookend/internal/state"
-	"bookend/internal/view"
 )
 
-func (a *app) baselineCommand() *cobra.Command {
+func baselineCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "baseline", Short: "show, accept or reset the memory that GPUs use without any job",
 		Long: `Lists the memory that each GPU uses without any job. Bookend learns what the node's
@@ -29,7 +28,7 @@ services use; an admin can accept more. It is valid until the driver is reloaded
 			}
 			return noCommand("accept GPU, reset UUID, reset all, or nothing")(cmd, args)
 		},
-		RunE: func(*cobra.Command, []string) error { return a.listBaselines() },
+		RunE: func(*cobra.Command, []string) error { return listBaselines(a) },
 	}
 	cmd.AddCommand(
 		a.perNode(&cobra.Command{
@@ -39,36 +38,38 @@ baseline, until the driver is reloaded.
 
 GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them.`, record.MaxBaseline>>20),
 			Args: operands(1, 1, "a GPU: a UUID, a PCI bus id or nvidiaN"),
-			RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0]) },
+			RunE: func(_ *cobra.Command, args []string) error { return acceptBaseline(a, args[0]) },
 		}),
 		a.perNode(&cobra.Command{
 			Use: "reset UUID|all", Short: "remove the baseline of a GPU, or of all",
 			Long: "Removes the baseline of a GPU. What services use is learned again at the next job's start.",
 			Args: operands(1, 1, "a UUID, as bookend baseline shows it, or all"), ValidArgs: []string{"all"},
-			RunE: func(_ *cobra.Command, args []string) error { return a.resetBaseline(args[0]) },
+			RunE: func(_ *cobra.Command, args []string) error { return resetBaselines(a, args[0]) },
 		}))
 	return a.perNode(cmd)
 }
 
-func (a *app) baselines(cfg config.Config) (r records, cards map[gpu.ID]record.Baseline, ids []gpu.ID, err error) {
-	if r, err = read(a.env, cfg.Paths, a.node); err == nil {
-		cards, err = r.store.Baselines()
+// baselines returns a node's records and its GPUs' baselines.
+func (a *app) baselines() (records, map[gpu.ID]record.Baseline, error) {
+	all, err := a.records()
+	if err != nil {
+		return all, nil, err
 	}
-	return r, cards, slices.Sorted(maps.Keys(cards)), err
+	baselines, err := all.store.Baselines()
+	return all, baselines, err
 }
 
-func (a *app) listBaselines() error {
-	cfg := a.config()
-	all, cards, ids, err := a.baselines(cfg)
+func listBaselines(a *app) error {
+	all, baselines, err := a.baselines()
 	if err != nil {
 		return err
 	}
-	now, w := nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), a.env.Stdout
-	if len(ids) == 0 {
+	now, w := all.epoch(), a.env.Stdout
+	if len(baselines) == 0 {
 		fmt.Fprintf(w, "no GPU of node %s carries anything without a job, as far as is on record\n", all.node)
 	}
-	for _, id := range ids {
-		b := cards[id]
+	for _, id := range slices.Sorted(maps.Keys(baselines)) {
+		b := baselines[id]
 		how, when := "learned", " before the last driver reload or reboot: no longer counts"
 		if b.Accepted {
 			how = "accepted"
@@ -78,21 +79,23 @@ func (a *app) listBaselines() error {
 		if b.Epoch.Same(now) {
 			when = " " + a.env.Clock.Booted().Add(b.At).Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(w, "%s  %s without a process, %s%s\n", id, view.Figure(gpu.Bytes(b.Bytes)), how, when)
+		fmt.Fprintf(w, "%s  %s without a process, %s%s\n", id, gpu.Size(b.Bytes), how, when)
 		for _, r := range b.Residents {
-			fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, r.Service, view.Figure(gpu.Bytes(r.Bytes)))
+			fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, r.Service, gpu.Size(r.Bytes))
 		}
 	}
 	return nil
 }
 
-func (a *app) resetBaseline(name string) error {
-	all, cards, ids, err := a.baselines(a.config())
+func resetBaselines(a *app, name string) error {
+	all, baselines, err := a.baselines()
 	if err != nil {
 		return err
 	}
+	ids := slices.Collect(maps.Keys(baselines))
 	if name != "all" {
-		if ids = []gpu.ID{gpu.ID(name)}; cards[ids[0]].GPU == "" {
+		ids = []gpu.ID{gpu.ID(name)}
+		if baselines[ids[0]].GPU == "" {
 			return notFound("no baseline of %s on node %s: bookend baseline shows which there are", name, all.node)
 		}
 	}
@@ -104,33 +107,33 @@ func (a *app) resetBaseline(name string) error {
 	return nil
 }
 
-// accept makes the memory that a GPU uses without a job or a process its baseline until the driver is reloaded. It
-// takes two samples, the second while no probe runs: memory that changes is in use by a process, or is being freed.
-func (a *app) accept(name string) error {
-	cfg := a.config()
-	all, err := read(a.env, cfg.Paths, a.node)
+// acceptBaseline makes the memory that a GPU uses without a job or a process its baseline until the driver is reloaded.
+// It takes two samples, the second while no probe runs: memory that changes is in use by a process, or is being freed.
+func acceptBaseline(a *app, name string) error {
+	all, err := a.records()
 	if err != nil {
 		return err
 	}
-	epoch := nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
-	first, _, _, err := a.reading(cfg, all, name)
+	epoch := all.epoch()
+	first, _, err := all.reading(name)
 	if err != nil {
 		return err
 	}
 	id := first.Device.ID
-	if job := holding(all, first.Device, epoch); job != "" {
+	if job := all.holding(first.Device, epoch); job != "" {
 		return fmt.Errorf("refusing to accept what is on %s while job %s has that GPU: wait for its end", id, job)
 	}
-	if err := unread(all, id); err != nil {
+	if err := all.unread(id); err != nil {
 		return fmt.Errorf("refusing to accept what is on %s: %w", id, err)
 	}
 	busy, release := all.store.Quiet([]gpu.ID{id}, quietTime)
 	defer release()
-	second, who, at, err := a.reading(cfg, all, string(id))
-	b, refused := acceptable(second, who, cfg.Thresholds)
-	switch {
-	case err != nil:
+	second, now, err := all.reading(string(id))
+	if err != nil {
 		return err
+	}
+	b, refused := acceptable(second, now.Who, all.cfg.Thresholds)
+	switch {
 	case busy[id] != "":
 		refused = errors.New(busy[id])
 	case second.Memory.Used != first.Memory.Used:
@@ -139,27 +142,26 @@ func (a *app) accept(name string) error {
 	if refused != nil {
 		return fmt.Errorf("refusing to accept what is on %s: %w", id, refused)
 	}
-	b.At, b.Epoch = at, epoch
+	b.At, b.Epoch = now.Snapshot.At, epoch
 	if err := all.store.PutBaseline(b); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.env.Stdout, "accepted: %s on %s count as the GPU's own until the driver is reloaded; undo: bookend "+
-		"baseline reset %s\n", view.Figure(gpu.Bytes(b.Bytes)), id, id)
+		"baseline reset %s\n", gpu.Size(b.Bytes), id, id)
 	return nil
 }
 
-// reading returns a sample of the GPU with this UUID, bus ID or nvidiaN, the processes on it, and the sample's time.
-func (a *app) reading(cfg config.Config, all records, name string) (gpu.Reading, map[int]record.Process, time.Duration,
-	error) {
-	now := a.look(cfg, all, time.Duration(cfg.Deadlines.Epilog.Driver))
+// reading samples the GPUs, and returns what was read of the one with this UUID, bus ID or nvidiaN, and the sample.
+func (r records) reading(name string) (gpu.Reading, observe.Glance, error) {
+	now := r.askDriver(time.Duration(r.cfg.Deadlines.Epilog.Driver))
 	if now.Problem != "" {
-		return gpu.Reading{}, nil, 0, fmt.Errorf("ask driver: %.200q", now.Problem)
+		return gpu.Reading{}, now, fmt.Errorf("ask driver: %.200q", now.Problem)
 	}
 	i := slices.IndexFunc(now.Snapshot.Readings, func(r gpu.Reading) bool { return r.Device.Named(name) })
 	if i < 0 {
-		return gpu.Reading{}, nil, 0, notFound("no such GPU: %q; bookend snapshot shows them", name)
+		return gpu.Reading{}, now, notFound("no such GPU: %q; bookend snapshot shows them", name)
 	}
-	return now.Snapshot.Readings[i], now.Who, now.Snapshot.At, nil
+	return now.Snapshot.Readings[i], now, nil
 }
 
 // acceptable returns the baseline for a GPU on which there is no more than allowed, apart from services of the node.
@@ -179,8 +181,7 @@ func acceptable(r gpu.Reading, who map[int]record.Process, t config.Thresholds) 
 			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
 		})
 	}
-	limits := t.Limits()
-	bytes, unknown := record.Unexplained(r, limits, record.Baseline{})
+	bytes, unknown := record.Unexplained(r, t.Limits(), record.Baseline{})
 	switch {
 	case unknown != "":
 		return b, fmt.Errorf("how much that is is unknown: %s", safetext.Clean(unknown, 200))
@@ -189,30 +190,31 @@ func acceptable(r gpu.Reading, who map[int]record.Process, t config.Thresholds) 
 	case bytes > record.MaxBaseline:
 		return b, fmt.Errorf("%s are more than the %d MiB that a GPU may carry: somebody holds them. Look who has "+
 			"the driver open (fuser -v /dev/nvidia*) and end it; if the memory stays, reset the GPU or reboot the "+
-			"node", view.Figure(gpu.Bytes(bytes)), record.MaxBaseline>>20)
+			"node", gpu.Size(bytes), record.MaxBaseline>>20)
 	}
 	b.Bytes = bytes
 	return b, nil
 }
 
 // unread returns an error if a job may have the GPU although no readable record shows it.
-func unread(all records, id gpu.ID) error {
-	if i := slices.IndexFunc(all.damaged, func(d state.Damage) bool { return d.Unread }); i >= 0 {
-		return fmt.Errorf("a job may have that GPU: %w", all.damaged[i])
+func (r records) unread(id gpu.ID) error {
+	if i := slices.IndexFunc(r.damaged, func(d state.Damage) bool { return d.Unread }); i >= 0 {
+		return fmt.Errorf("a job may have that GPU: %w", r.damaged[i])
 	}
-	damaged, err := all.store.Damaged()
+	damaged, err := r.store.Damaged()
 	if i := slices.IndexFunc(damaged, func(d record.Damaged) bool { return d.MayHold(id) }); i >= 0 {
 		return fmt.Errorf("job %d may have that GPU: its record is damaged", damaged[i].Job)
 	}
 	return err
 }
 
-func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
+// holding returns the name of a running job that has a GPU, a part of it, or the GPU that it is a part of.
+func (r records) holding(d gpu.Device, epoch gpu.Epoch) string {
 	related := func(a record.Assigned) bool { return a.Device.ID == d.Parent || a.Device.Parent == d.ID }
-	for _, r := range all.runs {
-		if r.Running(all.runs) && !r.Epoch.OtherBoot(epoch) &&
-			(r.Given(d.ID) || slices.ContainsFunc(r.Devices, related)) {
-			return r.JobName()
+	for _, run := range r.runs {
+		if run.Running(r.runs) && !run.Epoch.OtherBoot(epoch) &&
+			(run.Given(d.ID) || slices.ContainsFunc(run.Devices, related)) {
+			return run.JobName()
 		}
 	}
 	return ""

@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"bookend/internal/gpu"
@@ -34,14 +35,15 @@ var collected = map[string][]string{
 	"proc": {"sys/kernel/osrelease", "[0-9]*/fdinfo/*"},
 }
 
-func (a *app) collect(file string) error {
+func collect(a *app, file string) error {
 	paths := a.config().Paths
 	var b bytes.Buffer
-	if err := archive(paths.Proc, paths.Sys, &b); err != nil {
-		return err
+	err := archive(paths.Proc, paths.Sys, &b)
+	if err == nil {
+		// Threat: another user's link in the path, to a file for root to overwrite: Create refuses it and replaces none.
+		err = safefile.Create(file, b.Bytes(), false)
 	}
-	// Threat: another user's link in the path, to a file for root to overwrite: Create refuses it and replaces no file.
-	if err := safefile.Create(file, b.Bytes(), false); err != nil {
+	if err != nil {
 		return fmt.Errorf("collect: %w", err)
 	}
 	fmt.Fprintf(a.env.Stdout, "written: %s\n", file)
@@ -54,22 +56,16 @@ func archive(proc, sys string, w io.Writer) error {
 	t := tar.NewWriter(w)
 	for name, root := range map[string]string{"sys": sys, "proc": proc} {
 		for _, pattern := range collected[name] {
-			files, err := filepath.Glob(filepath.Join(root, pattern))
-			if err != nil {
-				return fmt.Errorf("collect %q: %w", pattern, err)
-			}
+			files, _ := filepath.Glob(filepath.Join(root, pattern)) // fails only for a malformed pattern
 			for _, file := range files {
 				rel, _ := filepath.Rel(root, file)
 				if err := addFile(t, path.Join(name, rel), file); err != nil {
-					return fmt.Errorf("collect %q: %w", file, err)
+					return fmt.Errorf("%q: %w", file, err)
 				}
 			}
 		}
 	}
-	if err := t.Close(); err != nil {
-		return fmt.Errorf("collect: %w", err)
-	}
-	return nil
+	return t.Close()
 }
 
 // addFile adds a file, or an empty one for a directory. A file that is gone or that it may not read is skipped.
@@ -80,13 +76,12 @@ func addFile(t *tar.Writer, name, file string) error {
 	if info, statErr := os.Stat(file); statErr == nil && info.IsDir() {
 		text, err = "", nil
 	}
-	if err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
+	ofDriver := strings.Contains(text, "drm-driver:\t"+gpu.AMD.Module+"\n")
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission),
+		strings.Contains(name, "/fdinfo/") && !ofDriver: // not a descriptor of the driver
 		return nil
-	}
-	if strings.Contains(name, "/fdinfo/") && !strings.Contains(text, "drm-driver:\t"+gpu.AMD.Module+"\n") {
-		return nil // not a descriptor of the driver
-	}
-	if err != nil {
+	case err != nil:
 		text = "" // unreadable, as it is for the backend
 	}
 	// The backend reads fdinfo of device nodes alone. Threat: other link targets are users' data: none is collected.
@@ -108,20 +103,23 @@ func addFile(t *tar.Writer, name, file string) error {
 	return err
 }
 
+var (
+	uniqueIDFile = regexp.MustCompile(`^[0-9a-f]{16}\s*$`)
+	uniqueIDLine = regexp.MustCompile(`(?m)^unique_id ([1-9]\d*)$`)
+)
+
+// hashed replaces the unique ID of a GPU, which AMD's files have as 16 hexadecimal digits, or as a decimal number.
 func hashed(text string) string {
-	if regexp.MustCompile(`^[0-9a-f]{16}\s*$`).MatchString(text) {
-		return fmt.Sprintf("%016x\n", another(strings.TrimSpace(text)))
+	if uniqueIDFile.MatchString(text) {
+		return fmt.Sprintf("%016x\n", hash(strings.TrimSpace(text)))
 	}
-	return regexp.MustCompile(`(?m)^unique_id (\d+)$`).ReplaceAllStringFunc(text, func(line string) string {
-		var id uint64
-		if _, err := fmt.Sscanf(line, "unique_id %d", &id); err != nil || id == 0 {
-			return line
-		}
-		return fmt.Sprintf("unique_id %d", another(fmt.Sprintf("%016x", id)))
+	return uniqueIDLine.ReplaceAllStringFunc(text, func(line string) string {
+		id, _ := strconv.ParseUint(strings.TrimPrefix(line, "unique_id "), 10, 64)
+		return fmt.Sprintf("unique_id %d", hash(fmt.Sprintf("%016x", id)))
 	})
 }
 
-func another(id string) uint64 {
+func hash(id string) uint64 {
 	sum := sha256.Sum256([]byte("bookend " + id))
 	return binary.BigEndian.Uint64(sum[:])
 }

@@ -11,6 +11,7 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
+	"bookend/internal/doctor"
 	"bookend/internal/gpu"
 	"bookend/internal/metrics"
 	"bookend/internal/record"
@@ -104,7 +105,7 @@ func TestDocuments(t *testing.T) {
 		"0 history": history, "0 history --gpu 7": history, "1 history --exit-code": history,
 		"0 history --repeat-offenders": offenders, "0 history --repeat-offenders --exit-code": offenders,
 		"0 why 42": {view.KindOwn, &view.OwnReport{}}, "0 snapshot": {view.KindSnapshot, &view.Snapshot{}},
-		"1 doctor": {view.KindDoctor, &view.Doctor{}},
+		"1 doctor": {view.KindDoctor, &doctor.Report{}},
 	} {
 		exit, command, _ := strings.Cut(line, " ")
 		got := bookend(0, n.config, append(strings.Fields(command), "--json")...)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -16,7 +15,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-func (a *app) explainCommand() *cobra.Command {
+func explainCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "explain CODE|EXITCODE|XID|REASON", Short: "explain a finding, an exit code, an Xid or a drain reason",
 		Long: `Explains a finding by its code (BKD-ORPHAN, or orphan): what it means, what to do, what
@@ -26,66 +25,61 @@ sinfo -R shows it.`,
 		Example: "  bookend explain orphan\n  bookend explain 10\n  bookend explain xid79\n  bookend explain " +
 			"\"Epilog error\"",
 		Args: operands(1, -1, "a finding, an exit code, an Xid or a drain reason"),
-		RunE: func(_ *cobra.Command, args []string) error { return a.explain(strings.Join(args, " ")) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			what := strings.Join(args, " ")
+			here, _ := node.LoadConfig(a.env) // config check reports its problems
+			text := explanation(what, here)
+			if text == "" {
+				return notFound("no such finding, exit status, Xid (xid79) or drain reason: %q; docs/findings.md has all "+
+					"findings, and NVIDIA lists all Xids", what)
+			}
+			fmt.Fprint(a.env.Stdout, text)
+			return nil
+		},
 	}
 }
 
-func (a *app) explain(what string) error {
-	here, _ := node.LoadConfig(a.env) // config check reports its problems
-	if writeExplanation(a.env.Stdout, what, here) {
-		return nil
-	}
-	return notFound("no such finding, exit status, Xid (xid79) or drain reason: %q; docs/findings.md has all "+
-		"findings, and NVIDIA lists all Xids", what)
-}
-
-// writeExplanation writes the meaning and remedy of a code, exit code, Xid or drain reason, and whether there is one.
-func writeExplanation(w io.Writer, what string, here config.Config) bool {
-	e := explainer{here: here}
+// explanation is the meaning and remedy of a code, exit code, Xid or drain reason, empty if it is none of them.
+func explanation(what string, here config.Config) string {
 	what = strings.TrimSpace(what)
 	n, err := strconv.Atoi(what)
 	digits, isXid := strings.CutPrefix(strings.ToLower(what), "xid")
 	xid, errXid := strconv.Atoi(strings.TrimSpace(digits))
+	var paragraphs []string
 	switch c, ok := catalog.Parse(what); {
 	case ok:
-		e.code(c)
+		paragraphs = []string{explainCode(c, here)}
 	case isXid && errXid == nil:
-		e.xid(xid)
+		paragraphs = explainXid(xid, here)
 	case err == nil:
-		e.exit(n)
-		e.xid(n)
+		paragraphs = append(explainExit(n, here), explainXid(n, here)...)
 	default:
-		e.reason(what)
+		paragraphs = explainReason(what, here)
 	}
-	fmt.Fprint(w, strings.Join(e.said, "\n"))
-	return len(e.said) > 0
+	return strings.Join(paragraphs, "\n")
 }
 
-type explainer struct {
-	here config.Config
-	said []string
-}
-
-func (e *explainer) paragraph(title, text string, lines ...[2]string) {
+func paragraph(title, text string, lines ...[2]string) string {
 	text = fmt.Sprintf("%s: %s\n", title, text)
 	for _, l := range lines {
 		text += fmt.Sprintf("  %-8s %s\n", l[0]+":", l[1])
 	}
-	e.said = append(e.said, text)
+	return text
 }
 
-func (e *explainer) xid(number int) {
-	if row, ok := condition.XidRow(number); ok {
-		e.paragraph(fmt.Sprintf("Xid %d", number), "an error that the driver writes to the kernel log",
-			[2]string{"means", row.Meaning}, [2]string{"NVIDIA", row.Asks})
-		e.code(row.Code)
+func explainXid(number int, here config.Config) []string {
+	row, ok := condition.XidRow(number)
+	if !ok {
+		return nil
 	}
+	return []string{paragraph(fmt.Sprintf("Xid %d", number), "an error that the driver writes to the kernel log",
+		[2]string{"means", row.Meaning}, [2]string{"NVIDIA", row.Asks}), explainCode(row.Code, here)}
 }
 
 const scriptsExit0 = "The scripts in /etc/bookend/slurm/hooks exit 0 instead; " +
 	"a node drains only if slurm.conf names the program itself. "
 
-func (e *explainer) exit(n int) {
+func explainExit(n int, here config.Config) []string {
 	text := ""
 	c, known := catalog.OfExit(n)
 	switch entry, _ := catalog.Lookup(c); {
@@ -102,12 +96,14 @@ func (e *explainer) exit(n int) {
 		text = "not a verdict: the hook could not be started, or a signal ended it (128 and its number). " +
 			scriptsExit0 + "See syslog and bookend doctor"
 	}
-	if text != "" {
-		e.paragraph(fmt.Sprintf("exit code %d of Bookend's hooks", n), text)
+	if text == "" {
+		return nil
 	}
+	paragraphs := []string{paragraph(fmt.Sprintf("exit code %d of Bookend's hooks", n), text)}
 	if known {
-		e.code(c)
+		paragraphs = append(paragraphs, explainCode(c, here))
 	}
+	return paragraphs
 }
 
 const hookFailed = " did not exit 0. slurmd's log on the node says which script, and its exit status. If it is " +
@@ -121,21 +117,22 @@ var slurmReasons = map[string]string{
 		"On a GPU node that is often a driver that hangs: bookend status, and the kernel's log.",
 }
 
-// reason explains a node's drain reason: Slurm's own, or one that contains codes of Bookend.
-func (e *explainer) reason(what string) {
+// explainReason explains a node's drain reason: Slurm's own, or one that contains codes of Bookend.
+func explainReason(what string, here config.Config) (paragraphs []string) {
 	for text, means := range slurmReasons {
 		if strings.HasPrefix(strings.ToLower(what), strings.ToLower(text)) {
-			e.paragraph("drain reason: "+text+"\n  Slurm's own text", means)
+			paragraphs = append(paragraphs, paragraph("drain reason: "+text+"\n  Slurm's own text", means))
 		}
 	}
 	for _, c := range codesIn(what) {
-		e.code(c)
+		paragraphs = append(paragraphs, explainCode(c, here))
 	}
+	return paragraphs
 }
 
-func (e *explainer) code(c catalog.Code) {
+func explainCode(c catalog.Code, here config.Config) string {
 	entry, _ := catalog.Lookup(c)
-	policy, shipped := policyOf(c, e.here), policyOf(c, config.Default())
+	policy, shipped := policyOf(c, here), policyOf(c, config.Default())
 	if policy != shipped {
 		policy += " (default: " + shipped + ")"
 	}
@@ -152,7 +149,7 @@ func (e *explainer) code(c catalog.Code) {
 	if !strings.HasPrefix(drains, "never") {
 		exit = fmt.Sprintf("%d if it drains", catalog.Exit(c))
 	}
-	e.paragraph(string(c), entry.Title,
+	return paragraph(string(c), entry.Title,
 		[2]string{"means", entry.Meaning}, [2]string{"do", entry.Remedy}, [2]string{"policy", policy},
 		[2]string{"drains", drains}, [2]string{"exit", exit},
 		[2]string{"more", "docs/findings.md#" + strings.ToLower(string(c))})

@@ -10,13 +10,6 @@ import (
 	"bookend/internal/config"
 )
 
-// explained is what is said of something by default.
-func explained(what string) string {
-	var b strings.Builder
-	writeExplanation(&b, what, config.Default())
-	return b.String()
-}
-
 func TestExplanations(t *testing.T) {
 	const may = "in mode enforce, if the policy says drain and the evidence is certain"
 	for c, want := range map[catalog.Code]struct{ exit, drains string }{
@@ -26,14 +19,14 @@ func TestExplanations(t *testing.T) {
 		catalog.Throttle: {"none of its own", "never: it tells of a GPU and says nothing against it"},
 		catalog.Output:   {"none of its own", "never: it is about a file in its user's hands"},
 	} {
-		got := explained(string(c))
+		got := explanation(string(c), config.Default())
 		if !strings.Contains(got, "  drains:  "+want.drains+"\n") || !strings.Contains(got, "  exit:    "+want.exit+"\n") ||
 			strings.Contains(got, "(default: ") {
 			t.Errorf("%s: got\n%s\nwant %+v", c, got, want)
 		}
 	}
 	for _, entry := range catalog.All() { // one text for each, none left out
-		if got := explained(string(entry.Code)); strings.Count(got, "\n") != 7 ||
+		if got := explanation(string(entry.Code), config.Default()); strings.Count(got, "\n") != 7 ||
 			strings.Contains(got, ": \n") {
 			t.Errorf("%s:\n%s", entry.Code, got)
 		}
@@ -52,7 +45,7 @@ func TestCodeNames(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	for n, want := range map[int]bool{0: true, 2: true, 10: true, 40: true, 137: true, 1: false, 20000: false, 256: false, -1: false} {
-		if got := explained(fmt.Sprint(n)); want != strings.Contains(got, "of Bookend's hooks: ") {
+		if got := explanation(fmt.Sprint(n), config.Default()); want != strings.Contains(got, "of Bookend's hooks: ") {
 			t.Errorf("exit status %d: %q", n, got)
 		}
 	}

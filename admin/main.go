@@ -2,17 +2,19 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/node"
+	"bookend/internal/safetext"
 	"bookend/internal/view"
 )
 
@@ -33,35 +35,23 @@ func main() {
 
 // app is one run of the command line: its environment, and the flags that several commands share.
 type app struct {
-	env   child.Env // Stdout and Stderr escape what a terminal must not receive
-	raw   *sink     // unfiltered standard output, for output that programs read
-	node  string    // --node
-	json  bool      // --json
-	check bool      // --exit-code
-}
-
-// sink is standard output. It keeps the first write error, because text output does not check for errors.
-type sink struct {
-	w   io.Writer
-	err error
-}
-
-func (s *sink) Write(p []byte) (int, error) {
-	n, err := s.w.Write(p)
-	s.err = cmp.Or(s.err, err)
-	return n, err
+	env   child.Env     // Stdout and Stderr escape what a terminal must not receive
+	raw   *bufio.Writer // unfiltered standard output, for output that programs read; it keeps the first error
+	node  string        // --node
+	json  bool          // --json
+	check bool          // --exit-code
 }
 
 func run(env child.Env, args []string) int {
-	a := &app{env: env, raw: &sink{w: env.Stdout}}
-	a.env.Stdout, a.env.Stderr = view.Terminal(a.raw), view.Terminal(env.Stderr)
-	root := a.root()
+	a := &app{env: env, raw: bufio.NewWriter(env.Stdout)}
+	a.env.Stdout, a.env.Stderr = safetext.Terminal(a.raw), safetext.Terminal(env.Stderr)
+	root := rootCommand(a)
 	root.SetArgs(append([]string{}, args...)) // with nil, cobra would take the arguments of the process
 	// Cobra writes completion output unfiltered, for shells. Help and errors have writers of their own.
 	root.SetIn(env.Stdin)
 	root.SetOut(a.raw)
 	root.SetErr(a.env.Stderr)
-	return a.ended(root.Execute())
+	return a.end(root.Execute())
 }
 
 func (a *app) perNode(cmd *cobra.Command) *cobra.Command {
@@ -78,8 +68,22 @@ func (a *app) checks(cmd *cobra.Command, usage string) {
 	cmd.Flags().BoolVar(&a.check, "exit-code", false, usage)
 }
 
+// config returns the configuration in effect, and prints what is wrong with it.
+func (a *app) config() config.Config {
+	cfg, problem := node.LoadConfig(a.env)
+	if problem != "" {
+		a.warn(problem)
+	}
+	return cfg
+}
+
+// warn prints what does not keep the command from its answer.
+func (a *app) warn(problem any) { fmt.Fprintf(a.env.Stderr, "bookend: %v\n", problem) }
+
+func (a *app) records() (records, error) { return openRecords(a.env, a.config(), a.node) }
+
 // write prints a document as text or as JSON. If found is true, --exit-code makes it exit 1.
-func (a *app) write(document interface{ Text(w io.Writer) }, found bool) error {
+func (a *app) write(document view.Document, found bool) error {
 	if !a.json {
 		document.Text(a.env.Stdout)
 	} else if err := view.Write(a.raw, document); err != nil {
@@ -91,12 +95,15 @@ func (a *app) write(document interface{ Text(w io.Writer) }, found bool) error {
 	return nil
 }
 
-func (a *app) config() config.Config {
-	cfg, problem := node.LoadConfig(a.env)
-	if problem != "" {
-		fmt.Fprintf(a.env.Stderr, "bookend: %s\n", problem)
-	}
-	return cfg
+// say writes a line that may contain text from outside. A path can have 4095 bytes.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintln(a.env.Stdout, safetext.Keep(fmt.Sprintf(format, args...), 8<<10))
+}
+
+// fail writes what is wrong to standard output, and returns the exit code for it.
+func (a *app) fail(format string, args ...any) error {
+	a.say(format, args...)
+	return ending{code: exitTrouble}
 }
 
 // Exit codes of this command line. They never change their meaning. docs/cli.md has the same table.
@@ -139,19 +146,136 @@ func denied(format string, args ...any) error {
 	return ending{exitDenied, "bookend: needs root: " + fmt.Sprintf(format, args...)}
 }
 
-// ended prints the error, if there is one, and returns the exit code. A failed write of the answer is an error too.
-func (a *app) ended(err error) int {
-	e := ending{exitTrouble, ""}
-	switch known := errors.As(err, &e); {
-	case e.text == "" && (err == nil || known) && a.raw.err != nil:
-		e = ending{exitTrouble, fmt.Sprintf("bookend: write standard output: %v", a.raw.err)}
-	case err == nil:
-		return exitOK
-	case !known:
-		e.text = fmt.Sprintf("bookend: %v", err)
-	case e.text == "":
-		return e.code
+// end prints the error, if there is one, and returns the exit code. A failed write of the answer is an error too.
+func (a *app) end(err error) int {
+	written := a.raw.Flush()
+	e, known := errors.AsType[ending](err)
+	if e.text == "" && (err == nil || known) && written != nil {
+		err, known = fmt.Errorf("write standard output: %w", written), false
 	}
-	fmt.Fprintln(a.env.Stderr, e.text)
+	if err != nil && !known {
+		e = ending{exitTrouble, fmt.Sprintf("bookend: %v", err)}
+	}
+	if e.text != "" {
+		fmt.Fprintln(a.env.Stderr, e.text)
+	}
 	return e.code
+}
+
+func rootCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "bookend [COMMAND]", Short: "show what Bookend recorded of this node's GPUs and jobs",
+		Long: `Bookend records each GPU's memory and processes when a job starts and when it ends.
+This program shows the records of this node. Root sees everything; other users
+see their own jobs.`,
+		Args: cobra.ArbitraryArgs, SilenceErrors: true, SilenceUsage: true,
+		RunE: noCommand("a command"), Version: cmp.Or(a.env.Version, version),
+	}
+	cobra.EnableCommandSorting = false
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	// Records contain text from outside and only root may read them, so a shell completes neither them nor file names.
+	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	cmd.SetHelpCommand(helpCommand())
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprint(a.env.Stdout, help(cmd), "\nexit codes:\n")
+		for _, e := range exits {
+			fmt.Fprintf(a.env.Stdout, "  %-3d %s\n", e.code, e.text)
+		}
+	})
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err.Error()) })
+	cmd.PersistentFlags().BoolP("help", "h", false, "show this text")
+	cmd.SetVersionTemplate("bookend {{.Version}}\n")
+	cmd.Flags().Bool("version", false, "print the version")
+	for _, command := range []func(*app) *cobra.Command{statusCommand, showCommand, whyCommand, historyCommand,
+		snapshotCommand, explainCommand, baselineCommand, configCommand, doctorCommand, setupCommand, reportCommand,
+		completionCommand, versionCommand} {
+		cmd.AddCommand(command(a))
+	}
+	return cmd
+}
+
+func versionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "print the version", Args: none,
+		Run: func(*cobra.Command, []string) { fmt.Fprintf(a.env.Stdout, "bookend %s\n", a.env.Version) },
+	}
+}
+
+// help returns a command's --help text, without the exit codes, which are the same for all commands.
+func help(cmd *cobra.Command) string {
+	long := cmp.Or(cmd.Long, strings.ToUpper(cmd.Short[:1])+cmd.Short[1:]+".")
+	text := "usage: " + cmd.UseLine() + "\n\n" + long + "\n"
+	if cmd.HasAvailableSubCommands() {
+		text += "\ncommands:\n"
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				text += fmt.Sprintf("  %-12s %s\n", c.Name(), c.Short)
+			}
+		}
+	}
+	if cmd.HasAvailableLocalFlags() {
+		text += "\nflags:\n" + cmd.LocalFlags().FlagUsages()
+	}
+	if cmd.Example != "" {
+		text += "\nexamples:\n" + cmd.Example + "\n"
+	}
+	return text
+}
+
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "show what a command does", Hidden: true, Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return misused(cmd.Root(), fmt.Sprintf("no such command: %q", strings.Join(args, " ")))
+			}
+			return of.Help()
+		},
+	}
+}
+
+// noCommand is the action of a command that needs a subcommand but was given none.
+func noCommand(want string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return misused(cmd, "want "+want)
+		}
+		return misused(cmd, fmt.Sprintf("no such command: %q: want %s", args[0], want))
+	}
+}
+
+// operands checks the number of arguments. If most is -1, there is no upper limit.
+func operands(least, most int, want string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if n := len(args); n < least || most >= 0 && n > most {
+			return misused(cmd, "want "+want)
+		}
+		return nil
+	}
+}
+
+var none = operands(0, 0, "no arguments")
+
+func completionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "completion bash|zsh|fish", Short: "print the shell's completion script",
+		Example: `  bookend completion bash >/usr/share/bash-completion/completions/bookend
+  bookend completion zsh >/usr/local/share/zsh/site-functions/_bookend
+  bookend completion fish >/usr/share/fish/vendor_completions.d/bookend.fish
+  source <(bookend completion bash)    # in this shell alone`,
+		Args: operands(1, 1, "bash, zsh or fish"), ValidArgs: []string{"bash", "zsh", "fish"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// The script is written unfiltered: cobra generates all of it.
+			switch args[0] {
+			case "bash":
+				return cmd.Root().GenBashCompletionV2(a.raw, false)
+			case "zsh":
+				return cmd.Root().GenZshCompletionNoDesc(a.raw)
+			case "fish":
+				return cmd.Root().GenFishCompletion(a.raw, false)
+			}
+			return misused(cmd, fmt.Sprintf("no such shell: %q: want bash, zsh or fish", args[0]))
+		},
+	}
 }

@@ -96,7 +96,7 @@ func tree(t *testing.T) (all []*cobra.Command) {
 			}
 		}
 	}
-	walk((&app{env: child.Env{Getenv: func(string) string { return "" }}}).root())
+	walk(rootCommand(&app{env: child.Env{Getenv: func(string) string { return "" }}}))
 	return all
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,129 +17,88 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/metrics"
 	"bookend/internal/node"
 	"bookend/internal/nodefiles"
 	"bookend/internal/observe"
 	"bookend/internal/record"
+	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/state"
 	"bookend/internal/view"
 )
 
-func (a *app) statusCommand() *cobra.Command {
-	var records bool
-	cmd := &cobra.Command{
-		Use: "status", Short: "show the node at a glance: driver, GPUs, jobs, findings, errors",
-		Long: `Shows the node's mode, whether the driver and Slurm answer, each GPU with its memory,
-job and processes, errors with what to do about them, and the last jobs. The driver
-has 3 s and Slurm 2 s to answer; if one does not, the rest is shown.`,
-		Args: none, RunE: func(*cobra.Command, []string) error { return a.status(records) },
-	}
-	cmd.Flags().BoolVar(&records, "records", false, "use records only: do not ask the driver or Slurm")
-	a.checks(cmd, "exit 1 if something is wrong, 5 if the driver did not answer")
-	return a.perNode(a.inJSON(cmd))
+// records are all runs of a node: first those in /run, then the history on disk.
+type records struct {
+	env     child.Env
+	cfg     config.Config
+	node    string
+	store   *state.Store // nil if there are no records, or if they cannot be opened
+	runs    []record.Run
+	damaged []state.Damage
 }
 
-// status writes the overview of the node. If the records cannot be opened, it writes the rest and returns the error.
-func (a *app) status(recordsAlone bool) error {
-	cfg, problem := node.LoadConfig(a.env)
-	all, unread := read(a.env, cfg.Paths, a.node)
-	fresh := missing(unread)
-	if a.env.EUID != 0 || fresh && a.node != "" {
-		return unread
+// openRecords reads a node's records. If it fails, what it returns can still be used to ask the driver.
+func openRecords(env child.Env, cfg config.Config, node string) (records, error) {
+	r := records{env: env, cfg: cfg}
+	if env.EUID != 0 {
+		return r, denied("the records of a node's jobs are for root alone; bookend show JOBID shows a job of your own")
 	}
-	s := a.condition(cfg, problem, all, cmp.Or(all.node, nodeOf(a.env, cfg.Paths, a.node)))
-	switch {
-	case fresh:
-		fmt.Fprintln(a.env.Stderr, unread)
-		unread = nil
-	case unread != nil && len(s.Troubles)+len(s.Hooks) == 0:
-		return unread
+	nodes, err := state.Nodes(cfg.Paths.Run, cfg.Paths.Var)
+	if err != nil && len(nodes) == 0 { // if some were found, the errors are listed as damage
+		return r, err
 	}
-	if !recordsAlone {
-		now := a.glance(cfg, all, driverTime)
-		s.Slurm = a.slurmNode(cfg, all, s.Node)
-		s.Driver = &view.DriverStatus{Answers: now.Problem == "" || len(now.Snapshot.Readings) > 0,
-			Release: now.Snapshot.Driver.Version, Seconds: now.Took.Round(time.Millisecond).Seconds(),
-			Problem: now.Problem}
-		s.GPUs = view.NewGPUs(a.scene(cfg, all, now))
+	if len(nodes) == 0 && node == "" {
+		return r, notFound("no records in %q, which is expected before the first GPU job", cfg.Paths.Run)
 	}
-	s = view.NewStatus(s, all.runs)
-	err := cmp.Or(unread, a.write(s, unread == nil && !s.Sound()))
-	if err == nil && a.check && s.Driver != nil && !s.Driver.Answers {
-		return ending{code: exitUntold}
+	r.node, err = oneOf(nodes, node, cfg.Paths.Run)
+	if err == nil {
+		r.store, err = state.Open(cfg.Paths.Run, r.node)
 	}
-	return err
-}
-
-// condition returns a node's status from its records, counters and files, and from checks of what the hooks need.
-func (a *app) condition(cfg config.Config, problem string, all records, name string) view.Status {
-	s := view.Status{Node: name, Mode: cfg.Mode, At: a.env.Clock.Wall()}
-	for _, d := range all.damaged {
-		s.Damaged = append(s.Damaged, fmt.Sprintf("%s: %s", d.Path, d.Why))
-	}
-	s.AddTrouble(catalog.BadConfig, problem)
-	s.AddTrouble(catalog.BackendRefused, "")
-	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
-		program, options := cfg.BackendOf(v.Name, false)
-		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
-			s.AddTrouble(t.Code, "the backend cannot be started: "+t.Detail)
-		}
-	}
-	if all.store != nil {
-		s.AddTrouble(catalog.Stuck, stuck(a.env, cfg, all))
-		a.remembered(&s, all.store)
-	}
-	counts, err := metrics.Read(cfg.Paths.Var)
-	addUnread(&s, "what the hooks have counted", err)
-	s.AddCounts(counts.Troubles)
-	s.Hooks = counts.Last
-	return s
-}
-
-// remembered adds what the hooks have recorded about the node itself.
-func (a *app) remembered(s *view.Status, store *state.Store) {
-	damaged, err := store.Damaged()
-	addUnread(s, "which records are damaged", err)
-	for _, d := range damaged {
-		s.Damaged = append(s.Damaged, fmt.Sprintf("%s: job %d may still run: what is on a GPU does not drain the "+
-			"node until a health check has seen that GPU without memory and processes", d.File, d.Job))
-	}
-	memory, err := store.Drain()
-	addUnread(s, "what is remembered of the node's drain", err)
-	s.Drain = string(memory.Words())
-	check, err := store.LastCheck()
-	addUnread(s, "what the last health check saw", err)
-	if check != nil {
-		s.AddCheck(*check)
-	}
-	unwritten, err := store.DiskTroubles()
-	addUnread(s, "what could not be written to disk", err)
-	for _, t := range unwritten {
-		s.AddTrouble(t.Code, t.Words())
-	}
-	if kept := store.RecorderState(); kept.At != 0 && store.HasRecorder() {
-		s.Recorder = &view.Recorder{At: a.env.Clock.Booted().Add(kept.At), Jobs: len(kept.Runs),
-			Problem: kept.Problem}
-	}
-}
-
-// addUnread adds an error in reading one part of the status.
-func addUnread(s *view.Status, what string, err error) {
 	if err != nil {
-		s.AddTrouble("", fmt.Sprintf("%s cannot be read: %v", what, err))
+		return r, err
 	}
+	r.runs, r.damaged = r.store.Runs()
+	known := map[string]bool{}
+	for _, run := range r.runs {
+		known[run.Name()] = true
+	}
+	old, damaged := state.History(cfg.Paths.Var, r.node)
+	r.runs = append(r.runs, slices.DeleteFunc(old, func(run record.Run) bool { return known[run.Name()] })...)
+	r.damaged = append(r.damaged, damaged...)
+	return r, nil
 }
 
-// stuck describes a child that could not be killed and is still in the driver; "" if there is none.
-func stuck(env child.Env, cfg config.Config, all records) string {
-	s, err := all.store.Stuck(nil, state.AliveIn(cfg.Paths.Proc))
-	if err != nil || s == nil {
-		return ""
+// oneOf returns the selected one of the nodes with records in a directory. If there are several, one must be named.
+func oneOf(nodes []string, named, dir string) (string, error) {
+	switch {
+	case named == "" && len(nodes) == 1:
+		return nodes[0], nil
+	case named == "":
+		return "", fmt.Errorf("records of several nodes in %q: name one of %q with --node", dir, nodes)
+	case !slices.Contains(nodes, named):
+		return "", notFound("no such node: %q; nodes with records in %q: %q", named, dir, nodes)
 	}
-	return s.Words(env.Clock.Booted().Add(s.Since).Format(time.DateTime))
+	return named, nil
 }
+
+// nodeOf returns the named node, else the only one with records, else the one Slurm names in a job, else this host.
+func nodeOf(env child.Env, paths config.Paths, named string) string {
+	if named != "" {
+		return named
+	}
+	if nodes, _ := state.Nodes(paths.Run, paths.Var); len(nodes) == 1 {
+		return nodes[0]
+	}
+	if node := env.Getenv("SLURMD_NODENAME"); slurm.ValidNode(node) {
+		return node
+	}
+	host, _ := os.Hostname()
+	short, _, _ := strings.Cut(host, ".")
+	return short
+}
+
+// epoch returns the driver's current epoch.
+func (r records) epoch() gpu.Epoch { return nodefiles.ReadEpoch(r.cfg.Paths.Proc, r.cfg.Paths.Sys) }
 
 const (
 	driverTime = 3 * time.Second
@@ -147,63 +108,175 @@ const (
 	quietTime = 2 * time.Second
 )
 
-// glance samples all GPUs. Unexplained memory may belong to a probe: then it samples again while probes are locked out.
-func (a *app) glance(cfg config.Config, all records, limit time.Duration) observe.Glance {
-	now := a.look(cfg, all, limit)
-	if all.store == nil || now.Problem != "" {
+// sample samples all GPUs. Unexplained memory may belong to a probe: then it samples again while probes are locked out.
+func (r records) sample(limit time.Duration) observe.Glance {
+	now := r.askDriver(limit)
+	if r.store == nil || now.Problem != "" {
 		return now
 	}
 	var odd []gpu.ID
-	for _, r := range now.Snapshot.Readings {
-		bytes, _ := record.Unexplained(r, cfg.Thresholds.Limits(), record.Baseline{})
-		if bytes >= uint64(cfg.Thresholds.Report) {
-			odd = append(odd, r.Device.ID)
+	for _, reading := range now.Snapshot.Readings {
+		bytes, _ := record.Unexplained(reading, r.cfg.Thresholds.Limits(), record.Baseline{})
+		if bytes >= uint64(r.cfg.Thresholds.Report) {
+			odd = append(odd, reading.Device.ID)
 		}
 	}
 	if len(odd) == 0 {
 		return now
 	}
-	_, release := all.store.Quiet(odd, quietTime)
+	_, release := r.store.Quiet(odd, quietTime)
 	defer release()
-	return a.look(cfg, all, limit)
+	return r.askDriver(limit)
 }
 
-// look samples the GPUs through the driver, unless a child is stuck in it. A child that gets stuck now is recorded.
-func (a *app) look(cfg config.Config, all records, limit time.Duration) observe.Glance {
-	if all.store != nil {
-		if why := stuck(a.env, cfg, all); why != "" {
-			return observe.Glance{Problem: why}
-		}
+// askDriver samples the GPUs once, unless a child is stuck in the driver. A child that gets stuck now is recorded.
+func (r records) askDriver(limit time.Duration) observe.Glance {
+	if why := r.stuck(); why != "" {
+		return observe.Glance{Problem: why}
 	}
-	now := observe.Look(a.env, cfg, limit)
-	if now.Stuck != nil && all.store != nil {
-		if err := all.store.SetStuck(*now.Stuck, state.AliveIn(cfg.Paths.Proc)); err != nil {
-			fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
+	now := observe.Look(r.env, r.cfg, limit)
+	if now.Stuck != nil && r.store != nil {
+		if err := r.store.SetStuck(*now.Stuck, state.AliveIn(r.cfg.Paths.Proc)); err != nil {
+			fmt.Fprintf(r.env.Stderr, "bookend: %v\n", err)
 		}
 	}
 	return now
 }
 
-func (a *app) scene(cfg config.Config, all records, now observe.Glance) view.Readings {
-	s := view.Readings{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
-		Epoch: nodefiles.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: cfg.Thresholds.Limits()}
-	if all.store != nil {
-		s.Baselines, _ = all.store.Baselines() // "bookend baseline" reports unreadable ones
+// stuck describes a child that could not be killed and is still in the driver; "" if there is none.
+func (r records) stuck() string {
+	if r.store == nil {
+		return ""
+	}
+	s, err := r.store.Stuck(nil, state.AliveIn(r.cfg.Paths.Proc))
+	if err != nil || s == nil {
+		return ""
+	}
+	return s.Words(r.env.Clock.Booted().Add(s.Since).Format(time.DateTime))
+}
+
+func statusCommand(a *app) *cobra.Command {
+	var recordsAlone bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "show the node at a glance: driver, GPUs, jobs, findings, errors",
+		Long: `Shows the node's mode, whether the driver and Slurm answer, each GPU with its memory,
+job and processes, errors with what to do about them, and the last jobs. The driver
+has 3 s and Slurm 2 s to answer; if one does not, the rest is shown.`,
+		Args: none, RunE: func(*cobra.Command, []string) error { return status(a, recordsAlone) },
+	}
+	cmd.Flags().BoolVar(&recordsAlone, "records", false, "use records only: do not ask the driver or Slurm")
+	a.checks(cmd, "exit 1 if something is wrong, 5 if the driver did not answer")
+	return a.perNode(a.inJSON(cmd))
+}
+
+// status writes the overview of the node. If the records cannot be opened, it writes the rest and returns the error.
+func status(a *app, recordsAlone bool) error {
+	cfg, problem := node.LoadConfig(a.env)
+	all, unread := openRecords(a.env, cfg, a.node)
+	e, _ := errors.AsType[ending](unread)
+	fresh := e.code == exitNotFound
+	if a.env.EUID != 0 || fresh && a.node != "" {
+		return unread
+	}
+	all.node = cmp.Or(all.node, nodeOf(a.env, cfg.Paths, a.node))
+	s := all.status(problem)
+	switch {
+	case fresh:
+		fmt.Fprintln(a.env.Stderr, unread)
+		unread = nil
+	case unread != nil && len(s.Troubles)+len(s.Hooks) == 0:
+		return unread
+	}
+	if !recordsAlone {
+		now := all.sample(driverTime)
+		s.Slurm = all.slurmNode()
+		s.Driver = &view.DriverStatus{Answers: now.Problem == "" || len(now.Snapshot.Readings) > 0,
+			Release: now.Snapshot.Driver.Version, Seconds: now.Took.Round(time.Millisecond).Seconds(),
+			Problem: now.Problem}
+		s.GPUs = view.NewGPUs(all.readings(now))
+	}
+	s = view.NewStatus(s, all.runs)
+	err := cmp.Or(unread, a.write(s, unread == nil && !s.Sound()))
+	if err == nil && a.check && s.Driver != nil && !s.Driver.Answers {
+		return ending{code: exitUntold}
+	}
+	return err
+}
+
+// status returns a node's status from its records, counters and files, and from checks of what the hooks need.
+func (r records) status(problem string) view.Status {
+	s := view.Status{Node: r.node, Mode: r.cfg.Mode, At: r.env.Clock.Wall(), Damaged: r.damage()}
+	s.AddTrouble(catalog.BadConfig, problem)
+	s.AddTrouble(catalog.BackendRefused, "")
+	for _, v := range nodefiles.Present(r.cfg.Paths.Sys) {
+		program, options := r.cfg.BackendOf(v.Name, false)
+		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
+			s.AddTrouble(t.Code, "the backend cannot be started: "+t.Detail)
+		}
+	}
+	if r.store != nil {
+		s.AddTrouble(catalog.Stuck, r.stuck())
+		r.addRemembered(&s)
+	}
+	s.AddCounts(r.cfg.Paths.Var)
+	return s
+}
+
+// damage describes the records that cannot be used.
+func (r records) damage() (texts []string) {
+	for _, d := range r.damaged {
+		texts = append(texts, fmt.Sprintf("%s: %s", d.Path, d.Why))
+	}
+	return texts
+}
+
+// addRemembered adds what the hooks have recorded about the node itself.
+func (r records) addRemembered(s *view.Status) {
+	damaged, err := r.store.Damaged()
+	s.AddUnread("which records are damaged", err)
+	for _, d := range damaged {
+		s.Damaged = append(s.Damaged, fmt.Sprintf("%s: job %d may still run: what is on a GPU does not drain the "+
+			"node until a health check has seen that GPU without memory and processes", d.File, d.Job))
+	}
+	memory, err := r.store.Drain()
+	s.AddUnread("what is remembered of the node's drain", err)
+	s.Drain = string(memory.Words())
+	check, err := r.store.LastCheck()
+	s.AddUnread("what the last health check saw", err)
+	if check != nil {
+		s.AddCheck(*check)
+	}
+	unwritten, err := r.store.DiskTroubles()
+	s.AddUnread("what could not be written to disk", err)
+	for _, t := range unwritten {
+		s.AddTrouble(t.Code, t.Words())
+	}
+	if kept := r.store.RecorderState(); kept.At != 0 && r.store.HasRecorder() {
+		s.Recorder = &view.Recorder{At: r.env.Clock.Booted().Add(kept.At), Jobs: len(kept.Runs), Problem: kept.Problem}
+	}
+}
+
+// readings joins a sample with what the records contain about the GPUs.
+func (r records) readings(now observe.Glance) view.Readings {
+	s := view.Readings{Now: now.Snapshot, Who: now.Who, At: r.env.Clock.Booted().Add, Runs: r.runs,
+		Epoch: r.epoch(), Limits: r.cfg.Thresholds.Limits()}
+	if r.store != nil {
+		s.Baselines, _ = r.store.Baselines() // "bookend baseline" reports unreadable ones
 		maps.DeleteFunc(s.Baselines, func(_ gpu.ID, b record.Baseline) bool { return !b.Epoch.Same(s.Epoch) })
 	}
 	return s
 }
 
-func (a *app) slurmNode(cfg config.Config, all records, node string) *view.SlurmNode {
-	conf := a.env.Getenv("SLURM_CONF")
-	if conf == "" && all.store != nil {
-		if memory, _ := all.store.Drain(); memory.Written != nil {
+func (r records) slurmNode() *view.SlurmNode {
+	conf := r.env.Getenv("SLURM_CONF")
+	if conf == "" && r.store != nil {
+		if memory, _ := r.store.Drain(); memory.Written != nil {
 			conf = memory.Written.Conf
 		}
 	}
-	until := a.env.Clock.Boot() + slurmTime
-	left := func() time.Duration { return until - a.env.Clock.Boot() }
-	now, err := slurmcmd.Scontrol{Path: cfg.Slurm.Scontrol, Conf: conf, Root: a.env.EUID == 0, Time: left}.Node(node)
+	until := r.env.Clock.Boot() + slurmTime
+	left := func() time.Duration { return until - r.env.Clock.Boot() }
+	now, err := slurmcmd.Scontrol{Path: r.cfg.Slurm.Scontrol, Conf: conf, Root: r.env.EUID == 0, Time: left}.Node(r.node)
 	if err != nil {
 		return &view.SlurmNode{Problem: err.Error()}
 	}
@@ -211,7 +284,7 @@ func (a *app) slurmNode(cfg config.Config, all records, node string) *view.Slurm
 		By: now.By, Since: now.At}
 }
 
-func (a *app) snapshotCommand() *cobra.Command {
+func snapshotCommand(a *app) *cobra.Command {
 	var archive string
 	cmd := &cobra.Command{
 		Use: "snapshot", Short: "show each GPU's memory and processes now, from the driver",
@@ -222,30 +295,24 @@ With --collect it writes the files that AMD's backend reads as an archive, for a
 ids of GPUs are hashed, and there are no names of processes or users in it.`,
 		Args: none, RunE: func(*cobra.Command, []string) error {
 			if archive != "" {
-				return a.collect(archive)
+				return collect(a, archive)
 			}
-			return a.snapshot()
+			return snapshot(a)
 		},
 	}
 	cmd.Flags().StringVar(&archive, "collect", "", "write what AMD's driver shows in files to `FILE` (tar)")
 	return a.inJSON(cmd)
 }
 
-func (a *app) snapshot() error {
+func snapshot(a *app) error {
 	if a.env.EUID != 0 {
 		return denied("nvidia-smi shows what you have on GPUs")
 	}
-	cfg := a.config()
-	all, _ := read(a.env, cfg.Paths, "") // errors are ignored: there may be no records yet, or those of several nodes
-	now := a.glance(cfg, all, time.Duration(cfg.Deadlines.Epilog.Driver))
+	all, _ := a.records() // errors are ignored: there may be no records yet, or those of several nodes
+	now := all.sample(time.Duration(all.cfg.Deadlines.Epilog.Driver))
 	var problem error
 	if now.Problem != "" {
 		problem = fmt.Errorf("ask driver: %.200q", now.Problem)
 	}
-	return cmp.Or(problem, a.write(view.NewSnapshot(a.scene(cfg, all, now), now.Problem), false))
-}
-
-func missing(err error) bool {
-	e, is := errors.AsType[ending](err)
-	return is && e.code == exitNotFound
+	return cmp.Or(problem, a.write(view.NewSnapshot(all.readings(now), now.Problem), false))
 }

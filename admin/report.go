@@ -13,6 +13,7 @@ import (
 	"bookend/internal/page"
 	"bookend/internal/safefile"
 	"bookend/internal/state"
+	"bookend/internal/view"
 )
 
 type reportAsk struct {
@@ -20,8 +21,8 @@ type reportAsk struct {
 	force, users                bool
 }
 
-func (a *app) reportCommand() *cobra.Command {
-	q := reportAsk{}
+func reportCommand(a *app) *cobra.Command {
+	var q reportAsk
 	cmd := &cobra.Command{
 		Use: "report", Short: "write an HTML page: each GPU over time, its jobs, leftovers and findings",
 		Long: `Writes one HTML page from the records: each GPU is a lane over time, with jobs as blocks,
@@ -36,7 +37,7 @@ node. That needs no root.
 		Example: "  bookend report --html /root/n1.html --since 2w\n  scp -r root@n7:/var/lib/bookend n7 && bookend " +
 			"report --records n7 --html n7.html",
 		Args: none,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.report(cmd, q) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return report(a, cmd, q) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -51,7 +52,7 @@ node. That needs no root.
 	return a.perNode(cmd)
 }
 
-func (a *app) report(cmd *cobra.Command, q reportAsk) error {
+func report(a *app, cmd *cobra.Command, q reportAsk) error {
 	if q.html == "" {
 		return misused(cmd, "want --html FILE; - is standard output")
 	}
@@ -59,35 +60,33 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 	if err != nil {
 		return misused(cmd, err.Error())
 	}
-	r, ask, err := a.sources(q.records)
+	ask := page.Request{Since: since, Until: until}
+	var all records
+	if q.records != "" {
+		all, err = copied(q.records, a.node)
+	} else {
+		all, err = a.records()
+		ask.Now = a.env.Clock.Wall()
+	}
 	if err != nil {
 		return err
 	}
-	ask.Since, ask.Until = since, until
-	p := page.NewPage(r.node, r.runs, ask)
-	p.Version, p.Made, p.Damaged = a.env.Version, a.env.Clock.Wall(), r.damaged
-	p.Copy, p.Users = q.records != "", q.users
-	return a.deliver(q, p)
-}
-
-// sources returns the records for a report: this node's with its last health check, or a copy.
-func (a *app) sources(dir string) (records, page.Request, error) {
-	if dir != "" {
-		r, err := copied(dir, a.node)
-		return r, page.Request{}, err
+	if all.store != nil {
+		ask.Check, err = all.store.LastCheck()
 	}
-	r, err := read(a.env, a.config().Paths, a.node)
-	if err != nil {
-		return r, page.Request{}, err
-	}
-	ask := page.Request{Now: a.env.Clock.Wall()}
-	ask.Check, err = r.store.LastCheck()
 	if err != nil { // the report is made without it
-		fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
+		a.warn(err)
 	}
-	return r, ask, nil
+	p := page.NewPage(all.node, all.runs, ask)
+	for _, g := range view.NewOffenders(all.node, view.Filter{Since: since, Until: until}.Pick(all.runs)).GPUs {
+		p.Offenders = append(p.Offenders, g.ID)
+	}
+	p.Version, p.Made, p.Damaged = a.env.Version, a.env.Clock.Wall(), all.damage()
+	p.Copy, p.Users = q.records != "", q.users
+	return deliver(a, q, p)
 }
 
+// copied returns the records of a node in a copy of /var/lib/bookend.
 func copied(dir, node string) (records, error) {
 	all, damaged, err := state.Copied(dir)
 	if err != nil {
@@ -100,7 +99,7 @@ func copied(dir, node string) (records, error) {
 	return records{node: node, runs: all[node], damaged: damaged}, err
 }
 
-func (a *app) deliver(q reportAsk, r page.Page) error {
+func deliver(a *app, q reportAsk, r page.Page) error {
 	var b bytes.Buffer
 	if err := r.Write(&b); err != nil {
 		return err

@@ -29,7 +29,7 @@ type toSetUp struct {
 	write             bool
 }
 
-func (a *app) setupCommand() *cobra.Command {
+func setupCommand(a *app) *cobra.Command {
 	var o toSetUp
 	cmd := &cobra.Command{
 		Use: "setup", Short: "print or write the lines for slurm.conf and the scripts that they name",
@@ -53,42 +53,42 @@ keeps what it replaces as FILE.old, or FILE.old.2 and so on.`,
 				return misused(cmd, fmt.Sprintf("want yes or no, not %q", answer))
 			}
 		}
-		site, err := a.siteOf(o)
+		site, err := slurmSite(a, o)
 		if err != nil {
 			return err
 		}
-		return a.setup(site, o.write)
+		return setup(a.env.Stdout, site, o.write)
 	}
 	return cmd
 }
 
-func (a *app) setup(site slurmconf.Site, write bool) error {
+func setup(w io.Writer, site slurmconf.Site, write bool) error {
 	plan, err := slurmconf.MakePlan(site)
 	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
-	var done []string
-	add := func(name, text string) error {
-		if !write {
-			return nil
-		}
-		what, err := put(filepath.Dir(site.Conf.Path), name, text)
-		done = append(done, what...)
-		return err
-	}
-	for _, s := range plan.Scripts { // before the lines: a line without its script would drain nodes
+	type file struct{ name, text string }
+	var files []file
+	for _, s := range plan.Scripts {
 		text, err := s.Render(shipped)
-		if err == nil {
-			err = add(s.Name, text)
-		}
 		if err != nil {
 			return fmt.Errorf("make script %q: %w", s.Name, err)
 		}
+		files = append(files, file{s.Name, text})
 	}
-	if err := add(slurmconf.Written, plan.Text); err != nil {
-		return err
+	files = append(files, file{slurmconf.Written, plan.Text}) // at the end: a line without its script would drain nodes
+	if !write {
+		files = nil
 	}
-	tellPlan(a.env.Stdout, site, plan, done)
+	var done []string
+	for _, f := range files {
+		what, err := put(filepath.Dir(site.Conf.Path), f.name, f.text)
+		if err != nil {
+			return err
+		}
+		done = append(done, what...)
+	}
+	printPlan(w, site, plan, done)
 	return nil
 }
 
@@ -97,38 +97,41 @@ func shipped(name string) (string, error) {
 	return string(text), err
 }
 
-func (a *app) siteOf(o toSetUp) (s slurmconf.Site, err error) {
+// slurmSite reads slurm.conf, and what the options do not say of the site from this host's files.
+func slurmSite(a *app, o toSetUp) (slurmconf.Site, error) {
+	conf, err := readConf(a, o.conf)
+	if err != nil {
+		return slurmconf.Site{}, err
+	}
+	pyxis := o.pyxis == "yes" || o.pyxis == "" && slurmcmd.Pyxis(conf)
+	version, err := slurmVersion(a, o.version, conf.Path)
+	return slurmconf.Site{Conf: conf, Version: version, Pyxis: pyxis, Sure: pyxis || o.pyxis != "",
+		Local: o.configless == "no"}, err
+}
+
+// readConf reads the named slurm.conf, else the first that is where Slurm looks for it.
+func readConf(a *app, named string) (slurmconf.Conf, error) {
 	places := slurmconf.Find("", a.env.Getenv("SLURM_CONF"))
-	if o.conf != "" {
-		path, err := filepath.Abs(o.conf)
+	if named != "" {
+		path, err := filepath.Abs(named)
 		if err != nil {
-			return s, err
+			return slurmconf.Conf{}, err
 		}
 		places = []slurmconf.Files{{Slurm: path}}
 	}
+	var conf slurmconf.Conf
+	var err error
 	for _, place := range places {
-		s.Conf, err = slurmcmd.Read(place.Slurm)
+		conf, err = slurmcmd.Read(place.Slurm)
 		if err == nil {
-			break
+			return conf, whole(conf)
 		}
 	}
-	switch {
-	case err != nil && o.conf != "":
-		return s, fmt.Errorf("read slurm.conf: %w", err)
-	case err != nil:
-		all := strings.Join(config.SlurmDirs(), ", ")
-		return s, fmt.Errorf("read slurm.conf: %w, nor is it in any of %s: name it with --slurm-conf", err, all)
+	if named != "" {
+		return conf, fmt.Errorf("read slurm.conf: %w", err)
 	}
-	if err := whole(s.Conf); err != nil {
-		return s, err
-	}
-	s.Version, err = a.slurmVersion(o.version, s.Conf.Path)
-	if err != nil {
-		return s, err
-	}
-	s.Pyxis, s.Local = o.pyxis == "yes" || o.pyxis == "" && slurmcmd.Pyxis(s.Conf), o.configless == "no"
-	s.Sure = s.Pyxis || o.pyxis != ""
-	return s, nil
+	return conf, fmt.Errorf("read slurm.conf: %w, nor is it in any of %s: name it with --slurm-conf", err,
+		strings.Join(config.SlurmDirs(), ", "))
 }
 
 // whole refuses a configuration that was not read completely, since settings in the unread part could be overridden.
@@ -144,19 +147,21 @@ func whole(conf slurmconf.Conf) error {
 	return nil
 }
 
-func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
-	said := "slurm " + text
-	if text == "" {
+// slurmVersion returns the given version of Slurm, or that of this host.
+func slurmVersion(a *app, given, conf string) (slurm.Version, error) {
+	text, err := "slurm "+given, error(nil)
+	if given == "" {
 		// Threat: scontrol loads plugins that slurm.conf names: root runs it only with files that only root can write.
-		if err = safefile.Trusted(conf); err == nil || a.env.EUID != 0 {
-			said, err = slurmcmd.Version(a.config().Slurm.Scontrol, conf, slurmcmd.Patience)
+		err = safefile.Trusted(conf)
+		if err == nil || a.env.EUID != 0 {
+			text, err = slurmcmd.Version(a.config().Slurm.Scontrol, conf, slurmcmd.Patience)
 		}
 	}
-	v, ok := slurm.ParseVersion(said)
+	v, ok := slurm.ParseVersion(text)
 	switch {
 	case err != nil || !ok:
 		return v, fmt.Errorf("read version of Slurm: %w: give the oldest on your nodes, such as --slurm 24.11",
-			cmp.Or(err, fmt.Errorf("%.200q is none", said)))
+			cmp.Or(err, fmt.Errorf("%.200q is none", text)))
 	case !v.Has(slurm.Oldest):
 		return v, fmt.Errorf("release %s of Slurm is not supported: Bookend needs %s or later", v.Series(),
 			slurm.Oldest.Series())
@@ -170,10 +175,10 @@ var (
 	configured  = regexp.MustCompile(`(?m)^export BOOKEND_CONFIG="?[\w./$-]+"?$`)
 )
 
-// put writes a file below the directory of slurm.conf unless it is already there. It preserves an admin's setting in a
-// script and keeps a copy of a file that it replaces.
-func put(base, below, text string) (done []string, err error) {
-	done, err = openDirs(base, filepath.Dir(below))
+// put writes a file below the directory of slurm.conf unless it is already there, and returns what was done. It
+// preserves an admin's setting in a script and keeps a copy of a file that it replaces.
+func put(base, below, text string) ([]string, error) {
+	done, err := openDirs(base, filepath.Dir(below))
 	if err != nil {
 		return done, fmt.Errorf("write scripts: %w", err)
 	}
@@ -186,12 +191,11 @@ func put(base, below, text string) (done []string, err error) {
 	what := "new: " + path
 	// Threat: a file that a user could have written: none of its lines is reused.
 	old, err := os.ReadFile(path)
-	untrusted := safefile.Trusted(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return done, fmt.Errorf("read what is there: %w", err)
-	default:
+	}
+	if err == nil {
+		untrusted := safefile.Trusted(path)
 		if set := configured.FindAll(old, -1); len(set) > 0 && untrusted == nil {
 			text = shippedLine.ReplaceAllLiteralString(text, string(set[len(set)-1]))
 		}
@@ -199,7 +203,8 @@ func put(base, below, text string) (done []string, err error) {
 		if string(old) == text && untrusted == nil && err == nil && info.Mode().Perm() == mode {
 			return append(done, "unchanged: "+path), nil
 		}
-		if what, err = keep(path, old, text); err != nil {
+		what, err = keep(path, old, text)
+		if err != nil {
 			return done, fmt.Errorf("keep what is there: %w", err)
 		}
 	}
@@ -238,11 +243,8 @@ func keep(path string, old []byte, text string) (done string, err error) {
 		return fmt.Sprintf("changed: %s, its owner or mode was wrong", path), nil
 	}
 	dir, name := filepath.Split(path)
-	for n := 1; ; n++ {
-		kept := name + ".old"
-		if n > 1 {
-			kept = fmt.Sprintf("%s.%d", kept, n)
-		}
+	kept := name + ".old"
+	for n := 2; ; n++ {
 		// Threat: none: users cannot write here, or Replace refuses the new file.
 		there, err := os.ReadFile(dir + kept)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -251,10 +253,11 @@ func keep(path string, old []byte, text string) (done string, err error) {
 		if err != nil || bytes.Equal(there, old) {
 			return fmt.Sprintf("changed: %s, what was there is %s", path, kept), err
 		}
+		kept = fmt.Sprintf("%s.old.%d", name, n)
 	}
 }
 
-func tellPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, done []string) {
+func printPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, done []string) {
 	fmt.Fprintf(w, "Slurm %s, %s\n\n", site.Version.Series(), site.Conf.Path)
 	if len(done) > 0 {
 		fmt.Fprintf(w, "%s\n\nNext:\n", strings.Join(done, "\n"))

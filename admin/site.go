@@ -19,11 +19,10 @@ import (
 	"bookend/internal/node"
 	"bookend/internal/nodefiles"
 	"bookend/internal/safefile"
-	"bookend/internal/safetext"
 	"bookend/internal/view"
 )
 
-func (a *app) configCommand() *cobra.Command {
+func configCommand(a *app) *cobra.Command {
 	var syntax, defaults bool
 	check := &cobra.Command{
 		Use: "check [FILE]", Short: "check the configuration in effect, or a file before it is installed",
@@ -34,11 +33,11 @@ the text of FILE, as any user and without Bookend's other programs: for a site's
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case !syntax:
-				return a.checkConfig(args)
+				return checkConfig(a, args)
 			case len(args) == 0:
 				return misused(cmd, "--syntax: want a FILE")
 			}
-			return a.checkSyntax(args[0])
+			return checkSyntax(a, args[0])
 		},
 	}
 	check.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault) // file names
@@ -47,7 +46,7 @@ the text of FILE, as any user and without Bookend's other programs: for a site's
 		Use: "show", Short: "show every key in effect, and where it is set",
 		Long: `Shows every key in effect as a configuration that can be used, with the line that sets
 it. docs/config.md and bookend.yaml(5) say what each means.`,
-		Args: none, RunE: func(*cobra.Command, []string) error { return a.showConfig(defaults) },
+		Args: none, RunE: func(*cobra.Command, []string) error { return showConfig(a, defaults) },
 	}
 	show.Flags().BoolVar(&defaults, "defaults", false, "show the defaults only")
 	cmd := &cobra.Command{
@@ -58,12 +57,7 @@ it. docs/config.md and bookend.yaml(5) say what each means.`,
 	return cmd
 }
 
-// say writes a line that may contain text from outside. A path can have 4095 bytes.
-func (a *app) say(format string, args ...any) {
-	fmt.Fprintln(a.env.Stdout, safetext.Keep(fmt.Sprintf(format, args...), 8<<10))
-}
-
-func (a *app) showConfig(defaults bool) error {
+func showConfig(a *app, defaults bool) error {
 	path := cmp.Or(a.env.Getenv("BOOKEND_CONFIG"), config.DefaultFile)
 	var data []byte
 	from := "the defaults"
@@ -84,17 +78,17 @@ func (a *app) showConfig(defaults bool) error {
 		}
 	}
 	a.say("# in effect: %s", from)
-	var in []string
+	var above []string
 	for _, s := range config.Settings(data) {
 		names := strings.Split(s.Key, ".")
 		last := len(names) - 1
 		for i, section := range names[:last] {
-			if i >= len(in) || in[i] != section {
-				in = append(in[:i:i], section)
+			if i >= len(above) || above[i] != section {
+				above = append(above[:i:i], section)
 				a.say("%*s%s:", 2*i, "", section)
 			}
 		}
-		in = names[:last]
+		above = names[:last]
 		set := "default"
 		if s.Line > 0 {
 			set = fmt.Sprintf("%s:%d", filepath.Base(path), s.Line)
@@ -104,41 +98,35 @@ func (a *app) showConfig(defaults bool) error {
 	return nil
 }
 
-// mistaken lists the mistakes in a file in the format that editors expect: FILE:LINE: mistake.
-func (a *app) mistaken(path string, problems []config.Problem) {
+// listMistakes lists the mistakes in a file in the format that editors expect: FILE:LINE: mistake.
+func listMistakes(a *app, file string, problems []config.Problem) {
 	for _, p := range problems {
-		line := p.Line
-		p.Line = 0
-		if line > 0 {
-			a.say("%s:%d: %s", path, line, p)
-		} else {
-			a.say("%s: %s", path, p)
+		place := file
+		if p.Line > 0 {
+			place = fmt.Sprintf("%s:%d", file, p.Line)
 		}
+		p.Line = 0
+		a.say("%s: %s", place, p)
 	}
 }
 
-func (a *app) checkSyntax(file string) error {
+func checkSyntax(a *app, file string) error {
 	// Threat: none: the file is opened as the calling user, and nothing in it is used.
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	cfg, problems := config.Parse(data)
-	a.mistaken(file, append(problems, cfg.Unused...))
+	listMistakes(a, file, append(problems, cfg.Unused...))
 	if len(problems) > 0 {
-		return a.unusable("configuration is not valid")
+		return a.fail("configuration is not valid")
 	}
 	a.say("configuration is valid: mode %s", cfg.Mode)
 	return nil
 }
 
-func (a *app) unusable(format string, args ...any) error {
-	a.say(format, args...)
-	return ending{code: exitTrouble}
-}
-
 // checkConfig checks a configuration as the hooks would. It prints a line for each mistake, then the result.
-func (a *app) checkConfig(args []string) error {
+func checkConfig(a *app, args []string) error {
 	env := a.env
 	if len(args) == 1 {
 		file, err := filepath.Abs(args[0])
@@ -153,34 +141,34 @@ func (a *app) checkConfig(args []string) error {
 		}
 	}
 	cfg, path, problems, err := node.ReadConfig(env)
-	a.mistaken(path, append(problems, cfg.Unused...))
+	listMistakes(a, path, append(problems, cfg.Unused...))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(args) == 0 && path == config.DefaultFile:
-		return a.unusable("%s: missing: the defaults are in effect", path)
+		return a.fail("%s: missing: the defaults are in effect", path)
 	case err != nil:
 		a.say("%v", err)
-		return a.unusable("configuration is not used: with it the hooks observe with the defaults")
+		return a.fail("configuration is not used: with it the hooks observe with the defaults")
 	case len(problems) > 0:
-		return a.unusable("configuration is not valid: with it the hooks observe with the default policy")
+		return a.fail("configuration is not valid: with it the hooks observe with the default policy")
 	}
 	a.say("checked: %s: every key; only root can write it and the directories above it", path)
-	return a.startable(cfg)
+	return checkBackends(a, cfg)
 }
 
-// startable finishes the check of a valid configuration: whether the hooks can start what it names.
-func (a *app) startable(cfg config.Config) error {
+// checkBackends finishes the check of a valid configuration: whether the hooks can start what it names.
+func checkBackends(a *app, cfg config.Config) error {
 	var programs []string
 	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
 		program, options := cfg.BackendOf(v.Name, false)
 		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
 			a.say("%s: %s", t.Code, t.Detail)
-			return a.unusable("configuration is valid, but the hooks cannot start the backend and would look at no GPU")
+			return a.fail("configuration is valid, but the hooks cannot start the backend and would look at no GPU")
 		}
 		a.say("checked: %s: there, executable; only root can write it and the directories above it", program)
 		tests, options := cfg.BackendOf(v.Name, true)
 		if t := backend.Check(backend.Params{Path: tests, Root: true}, options); cfg.Tests(v.Name) && t != nil {
 			a.say("%s: %s", t.Code, t.Detail)
-			return a.unusable("configuration is valid, but the hooks would test no GPU")
+			return a.fail("configuration is valid, but the hooks would test no GPU")
 		}
 		programs = append(programs, program)
 	}
@@ -189,45 +177,42 @@ func (a *app) startable(cfg config.Config) error {
 	return nil
 }
 
-func (a *app) doctorCommand() *cobra.Command {
+func doctorCommand(a *app) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "check the installation and show how to fix it",
 		Long: `Checks owners and modes, slurm.conf, the driver and its GPUs, and the rest of the node.
 It changes nothing. It prints what is wrong, why it matters and how to fix it, and how
 many checks are ok. bookend config check lists every mistake of a configuration.`,
-		Args: none, RunE: func(*cobra.Command, []string) error { return a.examine(all) },
+		Args: none, RunE: func(*cobra.Command, []string) error { return examine(a, all) },
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "show the checks that are ok, too")
 	return a.inJSON(cmd)
 }
 
-func (a *app) examine(all bool) error {
+func examine(a *app, all bool) error {
 	if a.env.EUID != 0 {
 		return denied("only root may look at all of it: run as root")
 	}
-	node := site(a.env)
-	results := doctor.Examine(node, doctor.Patience)
-	if !a.json {
-		doctor.Print(a.env.Stdout, node.NodeName, results, all)
-	} else if err := view.Write(a.raw, view.NewDoctor(doctor.Printable(results))); err != nil {
-		return err
-	}
-	if doctor.Fails(results) {
+	site := siteOf(a.env)
+	report := doctor.NewReport(view.Version, string(view.KindDoctor), site.NodeName,
+		doctor.Examine(site, doctor.Patience), all)
+	err := a.write(report, false)
+	if err == nil && report.Fails() {
 		return ending{code: exitTrouble}
 	}
-	return nil
+	return err
 }
 
-// site describes this node for doctor. Hooks are searched next to the backend, then at the default path.
-func site(env child.Env) doctor.Site {
+// siteOf describes this node for doctor. Hooks are searched next to the backend, then at the default path.
+func siteOf(env child.Env) doctor.Site {
 	cfg, path, problems, err := node.ReadConfig(env)
 	s := doctor.Site{
 		Clock:  env.Clock,
 		Config: cfg, ConfigPath: path,
 		Programs: slices.Compact([]string{filepath.Dir(cfg.Backend), filepath.Dir(config.Default().Backend)}),
 		Version:  env.Version, Root: "/", SlurmConf: env.Getenv("SLURM_CONF"),
-		NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(env, cfg.Paths, "")),
+		NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(env, cfg.Paths, "")), Self: os.Args[0],
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && path == config.DefaultFile: // the defaults apply
@@ -236,9 +221,8 @@ func site(env child.Env) doctor.Site {
 	case len(problems) > 0:
 		s.Mistake = fmt.Sprintf("not valid: %s (1 of %d)", problems[0], len(problems))
 	}
-	s.Self, err = os.Executable()
-	if err != nil {
-		s.Self = os.Args[0]
+	if self, err := os.Executable(); err == nil {
+		s.Self = self
 	}
 	return s
 }

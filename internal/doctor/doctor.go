@@ -8,15 +8,11 @@ package doctor
 
 import (
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/record"
-	"bookend/internal/safetext"
 	"bookend/internal/slurmconf"
 )
 
@@ -34,6 +30,14 @@ type Site struct {
 	NodeName      string      // what Slurm most likely calls this node
 	Survey        Survey      // results of the queries made before any file is checked; set by Examine
 }
+
+// The levels of results.
+const (
+	OK      = "ok"
+	Warning = "warning" // it works, but slower, less protected, or with gaps
+	Wrong   = "wrong"   // Bookend cannot work, jobs or nodes suffer, or a user could change what root runs
+	Unknown = "unknown" // it could not be checked
+)
 
 type Check struct {
 	Name  string
@@ -86,33 +90,26 @@ type view struct {
 	Site
 	check Check
 	path  string
-	found []record.DoctorResult
+	found []Result
 }
 
-func (v *view) say(level, seen, fix string) *record.DoctorResult {
-	v.found = append(v.found, record.DoctorResult{Check: v.check.Name, Level: level, Path: v.path, Seen: seen,
-		Why: v.check.why,
-		Fix: fix})
+func (v *view) say(level, seen, fix string) *Result {
+	v.found = append(v.found,
+		Result{Check: v.check.Name, Level: level, Path: v.path, Seen: seen, Why: v.check.why, Fix: fix})
 	return &v.found[len(v.found)-1]
 }
 
-func (v *view) wrong(seen, fix string) *record.DoctorResult {
-	return v.say(record.DoctorWrong, seen, fix)
-}
-func (v *view) warn(seen, fix string) *record.DoctorResult {
-	return v.say(record.DoctorWarning, seen, fix)
-}
-func (v *view) unknown(seen, fix string) *record.DoctorResult {
-	return v.say(record.DoctorUnknown, seen, fix)
-}
+func (v *view) wrong(seen, fix string) *Result   { return v.say(Wrong, seen, fix) }
+func (v *view) warn(seen, fix string) *Result    { return v.say(Warning, seen, fix) }
+func (v *view) unknown(seen, fix string) *Result { return v.say(Unknown, seen, fix) }
 
 func (v *view) conf() slurmconf.Conf { return *v.Survey.Slurm.Conf }
 
-func (c Check) results(s Site) []record.DoctorResult {
+func (c Check) results(s Site) []Result {
 	v := view{Site: s, check: c, path: c.path(s)}
 	well := c.judge(&v)
 	if len(v.found) == 0 {
-		return []record.DoctorResult{{Check: c.Name, Level: record.DoctorOK, Path: v.path, Seen: well}}
+		return []Result{{Check: c.Name, Level: OK, Path: v.path, Seen: well}}
 	}
 	return v.found
 }
@@ -121,21 +118,21 @@ func (c Check) results(s Site) []record.DoctorResult {
 const Patience = 5 * time.Second
 
 // Examine runs all checks on the node. What does not answer within patience is unknown.
-func Examine(s Site, patience time.Duration) []record.DoctorResult {
+func Examine(s Site, patience time.Duration) []Result {
 	return examine(s, patience, Checks())
 }
 
-func examine(s Site, patience time.Duration, checks []Check) (all []record.DoctorResult) {
+func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	s.Survey = survey(s, patience)
 	if conf := s.Survey.Slurm.Conf; conf == nil || conf.Doubt() != "" {
 		without := []string{"programs", "config", "drop-filesystem", "slurm-conf", "driver"}
 		checks = slices.DeleteFunc(checks, func(c Check) bool { return !slices.Contains(without, c.Name) })
 	}
-	collects := make([]func() ([]record.DoctorResult, error), len(checks))
+	collects := make([]func() ([]Result, error), len(checks))
 	for i, c := range checks {
-		collects[i] = func() ([]record.DoctorResult, error) { return c.results(s), nil }
+		collects[i] = func() ([]Result, error) { return c.results(s), nil }
 		if c.files {
-			collects[i] = child.Async(func() ([]record.DoctorResult, error) {
+			collects[i] = child.Async(func() ([]Result, error) {
 				return opCheck.Ask(request{s, c.Name}, patience)
 			})
 		}
@@ -158,7 +155,7 @@ type request struct {
 	Check string
 }
 
-func (r request) check() ([]record.DoctorResult, error) {
+func (r request) check() ([]Result, error) {
 	for _, c := range Checks() {
 		if c.Name == r.Check {
 			return c.results(r.Site), nil
@@ -167,69 +164,4 @@ func (r request) check() ([]record.DoctorResult, error) {
 	return nil, fmt.Errorf("no check %q", r.Check)
 }
 
-// Fails reports whether a result is more than a warning. What could not be checked is not known to be good.
-func Fails(results []record.DoctorResult) bool {
-	return slices.ContainsFunc(results, func(r record.DoctorResult) bool {
-		return r.Level == record.DoctorWrong || r.Level == record.DoctorUnknown
-	})
-}
-
 func fixed(path string) func(Site) string { return func(Site) string { return path } }
-
-// widest bounds a value in a line: paths may have 4095 bytes, but no path in use has.
-const widest = 400
-
-var words = [][3]string{{record.DoctorWrong, "ERROR", " error"}, {record.DoctorUnknown, "UNKNOWN", " unknown"},
-	{record.DoctorWarning, "WARNING", " warning"},
-	{record.DoctorOK, "ok", " ok"}}
-
-// Print writes the count, then the problems, worst first, with why and fix below; what is ok only with all.
-func Print(w io.Writer, node string, results []record.DoctorResult, all bool) {
-	var counts []string
-	results, n := Printable(results), count(results)
-	for _, l := range words {
-		k, one := n[l[0]], l[2]
-		if k > 1 && (l[0] == record.DoctorWrong || l[0] == record.DoctorWarning) {
-			one += "s"
-		}
-		if k > 0 {
-			counts = append(counts, fmt.Sprint(k)+one)
-		}
-	}
-	hint := ""
-	if !all && n[record.DoctorOK] > 0 {
-		hint = " (--all shows them)"
-	}
-	fmt.Fprintf(w, "%s: %s%s\n", safetext.Keep(node, widest), strings.Join(counts, ", "), hint)
-	for _, l := range words {
-		for _, r := range results {
-			if r.Level != l[0] || r.Level == record.DoctorOK && !all {
-				continue
-			}
-			fmt.Fprintf(w, "%s %s: %s: %s\n", l[1], r.Check, r.Path, r.Seen)
-			if r.Level != record.DoctorOK {
-				fmt.Fprintf(w, "  why: %s\n  fix: %s\n", r.Why, r.Fix)
-			}
-		}
-	}
-}
-
-func count(results []record.DoctorResult) map[string]int {
-	n := map[string]int{record.DoctorOK: 0, record.DoctorWarning: 0, record.DoctorWrong: 0, record.DoctorUnknown: 0}
-	for _, r := range results {
-		n[r.Level]++
-	}
-	return n
-}
-
-// Printable returns the results with strings that are safe for a terminal. A fix is to be pasted, so its backslashes
-// stay.
-func Printable(results []record.DoctorResult) []record.DoctorResult {
-	results = slices.Clone(results)
-	for i := range results {
-		r := &results[i]
-		r.Path, r.Seen = string(safetext.Clean(r.Path, widest)), string(safetext.Clean(r.Seen, widest))
-		r.Why, r.Fix = string(safetext.Keep(r.Why, widest)), string(safetext.Keep(r.Fix, 2*widest))
-	}
-	return results
-}

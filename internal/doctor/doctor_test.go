@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"bookend/internal/config"
-	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
@@ -25,7 +23,7 @@ func TestHealthy(t *testing.T) {
 	n := newNode(t)
 	for range 2 {
 		results := n.examine()
-		if bad := notWell(results); len(bad) > 0 || len(results) != len(Checks()) || Fails(results) {
+		if bad := notWell(results); len(bad) > 0 || len(results) != len(Checks()) {
 			t.Errorf("%d results of %d checks, not well: %+v", len(results), len(Checks()), bad)
 		}
 		must.Do(t, os.RemoveAll(n.in("bin/scontrol")))
@@ -41,7 +39,7 @@ func TestNothingBelowOthersFolder(t *testing.T) {
 			v := view{}
 			r.judgeFile(&v, entry{path: "/x", regular: true, mode: 0o777,
 				distrust: &safefile.Untrusted{Path: path, UID: user, Mode: 0o777}})
-			if len(v.found) != 1 || v.found[0].Level != record.DoctorWrong || !strings.Contains(v.found[0].Fix, fix) ||
+			if len(v.found) != 1 || v.found[0].Level != Wrong || !strings.Contains(v.found[0].Fix, fix) ||
 				strings.Contains(v.found[0].Fix, "/x") != (path == "/x") {
 				t.Errorf("%v, %s: %+v", r.at, path, v.found)
 			}
@@ -57,7 +55,7 @@ func TestFoldersAbove(t *testing.T) {
 	fix := "chmod go-w " + n.dir + compare
 	above := map[string]int{}
 	for _, r := range notWell(n.examine()) {
-		if r.Seen == notAlone+n.dir+": mode 0775 lets others write" && r.Fix == fix && r.Level == record.DoctorWrong {
+		if r.Seen == notAlone+n.dir+": mode 0775 lets others write" && r.Fix == fix && r.Level == Wrong {
 			above[r.Check]++
 		}
 	}
@@ -89,7 +87,7 @@ func TestPartsThatHang(t *testing.T) {
 			if took := time.Since(began); took < patience || took > 4*(patience+time.Second)+5*time.Second {
 				t.Errorf("took %v", took)
 			}
-			must.Not(t, levels[check] != record.DoctorUnknown, "%s: %q, want %q", check, levels[check], record.DoctorUnknown)
+			must.Not(t, levels[check] != Unknown, "%s: %q, want %q", check, levels[check], Unknown)
 		})
 	}
 }
@@ -99,7 +97,7 @@ func TestWithoutSlurmd(t *testing.T) {
 	n := newNode(t)
 	must.Do(t, os.RemoveAll(n.in("sbin/slurmd")))
 	const want = "does not tell its version: slurmd is missing: set slurm.slurmd to its path"
-	if said := n.said("slurm-version"); len(said) != 1 || said[0].Level != record.DoctorUnknown || said[0].Seen != want {
+	if said := n.said("slurm-version"); len(said) != 1 || said[0].Level != Unknown || said[0].Seen != want {
 		t.Errorf("%+v", said)
 	}
 }
@@ -110,7 +108,7 @@ func TestPlaceOfConf(t *testing.T) {
 	n.site.SlurmConf = ""
 	store := must.Have(state.Open(n.site.Config.Paths.Run, "n1"))(t)
 	must.Do(t, store.PutNumbering(slurmconf.Kept{Key: slurmconf.Key{Conf: n.in("slurm/slurm.conf")}}))
-	if said := n.said("slurm-conf"); len(said) != 1 || said[0].Level != record.DoctorOK || said[0].Path != n.in("slurm/slurm.conf") {
+	if said := n.said("slurm-conf"); len(said) != 1 || said[0].Level != OK || said[0].Path != n.in("slurm/slurm.conf") {
 		t.Errorf("%+v", said)
 	}
 }
@@ -125,15 +123,14 @@ func TestQuoted(t *testing.T) {
 }
 
 // The worst comes first; a fix is not folded; a terminal gets no control characters.
-func TestPrint(t *testing.T) {
+func TestReport(t *testing.T) {
 	long := strings.Repeat("word ", 20)
-	results := []record.DoctorResult{
-		{Check: "state", Level: record.DoctorOK, Path: "/run/x", Seen: "root's, 0700"},
-		{Check: "config", Level: record.DoctorWrong, Path: "/run/\x1b[2Jx", Seen: "belongs to user 7", Why: "they count",
+	results := []Result{
+		{Check: "state", Level: OK, Path: "/run/x", Seen: "root's, 0700"},
+		{Check: "config", Level: Wrong, Path: "/run/\x1b[2Jx", Seen: "belongs to user 7", Why: "they count",
 			Fix: `chown root:root '/run/a\b'`},
-		{Check: "log", Level: record.DoctorWarning, Path: "/log", Seen: "seen", Why: "why", Fix: long},
+		{Check: "log", Level: Warning, Path: "/log", Seen: "seen", Why: "why", Fix: long},
 	}
-	var text bytes.Buffer
 	bad := `ERROR config: /run/\x1b[2Jx: belongs to user 7` + "\n" +
 		"  why: they count\n" + `  fix: chown root:root '/run/a\b'` + "\n" +
 		"WARNING log: /log: seen\n  why: why\n  fix: " + long + "\n"
@@ -141,13 +138,10 @@ func TestPrint(t *testing.T) {
 		false: "n1: 1 error, 1 warning, 1 ok (--all shows them)\n" + bad,
 		true:  "n1: 1 error, 1 warning, 1 ok\n" + bad + "ok state: /run/x: root's, 0700\n",
 	} {
-		text.Reset()
-		Print(&text, "n1", results, all)
-		must.Not(t, text.String() != want, "got\n%s\nwant\n%s", text.String(), want)
-	}
-	clean := Printable(results)
-	if len(clean) != 3 || clean[1].Path != `/run/\x1b[2Jx` || clean[1].Fix != results[1].Fix {
-		t.Errorf("%+v", clean)
+		var text strings.Builder
+		r := NewReport(2, "doctor", "n1", results, all)
+		r.Text(&text)
+		must.Not(t, text.String() != want || !r.Fails(), "got\n%s\nwant\n%s", text.String(), want)
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmcmd"
 )
@@ -68,34 +67,34 @@ func (r rule) judgeFile(v *view, f entry) {
 	}
 	switch {
 	case f.unread != "":
-		say(record.DoctorUnknown, f.unread, "stat "+at)
+		say(Unknown, f.unread, "stat "+at)
 	case !f.regular:
-		say(record.DoctorWrong, "not a file", "take it out of "+quoted(filepath.Dir(f.path)))
+		say(Wrong, "not a file", "take it out of "+quoted(filepath.Dir(f.path)))
 	case c != nil && (c.Path == f.path || c.Path == f.real):
-		say(record.DoctorWrong, said, "chown root:root "+at+" && "+chmod+compare)
-	case c != nil && slices.ContainsFunc(v.found, func(r record.DoctorResult) bool { return r.Seen == said }):
+		say(Wrong, said, "chown root:root "+at+" && "+chmod+compare)
+	case c != nil && slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == said }):
 	case c != nil && c.UID == 0 && c.Mode&unix.S_ISVTX == 0: // a directory of root's, above or behind a link
-		say(record.DoctorWrong, said, "chmod go-w "+quoted(c.Path)+compare)
+		say(Wrong, said, "chmod go-w "+quoted(c.Path)+compare)
 	case c != nil: // by then a command on the file itself could affect another file
-		say(record.DoctorWrong, said, "move it to where only root can write, and let "+cmp.Or(r.key,
+		say(Wrong, said, "move it to where only root can write, and let "+cmp.Or(r.key,
 			"the configuration")+" say so")
 	case r.need&0o007 != 0 && f.closed != nil:
 		r.judgeWay(v, f)
 	case r.need&^f.mode != 0:
-		say(record.DoctorWrong, fmt.Sprintf("mode %#o, should be %#o: too little", f.mode, r.mode), chmod)
+		say(Wrong, fmt.Sprintf("mode %#o, should be %#o: too little", f.mode, r.mode), chmod)
 	}
 }
 
 // judgeWay reports a directory that keeps users from a file that they need: the members of a group may be all of them.
 func (r rule) judgeWay(v *view, f entry) {
-	level, seen := record.DoctorWrong, fmt.Sprintf("users cannot reach it: %s has mode %#o", f.closed.Path,
+	level, seen := Wrong, fmt.Sprintf("users cannot reach it: %s has mode %#o", f.closed.Path,
 		f.closed.Mode)
 	if f.closed.Mode&0o010 != 0 && f.closed.GID != 0 {
-		level, seen = record.DoctorWarning, fmt.Sprintf("only group %d can reach it: %s has mode %#o", f.closed.GID,
+		level, seen = Warning, fmt.Sprintf("only group %d can reach it: %s has mode %#o", f.closed.GID,
 			f.closed.Path,
 			f.closed.Mode)
 	}
-	if !slices.ContainsFunc(v.found, func(r record.DoctorResult) bool { return r.Seen == seen }) {
+	if !slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == seen }) {
 		v.say(level, seen, "chmod go+x "+quoted(f.closed.Path)).Path = f.path
 	}
 }
@@ -136,7 +135,7 @@ type rule struct {
 
 func (s Site) programs() (all []rule) {
 	for _, hook := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck"} {
-		r := rule{need: 0o555, absent: record.DoctorWrong, mode: 0o755,
+		r := rule{need: 0o555, absent: Wrong, mode: 0o755,
 			without: "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node"}
 		for _, dir := range s.Programs {
 			r.at = append(r.at, filepath.Join(dir, hook))
@@ -146,13 +145,13 @@ func (s Site) programs() (all []rule) {
 	c := s.Config
 	hip, _ := c.BackendOf(gpu.AMD.Name, true)
 	all = append(all,
-		rule{0o500, record.DoctorWrong, "GPUs are not examined (BKD-BK-MISSING)", "backend", []string{c.Backend},
+		rule{0o500, Wrong, "GPUs are not examined (BKD-BK-MISSING)", "backend", []string{c.Backend},
 			0o755},
 		rule{0o500, "", "", "amd.backend", []string{c.AMD.Backend}, 0o755},
 		rule{0o500, "", "", "amd.backend", []string{hip}, 0o755},
 		rule{0o100, "", "", "", []string{s.Self}, 0o755})
 	if c.Drain.ReasonBy != config.ReasonByNone {
-		all = append(all, rule{0o500, record.DoctorWrong,
+		all = append(all, rule{0o500, Wrong,
 			"no drain gets its reason, and no node is resumed (BKD-REASON)",
 			"slurm.scontrol", []string{c.Slurm.Scontrol}, 0o755})
 	}
@@ -191,7 +190,7 @@ func (r rule) judge(v *view) bool {
 // judgeConfig also reports the first mistake of the configuration, and the first key of an earlier version.
 func judgeConfig(v *view) string {
 	const all = "bookend config check lists all"
-	rule{0o444, record.DoctorWarning, "the defaults are in effect", "", []string{v.ConfigPath}, 0o644}.judge(v)
+	rule{0o444, Warning, "the defaults are in effect", "", []string{v.ConfigPath}, 0o644}.judge(v)
 	if v.Mistake != "" {
 		v.wrong(v.Mistake, "correct it; "+all).Why = "the hooks observe with the default configuration (BKD-CONFIG)"
 	}

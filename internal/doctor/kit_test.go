@@ -18,7 +18,6 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/record"
 	"bookend/test/must"
 )
 
@@ -91,15 +90,15 @@ func (n node) install() {
 }
 
 // examine is Examine on a machine that may be busy, where everything answers in the end.
-func (n node) examine() []record.DoctorResult {
+func (n node) examine() []Result {
 	return Examine(*n.site, time.Minute)
 }
 
 // notWell returns the results that are not well.
-func notWell(results []record.DoctorResult) []record.DoctorResult {
-	var bad []record.DoctorResult
+func notWell(results []Result) []Result {
+	var bad []Result
 	for _, r := range results {
-		if r.Level != record.DoctorOK {
+		if r.Level != OK {
 			bad = append(bad, r)
 		}
 	}
@@ -114,7 +113,7 @@ func (n node) do(command string) {
 	}
 }
 
-func (n node) said(check string) []record.DoctorResult {
+func (n node) said(check string) []Result {
 	others := func(c Check) bool { return c.Name != check }
 	return examine(*n.site, time.Minute, slices.DeleteFunc(Checks(), others))
 }
@@ -208,7 +207,7 @@ var commands = map[string]func(n *node, ts *testscript.TestScript, args []string
 		}
 	},
 	"says": func(n *node, ts *testscript.TestScript, args []string) {
-		n.failed[args[0]] = n.failed[args[0]] || args[1] != record.DoctorOK
+		n.failed[args[0]] = n.failed[args[0]] || args[1] != OK
 		if why := n.says(args[0], args[1], args[2], append(args, "")[3]); why != "" {
 			ts.Fatalf("%q: %s", args, why)
 		}
@@ -218,11 +217,11 @@ var commands = map[string]func(n *node, ts *testscript.TestScript, args []string
 // says tries a line, and returns what is not as it says.
 func (n node) says(check, level, seen, fix string) (why string) {
 	said := n.said(check)
-	i := slices.IndexFunc(said, func(r record.DoctorResult) bool { return r.Level == level && strings.Contains(r.Seen, seen) })
+	i := slices.IndexFunc(said, func(r Result) bool { return r.Level == level && strings.Contains(r.Seen, seen) })
 	switch {
 	case i < 0:
 		return fmt.Sprintf("%+v", said)
-	case level == record.DoctorOK:
+	case level == OK:
 	case said[i].Fix == "" || said[i].Why == "":
 		return fmt.Sprintf("no fix, or no reason: %+v", said[i])
 	case fix == "run":

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"bookend/internal/config"
-	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -124,9 +123,9 @@ func judgePyxis(v *view) string {
 	if !v.Survey.Slurm.Pyxis || !prolog && !epilog {
 		return "no pyxis with a task hook"
 	}
-	level := record.DoctorWarning
+	level := Warning
 	if have, ok := v.slurmdVersion(); ok && have.Has(slurm.TaskHookFails) {
-		level = record.DoctorWrong
+		level = Wrong
 	}
 	v.say(level, "pyxis, and a TaskProlog= or TaskEpilog=",
 		"bookend setup --pyxis yes --write   # where slurm.conf is maintained: it sets no task hooks")

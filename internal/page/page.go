@@ -20,8 +20,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/safetext"
-	"bookend/internal/state"
-	"bookend/internal/view"
 )
 
 // Page shows a node's records over time. It is self-contained, and usable without scripts, on paper and by keyboard.
@@ -30,7 +28,7 @@ type Page struct {
 	Chart Chart
 	// Offenders are the GPUs that had the same finding in several runs.
 	Offenders []gpu.ID
-	Damaged   []state.Damage
+	Damaged   []string // the records that cannot be used, and why
 	Made      time.Time
 	Version   string
 	// Copy is true for records copied from elsewhere: the current state is unknown.
@@ -74,9 +72,6 @@ var functions = template.FuncMap{
 // NewPage returns the page of a node's records.
 func NewPage(node string, runs []record.Run, r Request) Page {
 	p := Page{Node: node, Chart: Lay(runs, r)}
-	for _, c := range view.NewOffenders(node, view.Filter{Since: r.Since, Until: r.Until}.Pick(runs)).GPUs {
-		p.Offenders = append(p.Offenders, c.ID)
-	}
 	for _, r := range runs {
 		p.People = append(p.People, strings.TrimSpace(r.Job.User))
 	}

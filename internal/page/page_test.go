@@ -12,7 +12,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/state"
 	"bookend/test/must"
 	"bookend/test/page/inspect"
 )
@@ -45,7 +44,7 @@ func reportOf(t testing.TB, text string) Page {
 	runs := runsOf(t, text)
 	c := Lay(runs, Request{Now: made})
 	return Page{Node: text, Chart: c, Offenders: []gpu.ID{runs[0].Devices[0].Device.ID},
-		Damaged: []state.Damage{{Path: text, Why: text}}, Made: made, Version: text, Users: true}
+		Damaged: []string{text + ": " + text}, Made: made, Version: text, Users: true}
 }
 
 // hostile texts would end an element, an attribute, a script or a style, or load something.
@@ -99,7 +98,7 @@ func FuzzPage(f *testing.F) {
 // Users are named only where that is asked for, wherever their names stand: also of one whose home has the records.
 func TestUsersAreNotNamed(t *testing.T) {
 	r := reportOf(t, "python3")
-	r.People, r.Damaged = []string{"alice.smith", "root", ""}, []state.Damage{{Path: "/home/alice.smith/n7", Why: "cut off"}}
+	r.People, r.Damaged = []string{"alice.smith", "root", ""}, []string{"/home/alice.smith/n7: cut off"}
 	r.Chart.Entries[0].Finding.Observed, r.Chart.Entries[0].User = "/home/alice.smith/x of alice.smithy", "alice.smith"
 	r.Chart.Lanes[0].Blocks[0].User = "alice.smith"
 	if text := pageOf(t, r).Text; strings.Count(text, "of alice.smith") != 4 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/doctor"
 	"bookend/test/must"
 )
 
@@ -19,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite testdata")
 var documents = map[Kind]reflect.Type{
 	KindStatus: reflect.TypeFor[Status](), KindShow: reflect.TypeFor[Show](), KindOwn: reflect.TypeFor[OwnReport](),
 	KindHistory: reflect.TypeFor[History](), KindOffenders: reflect.TypeFor[Offenders](),
-	KindSnapshot: reflect.TypeFor[Snapshot](), KindDoctor: reflect.TypeFor[Doctor](),
+	KindSnapshot: reflect.TypeFor[Snapshot](), KindDoctor: reflect.TypeFor[doctor.Report](),
 }
 
 var (

@@ -125,7 +125,7 @@ func processText(p Process) string {
 func holderText(p Process) string {
 	text := processText(p)
 	if len(p.Classes) > 0 {
-		text += ", " + strings.Join(each(p.Classes, func(c record.Class) string { return string(c) }), " ")
+		text += ", " + join(p.Classes, " ")
 	}
 	for _, place := range []string{p.Service, p.Container} {
 		if place != "" {

@@ -11,13 +11,12 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/record"
-	"bookend/internal/state"
 )
 
 // show writes everything that is shown of a run.
 func show(w io.Writer, run record.Run, path, name string) {
 	runs := []record.Run{run, run}
-	NewShow(name, name, runs, runs, state.RecorderState{}).Text(w)
+	NewShow(name, name, runs, runs, nil).Text(w)
 	NewHistory(name, runs, runs, 1).Text(w)
 	NewOffenders(name, runs).Text(w)
 	NewOwnReport(name, path, false, "its report\n"+path, path).Text(w)

@@ -82,14 +82,8 @@ type LastSample struct {
 
 // NewGPUs returns each GPU that the driver reports now, sorted by Slurm's index, then by bus ID.
 func NewGPUs(in Readings) []GPUStatus {
-	gpus := []GPUStatus{}
-	for _, r := range in.Now.Readings {
-		c := GPUStatus{GPU: GPU{in.index(r.Device.ID), r.Device}, Memory: r.Memory, Processes: in.processes(r),
-			Unlisted: r.ProcessesUnknown, Jobs: in.jobs(r.Device), Last: in.lastSample(r.Device.ID)}
-		bytes, unknown := record.Unexplained(r, in.Limits, in.Baselines[r.Device.ID])
-		c.Unexplained = gpu.Figure{Bytes: bytes, Unknown: cmp.Or(r.ProcessesUnknown, unknown)}
-		gpus = append(gpus, c)
-	}
+	in.Runs = record.Newest(in.Runs)
+	gpus := each(in.Now.Readings, in.status)
 	slices.SortStableFunc(gpus, func(a, b GPUStatus) int {
 		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.BusID, b.BusID))
 	})
@@ -103,40 +97,33 @@ func (c GPU) order() int {
 	return *c.Index
 }
 
-// processes returns the processes that the driver lists on a GPU, with what /proc and the records contain about them.
-func (in Readings) processes(r gpu.Reading) []Process {
-	out := []Process{}
-	for _, listed := range r.Processes {
-		facts, known := in.Who[listed.PID]
-		facts.PID = listed.PID
-		if !known {
-			facts.Why = "not read"
-		}
-		p := newProcess(facts, listed.Memory, in.At)
-		in.addRecord(&p, facts.Cgroup)
-		out = append(out, p)
-	}
-	return out
+func (in Readings) status(r gpu.Reading) GPUStatus {
+	bytes, unknown := record.Unexplained(r, in.Limits, in.Baselines[r.Device.ID])
+	return GPUStatus{GPU: GPU{in.index(r.Device.ID), r.Device}, Memory: r.Memory,
+		Unexplained: gpu.Figure{Bytes: bytes, Unknown: cmp.Or(r.ProcessesUnknown, unknown)},
+		Processes:   each(r.Processes, in.process), Unlisted: r.ProcessesUnknown, Jobs: in.jobs(r.Device),
+		Last: in.lastSample(r.Device.ID)}
 }
 
-// addRecord adds what the records contain about a process: its user's name, and when its job ended.
-func (in Readings) addRecord(p *Process, cgroup slurm.Owner) {
-	if p.read() && p.UID == 0 {
+// process returns a process that the driver lists on a GPU, with what /proc and the newest records contain about it.
+func (in Readings) process(listed gpu.Process) Process {
+	facts, known := in.Who[listed.PID]
+	facts.PID = listed.PID
+	if !known {
+		facts.Why = "not read"
+	}
+	p := newProcess(facts, listed.Memory, in.At)
+	named := func(r record.Run) bool { return r.Job.UID == p.UID && r.Job.User != "" }
+	if i := slices.IndexFunc(in.Runs, named); i >= 0 && p.read() {
+		p.User = in.Runs[i].Job.User
+	} else if p.read() && p.UID == 0 {
 		p.User = "root"
 	}
-	boots := record.BootsOf(in.Runs)
-	var own *record.Run
-	for i, r := range in.Runs {
-		if p.read() && r.Job.UID == p.UID && r.Job.User != "" {
-			p.User = r.Job.User
-		}
-		if r.Owns(cgroup) && (own == nil || boots.Time(r, r.Last()).After(boots.Time(*own, own.Last()))) {
-			own = &in.Runs[i]
-		}
+	owns := func(r record.Run) bool { return r.Owns(facts.Cgroup) }
+	if i := slices.IndexFunc(in.Runs, owns); i >= 0 && in.Runs[i].Epilog() != nil {
+		p.JobEnded = in.Runs[i].Epilog().Wall
 	}
-	if own != nil && own.Epilog() != nil {
-		p.JobEnded = own.Epilog().Wall
-	}
+	return p
 }
 
 // read reports whether /proc was read for the process.
@@ -160,31 +147,34 @@ func (in Readings) jobs(d gpu.Device) []string {
 
 // lastSample returns the newest recorded sample that a hook took of a GPU. Its findings are those that policy does not
 // hide; if the GPU was not clean, all of them.
-func (in Readings) lastSample(id gpu.ID) (newest *LastSample) {
+func (in Readings) lastSample(id gpu.ID) *LastSample {
+	var newest *LastSample
 	var last time.Time
 	boots := record.BootsOf(in.Runs)
 	for _, r := range in.Runs {
 		for _, e := range r.AllEnds() {
-			at := boots.Time(r, *e)
-			if _, ok := e.Snapshot.Reading(id); !ok || newest != nil && !at.After(last) {
-				continue
+			_, read := e.Snapshot.Reading(id)
+			if at := boots.Time(r, *e); read && (newest == nil || at.After(last)) {
+				newest, last = &LastSample{Job: r.JobName(), At: e.Wall, Codes: codesOn(id, *e)}, at
 			}
-			last = at
-			newest = &LastSample{Job: r.JobName(), At: e.Wall, Codes: []catalog.Code{}}
-			for i, f := range e.Findings {
-				if f.GPU == id && (e.Verdict.Tells(i) || e.Curves[id].State != record.Clean) {
-					newest.Codes = append(newest.Codes, f.Code)
-				}
-			}
-			slices.Sort(newest.Codes)
-			newest.Codes = slices.Compact(newest.Codes)
 		}
 	}
 	return newest
 }
 
+func codesOn(id gpu.ID, e record.End) []catalog.Code {
+	codes := []catalog.Code{}
+	for i, f := range e.Findings {
+		if f.GPU == id && (e.Verdict.Tells(i) || e.Curves[id].State != record.Clean) {
+			codes = append(codes, f.Code)
+		}
+	}
+	slices.Sort(codes)
+	return slices.Compact(codes)
+}
+
 func (in Readings) index(id gpu.ID) *int {
-	for _, r := range record.Newest(in.Runs) {
+	for _, r := range in.Runs {
 		for _, a := range r.Devices {
 			if a.Device.ID == id && id != "" {
 				return &a.Index

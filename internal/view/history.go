@@ -34,11 +34,8 @@ func (h History) Text(w io.Writer) {
 		fmt.Fprintf(w, "node %s has no matching runs\n", h.Node)
 		return
 	}
-	rows := []string{row(each(runColumns, func(c runColumn) string { return c.head })...)}
-	for _, r := range h.Runs {
-		rows = append(rows, row(each(runColumns, func(c runColumn) string { return c.cell(r) })...))
-	}
-	table(w, rows...)
+	head := row("LAST SEEN", "JOB", "USER", "GPU", "RAN", "PEAK", "BUSY", "FOUND")
+	table(w, append([]string{head}, each(h.Runs, RunSummary.row)...)...)
 	if h.More > 0 {
 		fmt.Fprintf(w, "older runs not shown: %d (--limit 0 shows all)\n", h.More)
 	}
@@ -55,13 +52,8 @@ type Filter struct {
 }
 
 // Pick returns the runs that match the filter, in their order.
-func (f Filter) Pick(runs []record.Run) (out []record.Run) {
-	for _, r := range runs {
-		if f.matches(r) {
-			out = append(out, r)
-		}
-	}
-	return out
+func (f Filter) Pick(runs []record.Run) []record.Run {
+	return slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return !f.matches(r) })
 }
 
 func (f Filter) matches(r record.Run) bool {
@@ -133,10 +125,6 @@ type Repeat struct {
 	FirstAt time.Time    `json:"first_at"`
 	LastAt  time.Time    `json:"last_at"`
 	Suspect Suspect      `json:"suspect"`
-
-	runs  map[string]bool
-	jobs  map[slurm.JobID]bool
-	users map[uint32]bool
 }
 
 // Suspect is where to look first. It is derived from counts and proves nothing.
@@ -155,34 +143,47 @@ var suspects = map[Suspect]string{
 	SuspectNode: "no job's process: look at what else runs on the node",
 }
 
+// occurrence is a finding on a GPU at one end of a run: the job that is blamed for it, or that met it, and its user.
+type occurrence struct {
+	run  string
+	job  slurm.JobID
+	user uint32
+	at   time.Time
+}
+
 // NewOffenders counts the findings on each GPU in the given runs, oldest or newest first. Each code counts once per
 // run. BKD-DIRTY is not counted: it is about memory that an earlier job left.
 func NewOffenders(node string, runs []record.Run) Offenders {
-	gpus := map[gpu.ID]*Offender{"": {}} // without an ID nothing can be counted
+	gpus, found := map[gpu.ID]*Offender{}, map[gpu.ID]map[catalog.Code][]occurrence{}
 	for _, r := range runs {
 		for _, d := range r.Devices {
-			if gpus[d.Device.ID] == nil {
-				gpus[d.Device.ID] = &Offender{GPU: GPU{&d.Index, d.Device}}
+			id := d.Device.ID
+			if gpus[id] == nil {
+				gpus[id], found[id] = &Offender{GPU: GPU{&d.Index, d.Device}}, map[catalog.Code][]occurrence{}
 			}
-			gpus[d.Device.ID].Runs++
+			gpus[id].Runs++
 		}
 		for _, e := range r.AllEnds() {
 			for i, f := range e.Findings {
-				if c := gpus[f.GPU]; c != nil && e.Verdict.Tells(i) && f.Code != catalog.Dirty {
-					c.repeat(f.Code).add(r, *e, f)
+				if codes := found[f.GPU]; codes != nil && e.Verdict.Tells(i) && f.Code != catalog.Dirty {
+					codes[f.Code] = append(codes[f.Code], occurred(r, *e, f))
 				}
 			}
 		}
 	}
-	delete(gpus, "")
+	delete(gpus, "") // without an ID nothing can be counted
 	l := Offenders{Head: head(KindOffenders), Node: node, Runs: len(runs), GPUs: []Offender{}}
-	for _, c := range gpus {
-		c.Codes = slices.DeleteFunc(c.Codes, func(r Repeat) bool { return r.Runs < 2 })
-		slices.SortFunc(c.Codes, func(a, b Repeat) int {
+	for id, g := range gpus {
+		for code, all := range found[id] {
+			if r := newRepeat(code, all); r.Runs > 1 {
+				g.Codes = append(g.Codes, r)
+			}
+		}
+		slices.SortFunc(g.Codes, func(a, b Repeat) int {
 			return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Code, b.Code))
 		})
-		if len(c.Codes) > 0 {
-			l.GPUs = append(l.GPUs, *c)
+		if len(g.Codes) > 0 {
+			l.GPUs = append(l.GPUs, *g)
 		}
 	}
 	slices.SortFunc(l.GPUs, func(a, b Offender) int {
@@ -191,35 +192,28 @@ func NewOffenders(node string, runs []record.Run) Offenders {
 	return cleaned(l)
 }
 
-func (o *Offender) repeat(c catalog.Code) *Repeat {
-	i := slices.IndexFunc(o.Codes, func(r Repeat) bool { return r.Code == c })
-	if i < 0 {
-		entry, _ := catalog.Lookup(c)
-		i = len(o.Codes)
-		o.Codes = append(o.Codes, Repeat{Code: c, Title: entry.Title, Suspect: SuspectUser, runs: map[string]bool{},
-			jobs: map[slurm.JobID]bool{}, users: map[uint32]bool{}})
+func occurred(r record.Run, e record.End, f record.Finding) occurrence {
+	if o := f.Owner; o != nil && o.Named() {
+		return occurrence{r.Name(), o.Job, o.UID, e.Wall}
 	}
-	return &o.Codes[i]
+	return occurrence{r.Name(), r.Job.ID, r.Job.UID, e.Wall}
 }
 
-func (c *Repeat) add(r record.Run, e record.End, f record.Finding) {
-	job, user := r.Job.ID, r.Job.UID
-	if o := f.Owner; o != nil && o.Named() {
-		job, user = o.Job, o.UID
+func newRepeat(code catalog.Code, all []occurrence) Repeat {
+	entry, _ := catalog.Lookup(code)
+	runs, jobs, users := map[string]bool{}, map[slurm.JobID]bool{}, map[uint32]bool{}
+	for _, o := range all {
+		runs[o.run], jobs[o.job], users[o.user] = true, true, true
 	}
-	c.runs[r.Name()], c.jobs[job], c.users[user] = true, true, true
-	c.Runs, c.Jobs, c.Users = len(c.runs), len(c.jobs), len(c.users)
-	if c.FirstAt.IsZero() || e.Wall.Before(c.FirstAt) {
-		c.FirstAt = e.Wall
+	byTime := func(a, b occurrence) int { return a.at.Compare(b.at) }
+	suspect := SuspectUser
+	if code == catalog.Stray {
+		suspect = SuspectNode
+	} else if len(users) > 1 {
+		suspect = SuspectGPU
 	}
-	if e.Wall.After(c.LastAt) {
-		c.LastAt = e.Wall
-	}
-	if c.Code == catalog.Stray {
-		c.Suspect = SuspectNode
-	} else if c.Users > 1 {
-		c.Suspect = SuspectGPU
-	}
+	return Repeat{code, entry.Title, len(runs), len(jobs), len(users), slices.MinFunc(all, byTime).at,
+		slices.MaxFunc(all, byTime).at, suspect}
 }
 
 // Text writes the GPUs that had the same finding in several runs.

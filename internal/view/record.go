@@ -69,24 +69,22 @@ type Message struct {
 }
 
 func newRecord(r record.Run) RunRecord {
-	out := RunRecord{Numbering: r.Numbering, Ends: []HookEnd{}}
+	out := RunRecord{Numbering: r.Numbering, Ends: each(r.Ends, func(e record.End) HookEnd {
+		end := newEnd("end", r, e)
+		end.StillBytes = stillThere(r, e)
+		return end
+	})}
 	if r.Start != nil {
 		start := newEnd("start", r, *r.Start)
 		out.Start = &start
-	}
-	for _, e := range r.Ends {
-		end := newEnd("end", r, e)
-		end.StillBytes = stillThere(r, e)
-		out.Ends = append(out.Ends, end)
 	}
 	return out
 }
 
 func newEnd(at string, r record.Run, e record.End) HookEnd {
 	out := HookEnd{At: e.Wall, Unseen: e.Unseen, Verdict: newVerdict(e.Verdict), GPUs: []GPUEnd{},
-		Findings: newFindings(at, e), KernelLog: kernelLog(e.Kernel), LeftOut: e.Rest,
-		Outputs: e.Outputs, Diagnosis: e.Diagnosis,
-		Messages: each(e.Messages, func(m record.Message) Message {
+		Findings: newFindings(at, e), KernelLog: kernelLog(e.Kernel), Outputs: e.Outputs, Diagnosis: e.Diagnosis,
+		LeftOut: e.Rest, Messages: each(e.Messages, func(m record.Message) Message {
 			return Message{m.Kind, m.Framework, m.Asked, m.Line, m.Count, m.File}
 		})}
 	for _, d := range r.Devices {
@@ -124,15 +122,16 @@ func newGPUEnd(index int, r gpu.Reading, e record.End) GPUEnd {
 // findings.
 func kernelLog(k *gpu.KernelLog) []string {
 	lines := []string{}
+	add := func(is bool, format string, args ...any) {
+		if is {
+			lines = append(lines, fmt.Sprintf(format, args...))
+		}
+	}
 	if k == nil {
 		return lines
 	}
-	if k.Unknown != "" {
-		lines = append(lines, "not read: "+k.Unknown)
-	}
-	if k.Lost {
-		lines = append(lines, "part of it was overwritten before it was read")
-	}
+	add(k.Unknown != "", "not read: %s", k.Unknown)
+	add(k.Lost, "part of it was overwritten before it was read")
 	for _, x := range k.Xids {
 		text := ""
 		if row, known := condition.XidRow(x.Code); known {
@@ -144,14 +143,12 @@ func kernelLog(k *gpu.KernelLog) []string {
 		if x.More > 0 {
 			text += fmt.Sprintf(", and %d like it before", x.More)
 		}
-		lines = append(lines, fmt.Sprintf("%s on %s%s: %s", gpu.Error(x.Code), x.BusID, text, x.Text))
+		add(true, "%s on %s%s: %s", gpu.Error(x.Code), x.BusID, text, x.Text)
 	}
 	for _, kill := range k.Kills {
-		lines = append(lines, fmt.Sprintf("host memory ran out: PID %d (%s) was ended", kill.PID, kill.Name))
+		add(true, "host memory ran out: PID %d (%s) was ended", kill.PID, kill.Name)
 	}
-	if k.Mismatch != "" {
-		lines = append(lines, k.Mismatch)
-	}
+	add(k.Mismatch != "", "%s", k.Mismatch)
 	return lines
 }
 
@@ -203,22 +200,22 @@ type RecordedProcess struct {
 	LastAt  time.Time `json:"last_at"`
 }
 
-// newRecording returns what was recorded of a run; nil if nothing was.
+// newRecording returns what was recorded of a run, soFar while it has not ended; nil if nothing was.
 func newRecording(r record.Run, soFar *record.Recording) *Recording {
-	recording, start := soFar, r.First()
-	if e := r.Epilog(); e != nil {
-		recording = e.Recording
+	recording, end, clock := soFar, r.Epilog(), r.First().Clock
+	if end != nil {
+		recording = end.Recording
 	}
 	if recording == nil || recording.Samples == 0 {
 		return nil
 	}
 	until := recording.To
-	if e := r.Epilog(); e != nil {
-		until = e.Over()
+	if end != nil {
+		until = end.Over()
 	}
 	out := &Recording{Every: recording.Every.Seconds(), Samples: recording.Samples, GPUs: []RecordedGPU{},
-		Gaps: each(recording.Gaps(start.At, until), func(s record.Span) Period {
-			return Period{start.Clock(s.From), start.Clock(s.To)}
+		Gaps: each(recording.Gaps(r.First().At, until), func(s record.Span) Period {
+			return Period{clock(s.From), clock(s.To)}
 		})}
 	for _, d := range r.Devices {
 		i := slices.IndexFunc(recording.GPUs, func(g record.GPURecording) bool { return g.ID == d.Device.ID })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,20 +63,13 @@ const (
 )
 
 func newRuns(runs, all []record.Run) []RunSummary {
-	out := []RunSummary{}
-	for _, r := range runs {
-		out = append(out, newRun(r, all))
-	}
-	return out
+	return each(runs, func(r record.Run) RunSummary { return newRun(r, all) })
 }
 
 func newRun(r record.Run, all []record.Run) RunSummary {
 	s := RunSummary{Job: r.JobName(), JobID: uint32(r.Job.ID), SLUID: string(r.Job.SLUID), User: r.Job.User,
-		UID:       r.Job.UID,
-		Partition: r.Job.Partition, State: Lost, GPUs: []GPU{}, Findings: []Finding{}, IdleGPUs: []int{}}
-	for _, d := range r.Devices {
-		s.GPUs = append(s.GPUs, GPU{&d.Index, d.Device})
-	}
+		UID: r.Job.UID, Partition: r.Job.Partition, State: Lost, Findings: []Finding{}, IdleGPUs: []int{},
+		GPUs: each(r.Devices, func(d record.Assigned) GPU { return GPU{&d.Index, d.Device} })}
 	if e := r.Job.Exit; e.Known {
 		code, signal := e.Raw>>8, e.Raw&0x7f
 		s.Exit, s.Signal = &code, &signal
@@ -127,6 +121,7 @@ func stillThere(r record.Run, e record.End) (bytes uint64) {
 	return bytes
 }
 
+// addRecording adds what the recorder saw of the GPUs, if it saw the whole run.
 func (s *RunSummary) addRecording(r record.Run) {
 	end := r.Epilog()
 	if end == nil || end.Recording == nil {
@@ -156,21 +151,22 @@ func (s *RunSummary) addRecording(r record.Run) {
 	}
 }
 
-// runColumn is one of "bookend history": its head, and a run's cell.
-type runColumn struct {
-	head string
-	cell func(RunSummary) string
-}
-
-var runColumns = []runColumn{
-	{"LAST SEEN", func(s RunSummary) string { return stamp(cmp.Or(s.EndedAt, s.BeganAt)) }},
-	{"JOB", func(s RunSummary) string { return s.Job }},
-	{"USER", func(s RunSummary) string { return owner(s.User, s.UID) }},
-	{"GPU", RunSummary.numbers},
-	{"RAN", RunSummary.duration},
-	{"PEAK", RunSummary.peak},
-	{"BUSY", RunSummary.busy},
-	{"FOUND", RunSummary.outcomes},
+// row is a run's line of "bookend history". A figure that is unknown is "-" there.
+func (s RunSummary) row() string {
+	ran, peak, busy := "?", "-", "-"
+	if s.Seconds != nil {
+		ran = (time.Duration(*s.Seconds) * time.Second).String()
+	} else if s.State == Running {
+		ran = "runs"
+	}
+	if s.Peak.Known() {
+		peak = Figure(s.Peak)
+	}
+	if s.BusyPercent != nil {
+		busy = fmt.Sprintf("%d %%", *s.BusyPercent)
+	}
+	return row(stamp(cmp.Or(s.EndedAt, s.BeganAt)), s.Job, owner(s.User, s.UID), s.numbers(), ran, peak, busy,
+		s.outcomes())
 }
 
 // name returns a job's name as users write it, with the ID in Slurm's logs if it differs: "1234_7 (1240)".
@@ -195,64 +191,32 @@ func (s RunSummary) numbers() string {
 	return strings.Join(each(s.GPUs, GPU.number), ",")
 }
 
-func (s RunSummary) duration() string {
-	switch {
-	case s.State == Running:
-		return "runs"
-	case s.Seconds == nil:
-		return "?"
-	}
-	return (time.Duration(*s.Seconds) * time.Second).String()
-}
-
-// peak formats the most memory that was recorded, "-" if it is unknown.
-func (s RunSummary) peak() string {
-	if !s.Peak.Known() {
-		return "-"
-	}
-	return Figure(s.Peak)
-}
-
-// busy formats the mean utilization of the GPUs, "-" if it is unknown.
-func (s RunSummary) busy() string {
-	if s.BusyPercent == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%d %%", *s.BusyPercent)
-}
-
 // outcomes describes the findings at both ends of a run, and how the job itself failed if it did.
 func (s RunSummary) outcomes() string {
 	var parts []string
-	for _, at := range []struct {
-		name, before string
-		verdict      *Verdict
-	}{{"end", "", s.End}, {"start", "at start ", s.Start}} {
-		if codes := s.codesAt(at.name); codes != "" {
-			parts = append(parts, at.before+codes)
+	add := func(end, before string, v *Verdict) {
+		if codes := s.codesAt(end); codes != "" {
+			parts = append(parts, before+codes)
 		}
-		switch v := at.verdict; {
-		case v == nil:
-		case v.Exit != 0:
+		if v != nil && v.Exit != 0 {
 			parts = append(parts, fmt.Sprintf("drained (%d)", v.Exit))
-		case v.Held != "":
+		} else if v != nil && v.Held != "" {
 			parts = append(parts, fmt.Sprintf("would drain (%s)", v.Held))
 		}
 	}
-	switch {
-	case s.State == Lost:
+	add("end", "", s.End)
+	add("start", "at start ", s.Start)
+	if s.State == Lost {
 		parts = append(parts, "no end on record")
-	case len(parts) == 0 && s.State == Ended:
+	} else if len(parts) == 0 && s.State == Ended {
 		parts = append(parts, "clean")
 	}
 	if len(s.IdleGPUs) > 0 {
-		idle := each(s.IdleGPUs, func(index int) string { return fmt.Sprint(index) })
-		parts = append(parts, "never used: GPU "+strings.Join(idle, ","))
+		parts = append(parts, "never used: GPU "+strings.Join(each(s.IdleGPUs, strconv.Itoa), ","))
 	}
-	switch {
-	case s.Signal != nil && *s.Signal != 0:
+	if s.Signal != nil && *s.Signal != 0 {
 		parts = append(parts, fmt.Sprintf("job failed (signal %d)", *s.Signal))
-	case s.Exit != nil && *s.Exit != 0:
+	} else if s.Exit != nil && *s.Exit != 0 {
 		parts = append(parts, fmt.Sprintf("job failed (exit %d)", *s.Exit))
 	}
 	return strings.Join(parts, "; ")
@@ -261,12 +225,12 @@ func (s RunSummary) outcomes() string {
 // codesAt lists the codes found at one end, without duplicates and those that policy ignores or only notes.
 func (s RunSummary) codesAt(end string) string {
 	var words []string
-	var listed []catalog.Code
+	listed := map[catalog.Code]bool{}
 	for _, f := range s.Findings {
-		if f.At != end || f.Action == config.Ignore || f.Action == config.Note || slices.Contains(listed, f.Code) {
+		if f.At != end || f.Action == config.Ignore || f.Action == config.Note || listed[f.Code] {
 			continue
 		}
-		listed = append(listed, f.Code)
+		listed[f.Code] = true
 		word := string(f.Code)
 		if f.Bytes.Known() && f.Bytes.Bytes > 0 {
 			word += " " + Figure(f.Bytes)

@@ -12,7 +12,6 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/state"
 )
 
 // Show is printed by "bookend show": every recorded run of a job, newest last.
@@ -30,13 +29,11 @@ type Shown struct {
 	Recording *Recording `json:"recording"` // null if nothing was recorded while it ran
 }
 
-// NewShow returns the document of a job's runs.
-func NewShow(node, job string, runs, all []record.Run, recorded state.RecorderState) Show {
-	s := Show{Head: head(KindShow), Node: node, Job: job, Runs: []Shown{}}
-	for _, r := range runs {
-		s.Runs = append(s.Runs, Shown{newRun(r, all), newRecord(r), newRecording(r, recorded.Runs.About(r))})
-	}
-	return cleaned(s)
+// NewShow returns the document of a job's runs. recorded is what was recorded so far of those that have not ended.
+func NewShow(node, job string, runs, all []record.Run, recorded record.Recordings) Show {
+	return cleaned(Show{head(KindShow), node, job, each(runs, func(r record.Run) Shown {
+		return Shown{newRun(r, all), newRecord(r), newRecording(r, recorded.About(r))}
+	})})
 }
 
 // Text writes the runs of a job: both ends, each GPU, and each finding with what policy decided.
@@ -51,8 +48,13 @@ func (s Show) Text(w io.Writer) {
 
 func (r Shown) text(w io.Writer, node string) {
 	fmt.Fprintf(w, "job %s on %s, user %s (uid %d), partition %s\n", r.name(), node, r.User, r.UID, r.Partition)
+	ends := r.Record.Ends
 	for _, g := range r.GPUs {
-		r.gpuText(w, g)
+		var last *HookEnd
+		if len(ends) > 0 {
+			last = &ends[len(ends)-1]
+		}
+		gpuText(w, g, r.Record.Start, last)
 	}
 	if r.Record.Start == nil {
 		fmt.Fprintln(w, "start: no record (no prolog ran, or it could not write)")
@@ -62,32 +64,28 @@ func (r Shown) text(w io.Writer, node string) {
 	if r.Recording != nil {
 		r.Recording.text(w)
 	}
-	if len(r.Record.Ends) == 0 {
+	if len(ends) == 0 {
 		fmt.Fprintln(w, "end: not yet")
 	}
-	for i, e := range r.Record.Ends {
+	for i, e := range ends {
 		title := "end"
 		if i > 0 {
 			title = fmt.Sprintf("end, epilog run %d", i+1)
 		}
-		r.endText(w, title, e, i == len(r.Record.Ends)-1)
+		r.endText(w, title, e, i == len(ends)-1)
 	}
 }
 
 // gpuText writes one GPU at the start and at the last end, side by side.
-func (r Shown) gpuText(w io.Writer, g GPU) {
-	start, last := r.Record.Start, (*HookEnd)(nil)
-	if n := len(r.Record.Ends); n > 0 {
-		last = &r.Record.Ends[n-1]
-	}
-	was, now, total := start.gpu(g.ID), last.gpu(g.ID), ""
+func gpuText(w io.Writer, g GPU, start, end *HookEnd) {
+	was, now, total := start.gpu(g.ID), end.gpu(g.ID), ""
 	for _, seen := range []*GPUEnd{was, now} {
 		if seen != nil && seen.Memory.Total.Known() {
 			total = "  " + Figure(seen.Memory.Total)
 		}
 	}
 	fmt.Fprintf(w, "  GPU %s  %s%s\n", g.number(), g.identity(), total)
-	atStart, atEnd := column(start, was, false), column(last, now, was != nil && was.State.Dirty())
+	atStart, atEnd := column(start, was, false), column(end, now, was != nil && was.State.Dirty())
 	rows := []string{row("    ", "start", "end")}
 	for i, what := range []string{"used", "free", "largest block", "processes", "watched"} {
 		if atStart[i]+atEnd[i] != "" {
@@ -99,34 +97,32 @@ func (r Shown) gpuText(w io.Writer, g GPU) {
 
 // gpu returns what was read of a GPU at an end, nil if it was not read or there is no such end.
 func (e *HookEnd) gpu(id gpu.ID) *GPUEnd {
-	if e == nil {
-		return nil
+	for i := 0; e != nil && i < len(e.GPUs); i++ {
+		if e.GPUs[i].ID == id {
+			return &e.GPUs[i]
+		}
 	}
-	i := slices.IndexFunc(e.GPUs, func(g GPUEnd) bool { return g.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return &e.GPUs[i]
+	return nil
 }
 
 // column returns one end's values for a GPU, a text for each row. A GPU is dirty if it was not clean at the start.
-func column(e *HookEnd, g *GPUEnd, dirty bool) (out [5]string) {
+func column(e *HookEnd, g *GPUEnd, dirty bool) [5]string {
 	switch {
 	case e == nil:
 		return [5]string{"no record"}
 	case g == nil:
 		return [5]string{"not read"}
 	}
-	out = [5]string{Figure(g.Memory.Used), Figure(g.Memory.Free), "not tested", "unknown", watched(*g, dirty)}
-	if g.Processes != nil {
-		out[3] = fmt.Sprint(*g.Processes)
-	}
+	block, processes := "not tested", "unknown"
 	if t := g.Test; t != nil && t.searched() && t.Largest.Known() {
-		out[2] = Figure(t.Largest)
+		block = Figure(t.Largest)
 	} else if t != nil && t.Result != gpu.ProbeSkipped {
-		out[2] = string(t.Result)
+		block = string(t.Result)
 	}
-	return out
+	if g.Processes != nil {
+		processes = fmt.Sprint(*g.Processes)
+	}
+	return [5]string{Figure(g.Memory.Used), Figure(g.Memory.Free), block, processes, watched(*g, dirty)}
 }
 
 // watched describes how a GPU settled. If it was dirty at the start, clean means no more memory than then.
@@ -169,11 +165,10 @@ func (r Shown) endText(w io.Writer, title string, e HookEnd, tests bool) {
 	if d := e.Diagnosis; d != nil {
 		diagnosisText(w, *d, r.Exit == nil)
 	}
-	var parts []string
-	for _, list := range slices.Sorted(maps.Keys(e.LeftOut)) {
-		parts = append(parts, fmt.Sprintf("%s %d", list, e.LeftOut[list]))
-	}
-	if len(parts) > 0 {
+	if len(e.LeftOut) > 0 {
+		parts := each(slices.Sorted(maps.Keys(e.LeftOut)), func(list string) string {
+			return fmt.Sprintf("%s %d", list, e.LeftOut[list])
+		})
 		fmt.Fprintf(w, "  left out of the record, which would be too large: %s\n", strings.Join(parts, ", "))
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
-	"bookend/internal/state"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -62,7 +61,7 @@ func TestShow(t *testing.T) {
 			r.Ends = nil
 		}
 		var b strings.Builder
-		NewShow("n1", "3", []record.Run{r}, []record.Run{r}, state.RecorderState{}).Text(&b)
+		NewShow("n1", "3", []record.Run{r}, []record.Run{r}, nil).Text(&b)
 		first = cmp.Or(first, b.String())
 		if b.String() == first {
 			return first

@@ -34,7 +34,7 @@ type Status struct {
 	OnRecord int                        `json:"ended_on_record"`
 	Damaged  []string                   `json:"damaged"` // records that cannot be used
 
-	refuted map[catalog.Code]bool // codes that were checked now and found not to apply
+	refuted []catalog.Code // codes that were checked now and found not to apply
 }
 
 // DriverStatus reports whether the GPUs' driver answers.
@@ -91,14 +91,11 @@ type Met struct {
 // AddTrouble adds a problem that exists now. An empty text means that the code was checked and does not apply.
 func (s *Status) AddTrouble(c catalog.Code, seen string) {
 	if seen == "" {
-		if s.refuted == nil {
-			s.refuted = map[catalog.Code]bool{}
-		}
-		s.refuted[c] = true
+		s.refuted = append(s.refuted, c)
 		return
 	}
-	i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return c != "" && t.Code == c })
-	if i < 0 {
+	i := s.trouble(c)
+	if i < 0 || c == "" {
 		i = len(s.Troubles)
 		entry, _ := catalog.Lookup(c)
 		s.Troubles = append(s.Troubles, Trouble{Code: c, Title: entry.Title, Remedy: entry.Remedy})
@@ -106,14 +103,32 @@ func (s *Status) AddTrouble(c catalog.Code, seen string) {
 	s.Troubles[i].Seen = append(s.Troubles[i].Seen, seen)
 }
 
-// AddCounts adds the hooks' counts to the troubles, and a trouble that the last hook met unless a check now refutes it.
-func (s *Status) AddCounts(counted []metrics.Trouble) {
+func (s *Status) trouble(c catalog.Code) int {
+	return slices.IndexFunc(s.Troubles, func(t Trouble) bool { return t.Code == c })
+}
+
+// AddUnread adds an error in reading one part of the status.
+func (s *Status) AddUnread(what string, err error) {
+	if err != nil {
+		s.AddTrouble("", fmt.Sprintf("%s cannot be read: %v", what, err))
+	}
+}
+
+// AddCounts adds what the hooks have counted below varDir.
+func (s *Status) AddCounts(varDir string) {
+	counts, err := metrics.Read(varDir)
+	s.AddUnread("what the hooks have counted", err)
+	s.Hooks = counts.Last
+	s.addMet(counts.Troubles)
+}
+
+// addMet adds the hooks' counts to the troubles, and a trouble that the last hook met unless a check now refutes it.
+func (s *Status) addMet(counted []metrics.Trouble) {
 	for _, m := range counted {
-		is := func(t Trouble) bool { return t.Code == m.Code }
-		if !slices.ContainsFunc(s.Troubles, is) && m.Clear == 0 && !s.refuted[m.Code] {
+		if s.trouble(m.Code) < 0 && m.Clear == 0 && !slices.Contains(s.refuted, m.Code) {
 			s.AddTrouble(m.Code, string(m.Detail))
 		}
-		if i := slices.IndexFunc(s.Troubles, is); i >= 0 {
+		if i := s.trouble(m.Code); i >= 0 {
 			s.Troubles[i].Met = &Met{m.Since, m.Last, m.Count, m.Hook, m.Job}
 		}
 	}
@@ -319,8 +334,7 @@ func (s Status) hooksText(w io.Writer) {
 	if c := s.Check; c != nil && c.Stopped {
 		ran = append(ran, "health check stopped before it was done")
 	} else if c != nil && len(c.Codes) > 0 {
-		codes := each(c.Codes, func(c catalog.Code) string { return string(c) })
-		ran = append(ran, "health check found "+strings.Join(codes, ", "))
+		ran = append(ran, "health check found "+join(c.Codes, ", "))
 	}
 	if r := s.Recorder; r != nil && r.Problem != "" {
 		ran = append(ran, "recorder sees nothing: "+r.Problem)

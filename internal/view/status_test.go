@@ -2,7 +2,6 @@ package view
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +37,7 @@ func TestStatus(t *testing.T) {
 		for _, seen := range node.See {
 			s.AddTrouble(catalog.Code(seen[0]), seen[1])
 		}
-		s.AddCounts(node.Met)
+		s.addMet(node.Met)
 		scene := Readings{Now: node.Now, Who: node.Who, At: clock(8, 0).Add, Runs: node.Runs, Epoch: now,
 			Baselines: node.Baselines, Limits: record.Limits{PerClient: 9 << 20}}
 		if s.Driver != nil || node.Now.At > 0 {
@@ -50,14 +49,6 @@ func TestStatus(t *testing.T) {
 		}
 		return b.String()
 	})
-}
-
-func TestTerminal(t *testing.T) {
-	var b strings.Builder
-	if n, err := fmt.Fprint(Terminal(&b), "a\x1b[31mb\x07c\x9bd\n\ne"); n != 14 || err != nil ||
-		b.String() != "a\\x1b[31mb\\x07c\\x9bd\n\ne" {
-		t.Errorf("%d, %v: %q", n, err, b.String())
-	}
 }
 
 // A GPU's state names what an admin has to look at, and no job that is at work.

@@ -12,14 +12,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/record"
 	"bookend/internal/safetext"
 )
 
@@ -47,6 +45,9 @@ const (
 )
 
 func head(k Kind) Head { return Head{Version, k} }
+
+// Document is what a command prints, unless it prints JSON.
+type Document interface{ Text(w io.Writer) }
 
 // Write writes a document as indented JSON.
 func Write(w io.Writer, document any) error {
@@ -90,93 +91,12 @@ func (o OwnReport) Text(w io.Writer) {
 	}
 }
 
-// Doctor is printed by "bookend doctor".
-type Doctor struct {
-	Head
-	Results []Checked      `json:"results"`
-	Counts  map[string]int `json:"counts"` // of results by level
-}
+// textWidth limits quoted text. Names from outside are always shorter.
+const textWidth = 400
 
-// Checked is the result of one check.
-type Checked struct {
-	Check string `json:"check"`         // its name, as in docs/doctor.md
-	Level string `json:"level"`         // ok, warning, wrong, unknown
-	Path  string `json:"path"`          // the file, or another subject of the check
-	Seen  string `json:"seen"`          // the actual state
-	Why   string `json:"why,omitempty"` // why it matters; only if Level is not ok
-	Fix   string `json:"fix,omitempty"` // a command to run, or what to change
-}
-
-// NewDoctor returns the document for these results, whose texts must already be printable.
-func NewDoctor(results []record.DoctorResult) Doctor {
-	d := Doctor{head(KindDoctor), []Checked{},
-		map[string]int{record.DoctorOK: 0, record.DoctorWarning: 0, record.DoctorWrong: 0, record.DoctorUnknown: 0}}
-	for _, r := range results {
-		d.Results = append(d.Results, Checked(r))
-		d.Counts[r.Level]++
-	}
-	return d
-}
-
-// clean makes every text of a document safe for a terminal and limits it to one line. It also modifies the parts shared
-// with the record: callers must not use the record's texts for anything else.
-func clean(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString(cut(v.String()))
-	case reflect.Pointer:
-		if !v.IsNil() {
-			clean(v.Elem())
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				clean(v.Field(i))
-			}
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			clean(v.Index(i))
-		}
-	case reflect.Map:
-		for _, key := range v.MapKeys() {
-			name, value := reflect.New(key.Type()).Elem(), reflect.New(v.Type().Elem()).Elem()
-			name.Set(key)
-			value.Set(v.MapIndex(key))
-			clean(name)
-			clean(value)
-			v.SetMapIndex(key, reflect.Value{})
-			v.SetMapIndex(name, value)
-		}
-	}
-}
-
-func cleaned[T any](document T) T {
-	clean(reflect.ValueOf(&document).Elem())
-	return document
-}
-
-// Terminal returns a writer that passes only printable ASCII and newlines to w and writes other bytes as \xNN.
-// Documents are already cleaned; this catches any text that was missed.
-// Threat: a process name or an argument that contains control sequences for an admin's terminal.
-func Terminal(w io.Writer) io.Writer { return terminal{w} }
-
-type terminal struct{ w io.Writer }
-
-// mostEscaped is how many bytes one byte can become: \xNN.
-const mostEscaped = 4
-
-// Write makes terminal an io.Writer. It returns the number of bytes consumed from p.
-func (t terminal) Write(p []byte) (int, error) {
-	lines := strings.Split(string(p), "\n")
-	for i, line := range lines {
-		lines[i] = string(safetext.Keep(line, mostEscaped*len(line)))
-	}
-	if _, err := io.WriteString(t.w, strings.Join(lines, "\n")); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
+// cleaned makes every text of a document safe for a terminal and limits it to one line, in the parts shared with the
+// record too. Maps have no texts but Bookend's own.
+func cleaned[T any](document T) T { return safetext.KeepAll(document, textWidth) }
 
 func table(w io.Writer, lines ...string) {
 	var b bytes.Buffer
@@ -200,11 +120,6 @@ func Figure(f gpu.Figure) string {
 	return gpu.Size(f.Bytes)
 }
 
-// textWidth limits quoted text. Names from outside are always shorter.
-const textWidth = 400
-
-func cut(text string) string { return string(safetext.Keep(text, textWidth)) }
-
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return "unknown"
@@ -224,6 +139,10 @@ func count(n int, one, more string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s%s", n, one, more)
+}
+
+func join[T ~string](words []T, separator string) string {
+	return strings.Join(each(words, func(word T) string { return string(word) }), separator)
 }
 
 func each[T, R any](list []T, of func(T) R) []R {

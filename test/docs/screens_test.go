@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/safetext"
 	"bookend/internal/view"
 	"bookend/test/must"
 )
@@ -34,7 +35,7 @@ func screen[T interface{ Text(io.Writer) }](command string) func(*testing.T) str
 		}
 		var b strings.Builder
 		b.WriteString("root@n1# bookend " + command + "\n")
-		said.Text(view.Terminal(&b))
+		said.Text(safetext.Terminal(&b))
 		return b.String()
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"bookend/internal/doctor"
-	"bookend/internal/record"
 	"bookend/test/cluster"
 	"bookend/test/site"
 )
@@ -32,12 +31,12 @@ func TestDoctor(t *testing.T) {
 	cmd := exec.Command(s.on.Program("bookend"), "doctor", "--json")
 	cmd.Env = []string{"BOOKEND_CONFIG=" + s.on.ConfigFile("n1"), "SLURM_CONF=" + s.on.ConfFile(), "SLURMD_NODENAME=n1"}
 	out, _ := cmd.Output() // its exit code tells of the machine too
-	var said struct{ Results []record.DoctorResult }
+	var said struct{ Results []doctor.Result }
 	if err := json.Unmarshal(out, &said); err != nil || len(said.Results) < len(doctor.Checks()) {
 		t.Fatalf("%v: %d results\n%s", err, len(said.Results), out)
 	}
 	for _, r := range said.Results {
-		if r.Level != record.DoctorOK && !slices.Contains(ignored, r.Check) {
+		if r.Level != doctor.OK && !slices.Contains(ignored, r.Check) {
 			t.Errorf("%+v", r)
 		}
 	}
