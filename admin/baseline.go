@@ -55,7 +55,7 @@ func (a *app) baselines() (records, map[gpu.ID]record.Baseline, error) {
 	if err != nil {
 		return all, nil, err
 	}
-	baselines, err := all.store.Baselines()
+	baselines, err := state.Baselines.Load(all.store)
 	return all, baselines, err
 }
 
@@ -99,7 +99,7 @@ func resetBaselines(a *app, name string) error {
 			return notFound("no baseline of %s on node %s: bookend baseline shows which there are", name, all.node)
 		}
 	}
-	if err := all.store.DropBaselines(ids...); err != nil {
+	if err := state.Baselines.Drop(all.store, ids...); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.env.Stdout, "baselines forgotten: %d; what services hold is learned again at the next job's start\n",
@@ -126,7 +126,7 @@ func acceptBaseline(a *app, name string) error {
 	if err := all.unread(id); err != nil {
 		return fmt.Errorf("refusing to accept what is on %s: %w", id, err)
 	}
-	busy, release := all.store.Quiet([]gpu.ID{id}, quietTime)
+	busy, release := all.store.Turns.Quiet([]gpu.ID{id}, quietTime)
 	defer release()
 	second, now, err := all.reading(string(id))
 	if err != nil {
@@ -143,7 +143,7 @@ func acceptBaseline(a *app, name string) error {
 		return fmt.Errorf("refusing to accept what is on %s: %w", id, refused)
 	}
 	b.At, b.Epoch = now.Snapshot.At, epoch
-	if err := all.store.PutBaseline(b); err != nil {
+	if err := state.Baselines.Put(all.store, b); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.env.Stdout, "accepted: %s on %s count as the GPU's own until the driver is reloaded; undo: bookend "+

@@ -16,6 +16,7 @@ import (
 	"bookend/internal/metrics"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/internal/view"
 	"bookend/test/must"
 )
@@ -34,9 +35,9 @@ func busyIn(t tester, dir string) testNode {
 	n.shows(t, 20480)
 	n.leaves(t, 42, "alice\x1b[2J", 1000)
 	n.job(t, 43, cardB, false)
-	must.Do(t, n.store.PutBaseline(record.Baseline{GPU: cardB, Epoch: n.epoch, Bytes: 10 << 20, Holder: "dcgm.service",
+	must.Do(t, state.Baselines.Put(n.store, record.Baseline{GPU: cardB, Epoch: n.epoch, Bytes: 10 << 20, Holder: "dcgm.service",
 		Residents: []record.Resident{{PID: 812, Service: "dcgm.service"}}}))
-	must.Do(t, n.store.PutProbes(record.TestRecord{Epoch: n.epoch, Wall: time.Now(), Probe: gpu.Probe{Device: cardA,
+	must.Do(t, state.Probes.Put(n.store, record.TestRecord{Epoch: n.epoch, Wall: time.Now(), Probe: gpu.Probe{Device: cardA,
 		Result: gpu.ProbeOK, Free: gpu.Bytes(2), Largest: gpu.Bytes(1)}}))
 	must.Do(t, os.MkdirAll(n.dir+"/var", 0o755))
 	must.Do(t, metrics.Record(metrics.Files{Var: n.dir + "/var"}, metrics.JobRun{

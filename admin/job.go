@@ -84,14 +84,14 @@ func why(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {
 	}
 	if last.Closed() {
 		end = last.Last().Report
-	} else if r, err := all.store.Report(last.Job); err == nil {
+	} else if r, err := all.store.Users.Report(last.Job.UID, last.Owner()); err == nil {
 		end = r.Running
 	}
 	return view.NewOwnReport(all.node, ref.Text, start == "", start, end), false
 }
 
 func show(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {
-	return view.NewShow(all.node, ref.Text, runs, all.runs, all.store.RecorderState().Runs), found(runs)
+	return view.NewShow(all.node, ref.Text, runs, all.runs, state.Recorded.Peek(all.store).Runs), found(runs)
 }
 
 func found(runs []record.Run) bool { return len(view.Filter{Found: true}.Pick(runs)) > 0 }
@@ -105,7 +105,7 @@ func ownReport(a *app, ref slurm.Ref) error {
 			"while the job runs", ref.Text)
 	}
 	// Threat: none: the file is opened as the calling user, and only the job's own user can read it.
-	r, err := state.GetReport(paths.Run, node, uint32(a.env.EUID), slurm.Owner{ID: ref.ID, SLUID: ref.SLUID})
+	r, err := state.Users{Run: paths.Run, Node: node}.Report(uint32(a.env.EUID), slurm.Owner{ID: ref.ID, SLUID: ref.SLUID})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		// Both errors have one text, so that it does not reveal whether another user's job ran here.

@@ -124,7 +124,7 @@ func (r records) sample(limit time.Duration) observe.Glance {
 	if len(odd) == 0 {
 		return now
 	}
-	_, release := r.store.Quiet(odd, quietTime)
+	_, release := r.store.Turns.Quiet(odd, quietTime)
 	defer release()
 	return r.askDriver(limit)
 }
@@ -136,7 +136,7 @@ func (r records) askDriver(limit time.Duration) observe.Glance {
 	}
 	now := observe.Look(r.env, r.cfg, limit)
 	if now.Stuck != nil && r.store != nil {
-		if err := r.store.SetStuck(*now.Stuck, state.AliveIn(r.cfg.Paths.Proc)); err != nil {
+		if err := state.StuckChildren.Add(r.store, *now.Stuck, state.AliveIn(r.cfg.Paths.Proc)); err != nil {
 			fmt.Fprintf(r.env.Stderr, "bookend: %v\n", err)
 		}
 	}
@@ -241,17 +241,17 @@ func (r records) addRemembered(s *view.Status) {
 	memory, err := r.store.Drain()
 	s.AddUnread("what is remembered of the node's drain", err)
 	s.Drain = string(memory.Words())
-	check, err := r.store.LastCheck()
+	check, err := state.LastCheck.Load(r.store)
 	s.AddUnread("what the last health check saw", err)
 	if check != nil {
 		s.AddCheck(*check)
 	}
-	unwritten, err := r.store.DiskTroubles()
+	unwritten, err := state.DiskTroubles.Load(r.store)
 	s.AddUnread("what could not be written to disk", err)
 	for _, t := range unwritten {
 		s.AddTrouble(t.Code, t.Words())
 	}
-	if kept := r.store.RecorderState(); kept.At != 0 && r.store.HasRecorder() {
+	if kept := state.Recorded.Peek(r.store); kept.At != 0 && r.store.Turns.HasRecorder() {
 		s.Recorder = &view.Recorder{At: r.env.Clock.Booted().Add(kept.At), Jobs: len(kept.Runs), Problem: kept.Problem}
 	}
 }
@@ -261,7 +261,7 @@ func (r records) readings(now observe.Glance) view.Readings {
 	s := view.Readings{Now: now.Snapshot, Who: now.Who, At: r.env.Clock.Booted().Add, Runs: r.runs,
 		Epoch: r.epoch(), Limits: r.cfg.Thresholds.Limits()}
 	if r.store != nil {
-		s.Baselines, _ = r.store.Baselines() // "bookend baseline" reports unreadable ones
+		s.Baselines, _ = state.Baselines.Load(r.store) // "bookend baseline" reports unreadable ones
 		maps.DeleteFunc(s.Baselines, func(_ gpu.ID, b record.Baseline) bool { return !b.Epoch.Same(s.Epoch) })
 	}
 	return s

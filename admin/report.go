@@ -72,7 +72,7 @@ func report(a *app, cmd *cobra.Command, q reportAsk) error {
 		return err
 	}
 	if all.store != nil {
-		ask.Check, err = all.store.LastCheck()
+		ask.Check, err = state.LastCheck.Load(all.store)
 	}
 	if err != nil { // the report is made without it
 		a.warn(err)

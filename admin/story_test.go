@@ -194,7 +194,7 @@ func private(t tester, dir string) {
 	for id, uid := range map[slurm.JobID]uint32{42: stranger, 44: me} {
 		text := fmt.Sprintf("bookend: GPU 0 of n1 clean, says the report of job %d\n", id)
 		job := slurm.Job{ID: id, Node: "n1", UID: uid, GID: uid}
-		must.Do(t, n.store.PutReport(job, state.Report{Clean: true, Text: text}))
+		must.Do(t, n.store.Users.PutReport(job, state.Report{Clean: true, Text: text}))
 	}
 }
 

@@ -107,7 +107,7 @@ func TestPlaceOfConf(t *testing.T) {
 	n := newNode(t)
 	n.site.SlurmConf = ""
 	store := must.Have(state.Open(n.site.Config.Paths.Run, "n1"))(t)
-	must.Do(t, store.PutNumbering(slurmconf.Kept{Key: slurmconf.Key{Conf: n.in("slurm/slurm.conf")}}))
+	must.Do(t, state.Numbering.Save(store, &slurmconf.Kept{Key: slurmconf.Key{Conf: n.in("slurm/slurm.conf")}}))
 	if said := n.said("slurm-conf"); len(said) != 1 || said[0].Level != OK || said[0].Path != n.in("slurm/slurm.conf") {
 		t.Errorf("%+v", said)
 	}

@@ -43,7 +43,7 @@ func check(h *hook) (o publish.Account, worth bool) {
 		c, j := h.judge(c)
 		return h.keep(c, j), true
 	}
-	_, err := a.Store.BeOnlyCheck() // a second one, from a timer as well as Slurm, ends at once
+	_, err := a.Store.Turns.Check() // a second one, from a timer as well as Slurm, ends at once
 	if errors.Is(err, state.ErrLocked) {
 		return o, false
 	}
@@ -62,7 +62,7 @@ func (h *hook) checkNode(c judge.Case) publish.Account {
 	j = j.With(k.Case, faults...)
 	last := summary(a, k, j)
 	h.stopped.finish()
-	o := h.keep(k.Case, j.With(k.Case, node.Fault(a.Store.PutLastCheck(last))...))
+	o := h.keep(k.Case, j.With(k.Case, node.Fault(state.LastCheck.Save(a.Store, &last))...))
 	o.Drain, o.Gauges = decided, gauge(last)
 	return o
 }
@@ -70,7 +70,7 @@ func (h *hook) checkNode(c judge.Case) publish.Account {
 // examine returns the check's case: what it saw of all GPUs, and of those that are watched.
 func (h *hook) examine(c judge.Case) judge.Check {
 	a := h.a
-	last, faults := a.Store.LastCheck()
+	last, faults := state.LastCheck.Load(a.Store)
 	c.Faults = slices.Concat(c.Faults, node.Fault(faults))
 	h.stopped.setUnfinished(stoppedCheck(a.Store, last))
 	var since *gpu.KernelMark // nil if it is not known where the last check's log ended
@@ -101,7 +101,7 @@ func stoppedCheck(store *state.Store, last *record.Check) func(record.End) {
 		if last != nil {
 			stopped.Health, stopped.Kernel, stopped.Boot = last.Health, last.Kernel, last.Boot
 		}
-		_ = store.PutLastCheck(stopped)
+		_ = state.LastCheck.Save(store, &stopped)
 	}
 }
 
@@ -111,7 +111,7 @@ func examined(a *node.Access, c judge.Check, j judge.Judgement) []record.Finding
 	if len(j.Found) > 0 || len(c.Seen.Health) == 0 || len(c.Seen.Health) < len(c.Seen.Side.Snapshot.Readings) {
 		at = 0
 	}
-	return node.Fault(a.Store.SetExamined(at))
+	return node.Fault(state.LastExamined.Save(a.Store, at))
 }
 
 // knownNode opens the state of a check's node. why says why that node is not known, empty if it is.
@@ -183,7 +183,7 @@ func settleRuns(a *node.Access, c judge.Check) (faults []record.Finding) {
 		if u.Over > 0 {
 			end.At = u.Over
 		}
-		end.Recording = a.Store.RecorderState().Runs.About(u.Run)
+		end.Recording = state.Recorded.Peek(a.Store).Runs.About(u.Run)
 		faults = append(faults, node.Fault(a.Store.Close(u.Run, end))...)
 	}
 	if len(a.Store.Openings().Runs(a.Env.Clock.Wall())) > 0 { // in case the recorder of running jobs was ended

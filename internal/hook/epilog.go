@@ -111,7 +111,7 @@ func closeRun(store *state.Store, c judge.Case, p joblog.Place, end record.End) 
 func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, text string) (string, []record.Finding) {
 	var faults []record.Finding
 	if text != "" {
-		faults = node.Fault(a.Store.ChangeReport(a.Job, func(told *state.Report) { told.End = text }))
+		faults = node.Fault(a.Store.Users.ChangeReport(a.Job, func(told *state.Report) { told.End = text }))
 	}
 	became, more := publish.EndReport(a, p, hangs, c.Past.Run.Start, text)
 	return became, slices.Concat(faults, more)

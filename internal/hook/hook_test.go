@@ -24,6 +24,7 @@ import (
 	"bookend/internal/publish"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/test/must"
 	"bookend/test/onrecord"
 )
@@ -176,12 +177,12 @@ func TestExamined(t *testing.T) {
 		"with a finding": {two, both, []record.Finding{{Code: catalog.ECC}}, false},
 	} {
 		a, _ := onrecord.Node(t, slurm.HealthCheck)
-		must.Do(t, a.Store.SetExamined(time.Second))
+		must.Do(t, state.LastExamined.Save(a.Store, time.Second))
 		c := judge.Check{Case: a.Case()}
 		c.Seen.Side.Snapshot.Readings, c.Seen.Health = tt.seen, tt.health
 		faults := examined(a, c, judge.Judgement{Found: tt.found})
-		if len(faults) > 0 || (a.Store.Examined() > 0) != tt.want {
-			t.Errorf("%s: examined at %v, want any %v", name, a.Store.Examined(), tt.want)
+		if len(faults) > 0 || (state.LastExamined.Peek(a.Store) > 0) != tt.want {
+			t.Errorf("%s: examined at %v, want any %v", name, state.LastExamined.Peek(a.Store), tt.want)
 		}
 	}
 }

@@ -29,8 +29,8 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	run.Start = &start
 	h.stopped.finish()
 	faults := slices.Concat(node.Fault(a.Store.Begin(run)),
-		node.Fault(a.Store.PutReport(a.Job, state.Report{Clean: scene(c, j, nil).Clean(), Text: text})),
-		node.Fault(a.Store.MakeDrop(a.Job)))
+		node.Fault(a.Store.Users.PutReport(a.Job, state.Report{Clean: scene(c, j, nil).Clean(), Text: text})),
+		node.Fault(a.Store.Users.MakeDrop(a.Job)))
 	if len(run.Devices) > 0 {
 		recorder.Start(a)
 	}
@@ -48,7 +48,7 @@ func begin(store *state.Store, run record.Run) func(record.End) {
 // learn records the baselines that a start shows.
 func learn(a *node.Access, c judge.Case) judge.Case {
 	for _, b := range judge.Learn(c) {
-		c.Faults = slices.Concat(c.Faults, node.Fault(a.Store.PutBaseline(b)))
+		c.Faults = slices.Concat(c.Faults, node.Fault(state.Baselines.Put(a.Store, b)))
 	}
 	return c
 }

@@ -55,7 +55,7 @@ func ofUser(env Env, body func(*taskHook)) int {
 
 // report returns what the root hooks told this user of the job.
 func (t *taskHook) report() (state.Report, error) {
-	return state.GetReport(t.cfg.Paths.Run, t.task.Node, uint32(t.env.EUID), t.task.Job())
+	return state.Users{Run: t.cfg.Paths.Run, Node: t.task.Node}.Report(uint32(t.env.EUID), t.task.Job())
 }
 
 func (t *taskHook) inScript() bool {
@@ -178,7 +178,7 @@ func (t *taskHook) record(change func(*joblog.Drop)) {
 	if name := t.env.Getenv("SLURM_JOB_NAME"); len(name) <= joblog.MaxName && utf8.ValidString(name) {
 		drop.Name = name
 	}
-	dir, name := state.DropFile(t.cfg.Paths.Run, t.task.Node, uint32(t.env.EUID), t.task.Job())
+	dir, name := state.Users{Run: t.cfg.Paths.Run, Node: t.task.Node}.DropFile(uint32(t.env.EUID), t.task.Job())
 	if dir == "" {
 		return
 	}

@@ -45,7 +45,7 @@ func (a *Access) StuckBackend(left *backend.Abandoned) *state.Stuck {
 // Abandoned records a child that could not be killed, so that no other is started while it lives. Hooks that wait for
 // this one's answer then go on: the record keeps them from asking.
 func (a *Access) Abandoned(stuck state.Stuck) []record.Finding {
-	err := a.Store.SetStuck(stuck, a.alive)
+	err := state.StuckChildren.Add(a.Store, stuck, a.alive)
 	if met := a.met.Load(); met != nil && err == nil {
 		(*met)()
 	}
@@ -121,7 +121,7 @@ func (a *Access) Meet() (met func(), refused *backend.Answer) {
 	if a.Store == nil {
 		return met, nil
 	}
-	asks, err := a.Store.AskDriver(max(0, a.Left(a.Times.Driver)-own))
+	asks, err := a.Store.Turns.AskDriver(max(0, a.Left(a.Times.Driver)-own))
 	if err == nil {
 		met = asks
 		a.met.Store(&asks)

@@ -78,13 +78,13 @@ func TestRecordOfAStuckChildEndsTheWait(t *testing.T) {
 	a.Config.Paths.Proc = "/proc"
 	_, refused := a.Meet()
 	must.Not(t, refused != nil, "%+v", refused)
-	must.Fail(t, "before", must.Err(a.Store.AskDriver(0)), state.ErrLocked)
+	must.Fail(t, "before", must.Err(a.Store.Turns.AskDriver(0)), state.ErrLocked)
 	_, ticks, err := child.Parent("/proc", os.Getpid())
 	must.Do(t, err)
 	a.Troubles(backend.Answer{Abandoned: &backend.Abandoned{PID: os.Getpid(), StartTicks: ticks}}, "")
 	_, refused = a.Meet()
 	must.Not(t, refused == nil || refused.Troubles[0].Code != catalog.Stuck, "%+v", refused)
-	must.Do(t, must.Err(a.Store.AskDriver(0)))
+	must.Do(t, must.Err(a.Store.Turns.AskDriver(0)))
 }
 
 // A hook that waited for another's answer watches as long as it was asked to, if that fits.

@@ -79,7 +79,7 @@ func (a *Access) nodes() []string {
 // stuckReaders returns the readers of /proc on this host that cannot be killed, recorded by any of its nodes.
 func (a *Access) stuckReaders() (all []state.Stuck) {
 	for _, node := range a.nodes() {
-		all = append(all, state.PeekReaders(a.Config.Paths.Run, node, a.alive)...)
+		all = append(all, state.StuckReaders.PeekNode(a.Config.Paths.Run, node, a.alive)...)
 	}
 	return all
 }
@@ -143,7 +143,7 @@ func (a *Access) AbandonedReader(failure error, hung []record.Instance) []record
 		err = errors.Join(errors.New("no record of a stuck reader can be kept"), err)
 	} else {
 		left.At = hung
-		err = store.AddReader(*left, a.alive)
+		err = state.StuckReaders.Add(store, *left, a.alive)
 	}
 	a.unkept = a.unkept || err != nil
 	return Fault(err)
@@ -170,7 +170,7 @@ func Visit[Req, Rep any](
 	reply, err = op.Ask(request, a.Deadline.Left(time.Duration(a.Times.Append), reserve))
 	if left := leftBehind(err, a.Env.Clock.Boot()); left != nil {
 		left.User = &user
-		trouble = errors.Join(trouble, a.Store.SetStuck(*left, a.alive))
+		trouble = errors.Join(trouble, state.StuckChildren.Add(a.Store, *left, a.alive))
 	}
 	return reply, trouble, err
 }

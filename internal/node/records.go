@@ -20,7 +20,7 @@ import (
 // Claim makes this hook the only one that may test for this start or end of its job, while it lives, and returns its
 // turn. It waits for a hook that came first.
 func (a *Access) Claim(wait time.Duration) judge.Turn {
-	_, err := a.Store.Claim(a.Job, a.Phase, wait)
+	_, err := a.Store.Turns.Claim(a.Job.ID, a.Phase, wait)
 	switch {
 	case err == nil:
 		return judge.First
@@ -35,20 +35,20 @@ func (a *Access) Tests() (map[gpu.ID]record.TestRecord, []record.Finding) {
 	if a.Config.Probe.At == config.ProbeNever {
 		return nil, nil
 	}
-	records, err := a.Store.Probes()
+	records, err := state.Probes.Load(a.Store)
 	return records, Fault(err)
 }
 
 // Baselines returns what the GPUs carry without any job, as recorded in this epoch.
 func (a *Access) Baselines(epoch gpu.Epoch) (map[gpu.ID]record.Baseline, []record.Finding) {
-	all, err := a.Store.Baselines()
+	all, err := state.Baselines.Load(a.Store)
 	return judge.BaselinesOf(all, epoch), Fault(err)
 }
 
 // Records reads the records of all of the node's hooks as they are now: jobs may have begun or ended since.
 func (a *Access) Records() (*judge.Node, []record.Finding) {
 	n, faults := runsOf(a.Store)
-	n.Proofs = a.Store.RecorderState().Runs.Proofs()
+	n.Proofs = state.Recorded.Peek(a.Store).Runs.Proofs()
 	return &n, faults
 }
 

@@ -11,6 +11,7 @@ import (
 	"bookend/internal/protocol"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 )
 
 // eyes look at a node's GPUs for one judge.Observe, and keep what the answers contain besides samples.
@@ -84,7 +85,7 @@ func brief(a *node.Access, exit slurm.ExitStatus) bool {
 	if a.Store == nil || !exit.Known || exit.Raw != 0 || exit.Derived != 0 {
 		return false
 	}
-	at, now := a.Store.Examined(), a.Env.Clock.Boot()
+	at, now := state.LastExamined.Peek(a.Store), a.Env.Clock.Boot()
 	return at > 0 && at <= now && now-at < lately
 }
 
@@ -111,5 +112,5 @@ func (e *eyes) Holders(then time.Duration) *record.Scan {
 // Quiet keeps probes off the GPUs while they are judged: the memory of a probe must never look like a leak.
 func (e *eyes) Quiet(cards []record.Assigned) (busy map[gpu.ID]string, release func()) {
 	const longest = 1500 * time.Millisecond // a probe takes 160-240 ms a GPU, in parallel on four 1.2 s (measured)
-	return e.a.Store.Quiet(ids(cards), e.a.Deadline.Left(longest, e.a.Reserve()))
+	return e.a.Store.Turns.Quiet(ids(cards), e.a.Deadline.Left(longest, e.a.Reserve()))
 }

@@ -48,7 +48,7 @@ func inventory(a *node.Access, c judge.Case, n *numbers) judge.Case {
 		return c
 	}
 	if from := a.Config.NVIDIA.DriverProc; from != "" {
-		_ = a.Store.PutInventory(state.Inventory{From: from, Epoch: list.Epoch, Cards: list.Cards})
+		_ = state.LastInventory.Save(a.Store, state.Inventory{From: from, Epoch: list.Epoch, Cards: list.Cards})
 	}
 	res := devices(a, c.Past.Run, list.Cards, n.list())
 	c.Faults = slices.Concat(c.Faults, unresolved(res, len(list.Cards)))
@@ -111,7 +111,7 @@ func origin(
 
 // foresee predicts what inventory will return: the last hook's GPUs, with the kept numbers; no GPUs if unknown.
 func foresee(a *node.Access, recalled record.Run, list slurmconf.List) (seen judge.Seen) {
-	last := a.Store.Inventory()
+	last := state.LastInventory.Peek(a.Store)
 	res := devices(a, recalled, last.Cards, list)
 	if last.From != a.Config.NVIDIA.DriverProc || res.Unknown != "" || len(res.Missing) > 0 {
 		return seen

@@ -12,6 +12,7 @@ import (
 	"bookend/internal/nodefiles"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 )
 
 // Meanwhile is what a hook reads while the driver answers, besides what belongs to the case.
@@ -26,7 +27,7 @@ func meanwhile(a *node.Access, c judge.Case) (judge.Case, Meanwhile) {
 		return beforeStart(a, c)
 	}
 	output, faults := outputOfJob(a, c)
-	c.Past.Recording = a.Store.RecorderState().Runs.About(c.Past.Run)
+	c.Past.Recording = state.Recorded.Peek(a.Store).Runs.About(c.Past.Run)
 	c.Faults = slices.Concat(c.Faults, faults)
 	return c, Meanwhile{Output: output, kernel: kernel(a, judge.Mark(c.Past.Run, c.Job))}
 }
@@ -34,7 +35,7 @@ func meanwhile(a *node.Access, c judge.Case) (judge.Case, Meanwhile) {
 func beforeStart(a *node.Access, c judge.Case) (judge.Case, Meanwhile) {
 	c.Past.Turn = a.Claim(0)
 	// An earlier run's report must not be taken for this one's, whatever happens.
-	faults := node.Fault(a.Store.RemoveReport(a.Job))
+	faults := node.Fault(a.Store.Users.RemoveReport(a.Job))
 	tests, more := a.Tests()
 	c.Faults = slices.Concat(c.Faults, faults, more)
 	return c, Meanwhile{Tests: tests, kernel: kernel(a, since(tests, a.Env.Clock.Boot()))}

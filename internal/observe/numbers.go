@@ -33,12 +33,12 @@ func numbersOf(a *node.Access, recalled record.Run) *numbers {
 	gives := slurmconf.GivesNumbers(a.Job) && !settled(recalled, a.Job)
 	n.asks = (a.Phase == slurm.HealthCheck || gives) && len(a.Config.NVIDIA.GPUMap) == 0
 	if !n.asks { // then only the types of the GPUs count
-		if known := state.PeekNumbering(a.Config.Paths.Run, a.Job.Node); known != nil {
+		if known := state.Numbering.PeekNode(a.Config.Paths.Run, a.Job.Node); known != nil {
 			n.kept = known.List
 		}
 		return n
 	}
-	last, err := a.Store.Numbering()
+	last, err := state.Numbering.Load(a.Store)
 	n.last, n.faults = last, node.Fault(err)
 	if last != nil {
 		n.kept = last.List
@@ -70,7 +70,7 @@ func (n *numbers) list() slurmconf.List {
 		known := kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0
 		if now != kept && now.Key.Conf != "" && known {
 			// then another hook stores the same
-			if err := n.a.Store.PutNumbering(*now); !errors.Is(err, state.ErrLocked) {
+			if err := state.Numbering.Save(n.a.Store, now); !errors.Is(err, state.ErrLocked) {
 				n.faults = append(n.faults, node.Fault(err)...)
 			}
 		}
@@ -84,7 +84,7 @@ func ReadNumbering(env child.Env, cfg config.Config, name, slurmConf string) slu
 	a := node.With(env, slurm.HealthCheck, cfg, env.Clock.Boot())
 	a.Job.Node = name
 	n := numbers{a: a}
-	return n.check(state.PeekNumbering(cfg.Paths.Run, name), slurmConf)().List
+	return n.check(state.Numbering.PeekNode(cfg.Paths.Run, name), slurmConf)().List
 }
 
 // check starts to find the answer; collect returns kept itself if that still holds.

@@ -21,6 +21,7 @@ import (
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
+	"bookend/internal/state"
 	"bookend/test/must"
 	"bookend/test/onrecord"
 )
@@ -209,7 +210,7 @@ func TestBrief(t *testing.T) {
 	} {
 		a, _ := onrecord.Node(t, slurm.Epilog)
 		a.Env.Clock.Boot = func() time.Duration { return time.Hour }
-		must.Do(t, a.Store.SetExamined(time.Hour-tt.ago))
+		must.Do(t, state.LastExamined.Save(a.Store, time.Hour-tt.ago))
 		if got := brief(a, tt.exit); got != tt.want {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}

@@ -37,7 +37,7 @@ func (o Output) Await(c judge.Case) (_ judge.Case, hangs bool) {
 
 // outputOfJob starts to search the job's output as its user.
 func outputOfJob(a *node.Access, c judge.Case) (o Output, faults []record.Finding) {
-	raw, err := a.Store.ReadDrop(a.Job)
+	raw, err := a.Store.Users.ReadDrop(a.Job)
 	// Only a failure of the system is reported, not what the user did to the file.
 	hindered := []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}
 	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {

@@ -13,6 +13,7 @@ import (
 	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 )
 
 // Run returns the case with the results of tests, made now or earlier. Findings stay those of the records at the
@@ -109,7 +110,7 @@ func unworn(a *node.Access, c judge.Case, j judge.Judgement) (l last) {
 		counted = append(counted, test)
 		l.outcomes = append(l.outcomes, judge.TestResult{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 	}
-	l.faults = slices.Concat(faults, node.Fault(a.Store.PutProbes(counted...)))
+	l.faults = slices.Concat(faults, node.Fault(state.Probes.Put(a.Store, counted...)))
 	return l
 }
 
@@ -136,11 +137,11 @@ func keep(a *node.Access, seen judge.Seen, tested []judge.TestResult) []record.F
 	var records []record.TestRecord
 	for _, o := range tested {
 		records = append(records, record.TestRecord{
-			Probe: o.Probe, Epoch: seen.Epoch, Kernel: mark, Wall: a.Env.Clock.Wall(), Seen: o.Seen,
+			Probe: o.Probe, Epoch: seen.Epoch, Kernel: mark, Wall: a.Env.Clock.Wall().UTC(), Seen: o.Seen,
 		})
 	}
 	if len(records) == 0 || !seen.Epoch.Same(seen.Epoch) { // a partially known epoch is never trusted
 		return nil
 	}
-	return node.Fault(a.Store.PutProbes(records...))
+	return node.Fault(state.Probes.Put(a.Store, records...))
 }

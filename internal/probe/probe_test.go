@@ -12,6 +12,7 @@ import (
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
+	"bookend/internal/state"
 	"bookend/test/must"
 	"bookend/test/onrecord"
 )
@@ -24,7 +25,7 @@ func TestTestedWhileAStartLooks(t *testing.T) {
 	c.Config.Probe.At = config.ProbeEpilog
 	epoch := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}
 	test := func(result gpu.ProbeResult) {
-		must.Do(t, a.Store.PutProbes(record.TestRecord{
+		must.Do(t, state.Probes.Put(a.Store, record.TestRecord{
 			Probe: gpu.Probe{Device: id, At: a.Env.Clock.Boot(), Result: result}, Epoch: epoch,
 			Kernel: gpu.KernelMark{Seq: 5}, Seen: 1,
 		}))
@@ -37,7 +38,7 @@ func TestTestedWhileAStartLooks(t *testing.T) {
 		},
 	}
 	test(gpu.ProbeOK)
-	earlier := must.Have(a.Store.Probes())(t)
+	earlier := must.Have(state.Probes.Load(a.Store))(t)
 	for _, want := range []gpu.ProbeResult{gpu.ProbeOK, gpu.ProbeSkipped} {
 		l := trusted(a, c, earlier)
 		if len(l.outcomes) != 1 || len(l.open)+len(l.faults) != 0 || l.outcomes[0].Result != want {

@@ -43,7 +43,7 @@ func test(a *node.Access, turn judge.Turn, cards []record.Assigned, known []int)
 	case turn != judge.First:
 		why = "whether another hook of this job is at work could not be told"
 	default:
-		empty, err := a.Store.NoMPS()
+		empty, err := a.Store.Turns.NoMPS()
 		if err != nil {
 			t.faults = node.Fault(err)
 			why = "no empty directory in the state"
@@ -104,7 +104,7 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 		program, request.Options = t.a.Config.BackendOf(gpu.VendorOf(devices[0]).Name, true)
 		request.Probe.Locks = map[gpu.ID]string{}
 		for _, d := range devices {
-			request.Probe.Locks[d.ID] = t.a.Store.ProbeLock(d.ID)
+			request.Probe.Locks[d.ID] = t.a.Store.Turns.ProbeLock(d.ID)
 		}
 		answer = backend.Ask(backend.Params{Path: program, Root: t.a.Env.EUID == 0, Grace: grace}, request)
 		t.stuck = answer.Abandoned != nil

@@ -83,7 +83,7 @@ func (r DiskRequest) work() *diskWork {
 
 func (w *diskWork) do() {
 	if w.Drop.Found() { // first: it is quick, and the rest may use up the time
-		w.note("", catalog.StateWrite, state.RemoveDrop(w.Run, w.Node, w.DropUID, w.Drop))
+		w.note("", catalog.StateWrite, state.Users{Run: w.Run, Node: w.Node}.RemoveDrop(w.DropUID, w.Drop))
 	}
 	// A child that hangs on a dead disk keeps its lock until it is gone. Later ones then give up instead of piling up,
 	// and leave the records where they are, since most likely the other directories hang as well.

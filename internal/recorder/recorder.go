@@ -28,7 +28,7 @@ const Flag = "--record"
 // Start leaves a process that records what the node's jobs use until none is open, unless there is one. No hook waits
 // for it. Inside a job none is started: Slurm waits for every process that a hook leaves there.
 func Start(a *node.Access) {
-	if a.Config.Record.Every == 0 || a.InJob || a.Store.HasRecorder() {
+	if a.Config.Record.Every == 0 || a.InJob || a.Store.Turns.HasRecorder() {
 		return
 	}
 	var env []string // the recorder uses this hook's configuration
@@ -89,7 +89,7 @@ func Run(env child.Env, name string) int {
 	}
 	r.open = r.a.Store.Openings()
 	for {
-		is, release, err := r.a.Store.BeRecorder()
+		is, release, err := r.a.Store.Turns.Recorder()
 		if err != nil {
 			return 0 // another recorder came first
 		}
@@ -104,7 +104,7 @@ func Run(env child.Env, name string) int {
 
 func (r *recorder) record() (idle bool) {
 	defer r.endSessions()
-	r.kept = r.a.Store.RecorderState()
+	r.kept = state.Recorded.Peek(r.a.Store)
 	r.kept.PID, r.kept.Since, r.kept.Problem = r.env.PID, r.env.Clock.Boot(), ""
 	anotherBoot := func(_ string, o record.Recording) bool { return o.To > r.kept.Since }
 	maps.DeleteFunc(r.kept.Runs, anotherBoot)
@@ -219,7 +219,7 @@ func (r *recorder) take(s sample, runs []record.Run) {
 	r.kept.Runs, r.kept.At = kept, look.At
 	if news {
 		r.put = r.env.Clock.Boot()
-		_ = r.a.Store.PutRecorderState(r.kept) // if it cannot be stored, the end says that nothing was recorded
+		_ = state.Recorded.Write(r.a.Store, r.kept) // if it cannot be stored, the end says that nothing was recorded
 	}
 }
 
@@ -232,7 +232,7 @@ func (r *recorder) tell(run record.Run, recording record.Recording, look gpu.Sna
 		return
 	}
 	r.told[run.Name()] = text
-	_ = r.a.Store.ChangeReport(run.Job, func(told *state.Report) { told.Running = text })
+	_ = r.a.Store.Users.ChangeReport(run.Job, func(told *state.Report) { told.Running = text })
 }
 
 func shared(run record.Run, open []record.Run) bool {

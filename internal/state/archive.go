@@ -45,7 +45,7 @@ func Archive(run, varDir, node string, now time.Time) error {
 			made{history, 0o700, false})
 	}
 	if err == nil {
-		err = errors.Join(s.moveOut(history), s.sweep(now), prune(history, now))
+		err = errors.Join(moveOut(s, history), sweep(s, now), prune(history, now))
 	}
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
@@ -56,7 +56,7 @@ func Archive(run, varDir, node string, now time.Time) error {
 func historyDir(varDir, node string) string { return filepath.Join(varDir, "history", node) }
 
 // moveOut moves ended runs to the history. It reads at most maxRuns records, the oldest first; the rest follow later.
-func (s *Store) moveOut(history string) error {
+func moveOut(s *Store, history string) error {
 	runs, damage := s.readRuns(false)
 	var all []error
 	for _, d := range damage {
@@ -68,7 +68,7 @@ func (s *Store) moveOut(history string) error {
 		if i >= keepRecent && stays {
 			kept++
 		}
-		err := s.retire(history, r, stays)
+		err := retire(s, history, r, stays)
 		all = append(all, err)
 		if isDisk(err) { // the next would fail too
 			break
@@ -99,7 +99,7 @@ func Shed(run, node string) (lost int, err error) {
 	needed := slices.DeleteFunc(slices.Clone(over), func(r record.Run) bool { return !mayBeNeeded(r) })
 	over = append(slices.DeleteFunc(over, mayBeNeeded), needed...)
 	for _, r := range over[:min(len(over), excess)] {
-		gone, wrong := s.exchange(r, nil)
+		gone, wrong := exchange(s, r, nil)
 		err = errors.Join(err, wrong)
 		if gone && !r.Archived {
 			lost++
@@ -118,7 +118,7 @@ func mayBeNeeded(r record.Run) bool {
 }
 
 // retire archives a run and then marks or removes its record, unless it has changed. No lock is held during the write.
-func (s *Store) retire(history string, seen record.Run, stays bool) error {
+func retire(s *Store, history string, seen record.Run, stays bool) error {
 	if seen.Archived && stays {
 		return nil
 	}
@@ -137,13 +137,13 @@ func (s *Store) retire(history string, seen record.Run, stays bool) error {
 	if !stays {
 		next = nil
 	}
-	_, err := s.exchange(seen, next)
+	_, err := exchange(s, seen, next)
 	return err
 }
 
 // exchange replaces the record of an ended run or, if next is nil, removes all that is kept of the run. If a hook has
 // changed the record or holds its lock, exchange leaves it for the next time.
-func (s *Store) exchange(seen record.Run, next *record.Run) (done bool, err error) {
+func exchange(s *Store, seen record.Run, next *record.Run) (done bool, err error) {
 	err = s.record(seen.Job.ID, seen.Key).Update(s, func(now *record.Run) error {
 		done = reflect.DeepEqual(*now, seen)
 		switch {
@@ -153,7 +153,7 @@ func (s *Store) exchange(seen record.Run, next *record.Run) (done bool, err erro
 			*now = *next
 			return nil
 		}
-		return cmp.Or(s.forget(seen), errNone)
+		return cmp.Or(forget(s, seen), errNone)
 	})
 	if errors.Is(err, ErrLocked) {
 		return false, nil
@@ -162,15 +162,14 @@ func (s *Store) exchange(seen record.Run, next *record.Run) (done bool, err erro
 }
 
 // forget removes a run's report and drop file. The record goes last, so that an interrupted removal is resumed.
-func (s *Store) forget(r record.Run) error {
+func forget(s *Store, r record.Run) error {
 	gone := slurm.Owner{SLUID: r.Job.SLUID}
 	records, _ := byAge(filepath.Join(s.dir, dirName(r.Job.ID)))
 	records = slices.DeleteFunc(records, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), suffix) })
 	if len(records) == 1 {
 		gone.ID = r.Job.ID
 	}
-	return errors.Join(removeNamed(reportDir(s.run), s.node, r.Job.UID, gone),
-		RemoveDrop(s.run, s.node, r.Job.UID, gone))
+	return errors.Join(s.Users.remove(reports, r.Job.UID, gone), s.Users.RemoveDrop(r.Job.UID, gone))
 }
 
 // prune removes from the history what is too old, the oldest records if it is too large, and files of killed writers.
@@ -214,8 +213,8 @@ func newestDays(files []fs.FileInfo) int {
 const abandonedAfter = time.Hour
 
 // sweep removes files that killed hooks left half-written an hour ago, and directories of jobs without a record.
-func (s *Store) sweep(now time.Time) error {
-	all := []error{sweepUsers(reportDir(s.run), now), sweepUsers(dropDir(s.run), now), sweepDir(s.dir, now)}
+func sweep(s *Store, now time.Time) error {
+	all := []error{s.Users.sweep(reports, now), s.Users.sweep(drops, now), sweepDir(s.dir, now)}
 	jobs, _ := s.jobs()
 	for _, id := range jobs {
 		folder := filepath.Join(s.dir, dirName(id))
@@ -223,7 +222,7 @@ func (s *Store) sweep(now time.Time) error {
 		if files, _ := byAge(folder); len(files) > 0 {
 			continue
 		}
-		err := s.locked(lockOf(id), func() error { return removeOwn(s.dir, dirName(id)) })
+		err := locked(s.dir, lockOf(id), func() error { return removeOwn(s.dir, dirName(id)) })
 		if !errors.Is(err, ErrLocked) && !errors.Is(err, unix.ENOTEMPTY) { // a hook uses it: retried next time
 			all = append(all, err)
 		}

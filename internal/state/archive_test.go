@@ -40,7 +40,7 @@ func archive(t *testing.T, run, varDir string, recent, findings int) {
 // lived is a job that began and ended; with a card, it left something there.
 func lived(t *testing.T, s *Store, j slurm.Job, n int, card bool) {
 	t.Helper()
-	must.Do(t, errors.Join(s.PutReport(j, Report{}), s.MakeDrop(j)))
+	must.Do(t, errors.Join(s.Users.PutReport(j, Report{}), s.Users.MakeDrop(j)))
 	begin(t, s, j, n)
 	r, _, err := s.Find(j)
 	must.Do(t, err)
@@ -115,7 +115,7 @@ func TestArchiveOfARequeuedJob(t *testing.T) {
 	second := job(1)
 	second.SLUID = sluidB
 	begin(t, s, second, 30)
-	must.Do(t, errors.Join(s.PutReport(second, Report{}), s.MakeDrop(second)))
+	must.Do(t, errors.Join(s.Users.PutReport(second, Report{}), s.Users.MakeDrop(second)))
 	archive(t, run, varDir, 0, 0)
 	runs, _ := s.Runs()
 	must.Not(t, len(runs) != 1 || runs[0].Job.SLUID != sluidB, "in memory: %+v", runs)
@@ -227,7 +227,7 @@ func TestArchiveLeavesAChangedRecord(t *testing.T) {
 	seen, _, _ := s.Find(job(1))
 	must.Do(t, s.Close(seen, *at(20)))
 	for _, stays := range []bool{true, false} {
-		must.Do(t, s.retire(history, seen, stays))
+		must.Do(t, retire(s, history, seen, stays))
 		r, _, err := s.Find(job(1))
 		must.Not(t, err != nil || len(r.Ends) != 2 || r.Archived, "stays %v: %+v, %v", stays, r, err)
 	}
@@ -243,7 +243,7 @@ func TestSweep(t *testing.T) {
 	must.Do(t, os.Symlink(elsewhere, filepath.Join(s.dir, "57")))
 	var all []string
 	for _, folder := range []string{"state/" + node, "state/" + node + "/41", "state/" + node + "/42", "report/7/jobs"} {
-		all = append(all, filepath.Join(s.run, folder, leftover))
+		all = append(all, filepath.Join(s.Users.Run, folder, leftover))
 	}
 	for _, tt := range []struct {
 		age   time.Duration
@@ -254,7 +254,7 @@ func TestSweep(t *testing.T) {
 			must.Do(t, os.WriteFile(path, []byte("{"), 0o600))
 			must.Do(t, os.Chtimes(path, now.Add(-tt.age), now.Add(-tt.age)))
 		}
-		_ = Archive(s.run, varDir, node, now) // which complains of the link
+		_ = Archive(s.Users.Run, varDir, node, now) // which complains of the link
 		for _, path := range append(all, filepath.Join(s.dir, "41")) {
 			_, err := os.Lstat(path)
 			must.Not(t, (err == nil) != tt.stays, "%s, %v old: %v", path, tt.age, err)
@@ -267,7 +267,7 @@ func TestSweep(t *testing.T) {
 	must.Not(t, len(runs) != 1 || len(damage) > 0, "%d records, %v", len(runs), damage)
 	must.Do(t, os.Mkdir(filepath.Join(s.dir, "41"), 0o700))
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(41)), 0, true))(t)
-	must.Do(t, s.sweep(now))
+	must.Do(t, sweep(s, now))
 	must.Be(t, "the directory of a job that begins", unix.Access(filepath.Join(s.dir, "41"), unix.F_OK), nil)
 	release()
 }
@@ -359,7 +359,7 @@ func TestShed(t *testing.T) {
 // A record that is gone meanwhile was another's to move.
 func TestArchiveLeavesAGoneRecord(t *testing.T) {
 	s := open(t, folder(t))
-	done, err := s.exchange(record.Run{Job: slurm.Job{ID: 7, Node: "n1"}, Key: "w1", Ends: []record.End{{}}}, nil)
+	done, err := exchange(s, record.Run{Job: slurm.Job{ID: 7, Node: "n1"}, Key: "w1", Ends: []record.End{{}}}, nil)
 	must.Not(t, done || err != nil, "%v, %v", done, err)
 }
 
@@ -386,12 +386,12 @@ func TestDiskTroubles(t *testing.T) {
 		must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: nil, DiskHistory: &full}, now.Add(time.Duration(i))))
 	}
 	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: nil}, now)) // a hook that had nothing to archive
-	all := must.Have(s.DiskTroubles())(t)
+	all := must.Have(DiskTroubles.Load(s))(t)
 	must.Not(t, len(all) != 1 || all[0].Count != 3 || all[0].Dropped != 6 || !all[0].Since.Equal(now) ||
 		!all[0].Last.After(now) || len(all[0].Detail) != maxDiskDetail, "%+v", all)
 	hangs := DiskTrouble{Task: DiskLog, Code: catalog.LogFailed, Detail: "it hangs"}
 	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: &hangs, DiskHistory: &full}, now))
-	all = must.Have(s.DiskTroubles())(t)
+	all = must.Have(DiskTroubles.Load(s))(t)
 	must.Not(t, len(all) != 2 || all[0].Task != DiskHistory || all[1].Task != DiskLog, "%+v", all)
 	since := now.Format(time.DateTime)
 	must.Be(t, "words", all[1].Words(), "log: it hangs (1 times since "+since+")")

@@ -23,7 +23,7 @@ const (
 
 // clearFile lists, by the name of each file set aside, the GPUs on which a health check has since seen neither memory
 // nor a process. It names only files that are still there.
-var clearFile = file[map[string][]gpu.ID]{name: "clear.json", most: 512 << 10, isValue: true}
+var clearFile = File[map[string][]gpu.ID]{name: "clear.json", most: 512 << 10, isValue: true}
 
 // setAside moves a file of the node's directory to the damaged ones and replaces an earlier one of that name. If it
 // fails, the file stays and is reported again. A record's name identifies the job that may still run, so it is kept.
@@ -65,7 +65,7 @@ func jobOf(name, end string) (id slurm.JobID, is bool) {
 func (s *Store) Damaged() ([]record.Damaged, error) {
 	var list []record.Damaged
 	names, err := s.aside()
-	clear := clearFile.peek(s)
+	clear := clearFile.Peek(s)
 	for _, name := range names {
 		if id, is := jobOf(name, unsettled); is {
 			list = append(list, record.Damaged{File: name, Job: id, Clear: clear[name]})

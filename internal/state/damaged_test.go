@@ -41,7 +41,7 @@ func TestDamageIsRemembered(t *testing.T) {
 	must.Be(t, "none", len(must.Have(s.Damaged())(t)), 0)
 	must.Be(t, "no record lost", must.Have(s.LostRecord())(t), false)
 	must.Do(t, os.WriteFile(filepath.Join(s.dir, "probes.json"), []byte("{"), 0o600))
-	_, _ = s.Probes()
+	_, _ = Probes.Load(s)
 	must.Be(t, "what is no job's", must.Have(s.LostRecord())(t), false)
 	spoiled(t, s, 7)
 	_, damage := s.Runs()

@@ -37,7 +37,8 @@ const (
 	maxDiskDetail = 1 << 10 // bytes of Detail
 )
 
-var diskFile = file[[]DiskTrouble]{name: diskName, most: maxShared}
+// DiskTroubles are the troubles of each task whose last attempt failed.
+var DiskTroubles = File[[]DiskTrouble]{name: diskName, most: maxShared}
 
 // HasDiskTrouble reports whether there may be disk trouble, at the cost of one lstat in memory.
 func HasDiskTrouble(run, node string) bool {
@@ -46,12 +47,9 @@ func HasDiskTrouble(run, node string) bool {
 	return err == nil
 }
 
-// DiskTroubles returns the trouble of each task whose last attempt failed.
-func (s *Store) DiskTroubles() ([]DiskTrouble, error) { return diskFile.Load(s) }
-
 // NoteDisk records the outcome of tasks: the trouble of each, or nil if it succeeded.
 func (s *Store) NoteDisk(outcomes map[DiskTask]*DiskTrouble, at time.Time) error {
-	return diskFile.Update(s, func(all *[]DiskTrouble) error {
+	return DiskTroubles.Update(s, func(all *[]DiskTrouble) error {
 		for task, trouble := range outcomes {
 			var before DiskTrouble
 			*all = slices.DeleteFunc(*all, func(t DiskTrouble) bool {

@@ -19,13 +19,14 @@ const (
 	maxShared   = 64 << 10 // bytes of a small file
 )
 
-// file is a JSON file below the node's directory: bounded, replaced as a whole, and set aside if it cannot be used. The
+// File is a JSON file below the node's directory: bounded, replaced as a whole, and set aside if it cannot be used. The
 // zero value of its content means that there is no file.
-type file[T any] struct {
+type File[T any] struct {
 	name    string
 	most    int            // its size in bytes is less than this
 	lock    string         // lock file of its writers; empty: lockOther
 	isValue bool           // the content is the value of a versioned
+	tidy    func(T) T      // the content as it is written; nil: as it is
 	bare    func(T) T      // what is kept of content that takes up more than half of most; nil: all
 	wrong   func(T) string // why this program cannot have written it, empty if it can; nil: no check
 }
@@ -42,7 +43,7 @@ var (
 )
 
 // read returns the content and changes nothing. Content that is not a complete record is errRecord.
-func (f file[T]) read(s *Store) (none T, err error) {
+func (f File[T]) read(s *Store) (none T, err error) {
 	// Threat: none from users, who cannot write here; damage and mistakes are refused nonetheless.
 	path := filepath.Join(s.dir, f.name)
 	data, err := safefile.Read(filepath.Dir(path), filepath.Base(path), int64(f.most))
@@ -58,19 +59,20 @@ func (f file[T]) read(s *Store) (none T, err error) {
 	return decode(data, f.wrong)
 }
 
-// peek is read for content whose loss does no harm: it is zero if the file cannot be used.
-func (f file[T]) peek(s *Store) T {
+// Peek returns the content for readers that change nothing, and content whose loss does no harm: it is zero if the
+// file cannot be used.
+func (f File[T]) Peek(s *Store) T {
 	content, _ := f.read(s)
 	return content
 }
 
-// peekNode is peek for a node whose store is not open.
-func (f file[T]) peekNode(run, node string) (none T) {
+// PeekNode is Peek for a node whose store is not open.
+func (f File[T]) PeekNode(run, node string) (none T) {
 	s, err := storeAt(run, node)
 	if err != nil {
 		return none
 	}
-	return f.peek(s)
+	return f.Peek(s)
 }
 
 // decode parses the content and refuses what this program cannot have written.
@@ -89,10 +91,10 @@ func decode[T any](data []byte, wrong func(T) string) (none T, err error) {
 }
 
 // Load returns the content for a hook: an unusable file is read again under the lock, set aside and returned as Damage.
-func (f file[T]) Load(s *Store) (T, error) {
+func (f File[T]) Load(s *Store) (T, error) {
 	content, err := f.read(s)
 	if unusable(err) {
-		err = s.locked(f.lock, func() error {
+		err = locked(s.dir, f.lock, func() error {
 			content, err = f.read(s)
 			if unusable(err) {
 				aside := s.setAside(f.name)
@@ -105,15 +107,15 @@ func (f file[T]) Load(s *Store) (T, error) {
 }
 
 // Save replaces the content.
-func (f file[T]) Save(s *Store, content T) error {
-	return f.failed("keep", s.locked(f.lock, func() error { return f.write(s, content) }))
+func (f File[T]) Save(s *Store, content T) error {
+	return f.failed("keep", locked(s.dir, f.lock, func() error { return f.Write(s, content) }))
 }
 
 // Update lets edit change the content, under the lock, and writes it. It does not write it if edit returns
 // errUnchanged, and removes the file if that is errNone. An unusable file is set aside and counts as none; one that
 // cannot be read now stays.
-func (f file[T]) Update(s *Store, edit func(*T) error) error {
-	return f.failed("change", s.locked(f.lock, func() error {
+func (f File[T]) Update(s *Store, edit func(*T) error) error {
+	return f.failed("change", locked(s.dir, f.lock, func() error {
 		content, err := f.read(s)
 		if unusable(err) {
 			s.setAside(f.name)
@@ -129,19 +131,22 @@ func (f file[T]) Update(s *Store, edit func(*T) error) error {
 		case err != nil:
 			return err
 		}
-		return f.write(s, content)
+		return f.Write(s, content)
 	}))
 }
 
-func (f file[T]) failed(doing string, err error) error {
+func (f File[T]) failed(doing string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w", doing, f.name, err)
 	}
 	return err
 }
 
-// write is Save without the lock, which keeps a job's directory from being removed before the file is in it.
-func (f file[T]) write(s *Store, content T) error {
+// Write is Save without the lock, for a file with a single writer.
+func (f File[T]) Write(s *Store, content T) error {
+	if f.tidy != nil {
+		content = f.tidy(content)
+	}
 	data, err := f.encode(content)
 	if len(data) > f.most/2 && f.bare != nil {
 		data, err = f.encode(f.bare(content))
@@ -161,7 +166,7 @@ func (f file[T]) write(s *Store, content T) error {
 	return safefile.Replace(filepath.Dir(path), filepath.Base(path), append(data, '\n'), 0o600)
 }
 
-func (f file[T]) encode(content T) ([]byte, error) {
+func (f File[T]) encode(content T) ([]byte, error) {
 	if f.isValue {
 		return json.Marshal(versioned[T]{fileVersion, content})
 	}

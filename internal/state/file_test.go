@@ -37,22 +37,22 @@ func anyone(Stuck) bool { return true }
 func kinds() []kind {
 	child := Stuck{PID: 7, StartTicks: 123456, Since: time.Minute, Op: "watch"}
 	return []kind{
-		{name: "baseline.json", put: func(s *Store) error { return s.PutBaseline(carries("GPU-0", 5)) },
-			get: func(s *Store) (any, error) { return got(s.Baselines()) }},
-		{name: "probes.json", put: func(s *Store) error { return s.PutProbes(tested("GPU-0", 1)) },
-			get: func(s *Store) (any, error) { return got(s.Probes()) }},
+		{name: "baseline.json", put: func(s *Store) error { return Baselines.Put(s, carries("GPU-0", 5)) },
+			get: func(s *Store) (any, error) { return got(Baselines.Load(s)) }},
+		{name: "probes.json", put: func(s *Store) error { return Probes.Put(s, tested("GPU-0", 1)) },
+			get: func(s *Store) (any, error) { return got(Probes.Load(s)) }},
 		{name: "drain.json", put: func(s *Store) error { return s.SwapDrain(drain.Remembered{}, aDrain()) },
 			get: func(s *Store) (any, error) { return got(s.Drain()) }, wrong: wrongDrains()},
 		{name: "check.json", blind: true,
-			put: func(s *Store) error { return s.PutLastCheck(shipped[record.Check]("check.json")) },
-			get: func(s *Store) (any, error) { return got(s.LastCheck()) }},
+			put: func(s *Store) error { return LastCheck.Save(s, shipped[*record.Check]("check.json")) },
+			get: func(s *Store) (any, error) { return got(LastCheck.Load(s)) }},
 		{name: "numbering.json", blind: true,
-			put: func(s *Store) error { return s.PutNumbering(shipped[slurmconf.Kept]("numbering.json")) },
-			get: func(s *Store) (any, error) { return got(s.Numbering()) }},
-		{name: "stuck-children.json", put: func(s *Store) error { return s.SetStuck(child, anyone) },
+			put: func(s *Store) error { return Numbering.Save(s, shipped[*slurmconf.Kept]("numbering.json")) },
+			get: func(s *Store) (any, error) { return got(Numbering.Load(s)) }},
+		{name: "stuck-children.json", put: func(s *Store) error { return StuckChildren.Add(s, child, anyone) },
 			get: func(s *Store) (any, error) { return got(s.Stuck(nil, anyone)) }},
-		{name: "stuck-readers.json", put: func(s *Store) error { return s.AddReader(child, anyone) },
-			get: func(s *Store) (any, error) { return len(PeekReaders(s.run, node, anyone)), nil }, quiet: true},
+		{name: "stuck-readers.json", put: func(s *Store) error { return StuckReaders.Add(s, child, anyone) },
+			get: func(s *Store) (any, error) { return len(StuckReaders.PeekNode(s.Users.Run, node, anyone)), nil }, quiet: true},
 	}
 }
 
@@ -181,8 +181,8 @@ func TestUnreadFilesAreKept(t *testing.T) {
 func TestPeek(t *testing.T) {
 	peeks := map[string]func(run, node string) bool{
 		"stuck-children.json": func(run, node string) bool { return PeekStuck(run, node, anyone) != nil },
-		"stuck-readers.json":  func(run, node string) bool { return len(PeekReaders(run, node, anyone)) > 0 },
-		"numbering.json":      func(run, node string) bool { return PeekNumbering(run, node) != nil },
+		"stuck-readers.json":  func(run, node string) bool { return len(StuckReaders.PeekNode(run, node, anyone)) > 0 },
+		"numbering.json":      func(run, node string) bool { return Numbering.PeekNode(run, node) != nil },
 	}
 	for _, k := range kinds() {
 		sees := peeks[k.name]
@@ -192,13 +192,13 @@ func TestPeek(t *testing.T) {
 		run := folder(t)
 		must.Be(t, k.name+" where there is none", sees(run, node) || len(must.Have(os.ReadDir(run))(t)) > 0, false)
 		s, _, _ := k.kept(t)
-		must.Be(t, k.name, sees(s.run, node), true)
+		must.Be(t, k.name, sees(s.Users.Run, node), true)
 		for _, name := range []string{"", "../state/" + node, node + "/."} {
-			must.Be(t, k.name+" of node "+name, sees(s.run, name), false)
+			must.Be(t, k.name+" of node "+name, sees(s.Users.Run, name), false)
 		}
 		file := filepath.Join(s.dir, k.name)
 		must.Do(t, os.WriteFile(file, []byte(`{"pid":`), 0o600))
-		must.Be(t, "damaged "+k.name, sees(s.run, node), false)
+		must.Be(t, "damaged "+k.name, sees(s.Users.Run, node), false)
 		must.Be(t, "what is left of "+k.name, must.Read(t, file), `{"pid":`)
 	}
 }

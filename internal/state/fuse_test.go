@@ -16,19 +16,19 @@ import (
 // A user can mount a file system over a drop, whose server never answers. Nothing of root's asks it anything.
 func TestDropOfAServerThatDoesNotAnswer(t *testing.T) {
 	s := open(t, folder(t))
-	must.Tmpfs(t, dropDir(s.run), "size=256k,nr_inodes=100,mode=711")
-	must.Do(t, s.MakeDrop(job(7)))
-	answer, err := faultinject.MountSilent(filepath.Join(userDir(dropDir(s.run), nobody), "n1_7"), unix.S_IFREG, ",allow_other")
+	must.Tmpfs(t, filepath.Join(s.Users.Run, drops), "size=256k,nr_inodes=100,mode=711")
+	must.Do(t, s.Users.MakeDrop(job(7)))
+	answer, err := faultinject.MountSilent(filepath.Join(s.Users.dir(drops, nobody), "n1_7"), unix.S_IFREG, ",allow_other")
 	if err != nil {
 		t.Skipf("there is no FUSE: %v", err)
 	}
 	t.Cleanup(func() { _ = answer() }) // a request that still waits gets an error
 	done := make(chan error, 1)
 	go func() {
-		s.reclaim()
-		_, err := s.ReadDrop(job(7))
+		s.Users.reclaim()
+		_, err := s.Users.ReadDrop(job(7))
 		must.Not(t, err == nil, "it was read")
-		done <- errors.Join(s.sweep(time.Now()), RemoveDrop(s.run, node, nobody, slurm.Owner{ID: 7}))
+		done <- errors.Join(sweep(s, time.Now()), s.Users.RemoveDrop(nobody, slurm.Owner{ID: 7}))
 	}()
 	select {
 	case err := <-done:

@@ -92,7 +92,7 @@ func FuzzNames(f *testing.F) {
 	f.Add("a/b", uint32(1), "s\x00", "")
 	f.Fuzz(func(t *testing.T, node string, id uint32, sluid, card string) {
 		owner := slurm.Owner{ID: slurm.JobID(id), SLUID: slurm.SLUID(sluid)}
-		for _, name := range userNames(node, owner) {
+		for _, name := range (Users{Node: node}).names(owner) {
 			i := strings.LastIndexByte(name, '_')
 			said := name[i+1:]
 			if name != filepath.Base(name) || name == ".." || name == "." || name[:i] != node || said != sluid &&
@@ -100,7 +100,7 @@ func FuzzNames(f *testing.F) {
 				t.Errorf("node %q, job %d, SLUID %q: %q", node, id, sluid, name)
 			}
 		}
-		if dir, name := DropFile("/run/bookend", node, id, owner); dir != "" && (dir != fmt.Sprintf("/run/bookend/drop/%d/jobs", id) ||
+		if dir, name := (Users{"/run/bookend", node}).DropFile(id, owner); dir != "" && (dir != fmt.Sprintf("/run/bookend/drop/%d/jobs", id) ||
 			name != filepath.Base(name)) {
 			t.Errorf("drop %q, %q", dir, name)
 		}

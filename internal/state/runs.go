@@ -28,8 +28,8 @@ const (
 )
 
 // record returns the file of one run, whose content must be of this node, job id and key.
-func (s *Store) record(id slurm.JobID, key string) file[record.Run] {
-	return file[record.Run]{
+func (s *Store) record(id slurm.JobID, key string) File[record.Run] {
+	return File[record.Run]{
 		name: filepath.Join(dirName(id), key+suffix), most: maxRecord, lock: lockOf(id), bare: record.Run.Bare,
 		wrong: func(r record.Run) string { return wrongRun(r, s.node, id, key) },
 	}
@@ -90,22 +90,19 @@ func (s *Store) Close(run record.Run, end record.End) error {
 
 // change edits the record of a run, unless that must not become part of a path.
 func (s *Store) change(doing string, run record.Run, edit func(now *record.Run) error) error {
-	err := s.check(run.Job)
+	err := check(s.node, run.Job)
 	if err == nil && !record.ValidKey(run.Key) {
 		err = fmt.Errorf("key %q: %w", run.Key, ErrName)
 	}
 	if err == nil {
-		err = errors.Join(s.record(run.Job.ID, run.Key).Update(s, edit), s.stir())
+		err = errors.Join(s.record(run.Job.ID, run.Key).Update(s, edit), unix.Utimes(s.dir, nil)) // for Openings
 	}
 	return about(run.Job, doing, err)
 }
 
-// stir notifies Openings, which watches only the node's directory, that a run has begun or ended.
-func (s *Store) stir() error { return unix.Utimes(s.dir, nil) }
-
 // Find returns the run that an epilog is for, by attribution.Match. If the error is a Damage, the rest is valid.
 func (s *Store) Find(job slurm.Job) (record.Run, attribution.Which, error) {
-	if err := s.check(job); err != nil {
+	if err := check(s.node, job); err != nil {
 		return record.Run{}, attribution.NoRun, fmt.Errorf("find run: %w", err)
 	}
 	runs, damage := s.ofJob(job.ID)

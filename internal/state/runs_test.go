@@ -52,7 +52,7 @@ func encode(r record.Run) ([]byte, error) {
 	for i := range r.Ends {
 		r.Ends[i] = kept(r.Ends[i])
 	}
-	return file[record.Run]{}.encode(r)
+	return File[record.Run]{}.encode(r)
 }
 
 func TestEncodingIsOne(t *testing.T) {

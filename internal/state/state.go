@@ -50,9 +50,10 @@ const (
 
 // Store is the state of one node.
 type Store struct {
-	run  string // the root: RUN
-	node string
-	dir  string // RUN/state/NODE
+	Turns Turns
+	Users Users
+	node  string
+	dir   string // RUN/state/NODE
 }
 
 // Open returns the store of a node below run, and creates missing directories.
@@ -61,8 +62,8 @@ func Open(run, node string) (*Store, error) {
 	if err == nil {
 		err = makeDirs(made{run, 0o755, true}, made{filepath.Join(run, "state"), 0o700, false},
 			made{s.dir, 0o700, false},
-			made{reportDir(run), 0o711, false}, // searchable, not listable: users must not see other users' job ids
-			made{dropDir(run), 0o711, true})
+			made{filepath.Join(run, reports), 0o711, false}, // searchable, not listable: no user sees others' job ids
+			made{filepath.Join(run, drops), 0o711, true})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open state: %w", err)
@@ -74,7 +75,8 @@ func storeAt(run, node string) (*Store, error) {
 	if !slurm.ValidNode(node) {
 		return nil, fmt.Errorf("node %q: %w", node, ErrName)
 	}
-	return &Store{run: run, node: node, dir: filepath.Join(run, "state", node)}, nil
+	users := Users{run, node}
+	return &Store{Turns: Turns{users.locks()}, Users: users, node: node, dir: users.locks()}, nil
 }
 
 type made struct {
@@ -101,10 +103,9 @@ func makeDirs(all ...made) error {
 // Dir is the node's directory, which only root can write.
 func (s *Store) Dir() string { return s.dir }
 
-// locked runs f under one of the node's locks; an empty name is the lock of the shared files.
-func (s *Store) locked(name string, f func() error) error {
-	name = cmp.Or(name, lockOther)
-	release, err := safefile.Lock(filepath.Join(s.dir, name), lockWait, true)
+// locked runs f under a lock in a node's directory; an empty name is the lock of the shared files.
+func locked(dir, name string, f func() error) error {
+	release, err := safefile.Lock(filepath.Join(dir, cmp.Or(name, lockOther)), lockWait, true)
 	if err != nil {
 		return err
 	}
@@ -122,12 +123,12 @@ func about(job slurm.Job, doing string, err error) error {
 }
 
 // check refuses a job that must not become part of a path. Threat: "..", "/" and the like that a user gave Slurm.
-func (s *Store) check(job slurm.Job) error {
+func check(node string, job slurm.Job) error {
 	switch {
 	case job.ID == 0:
 		return fmt.Errorf("job id 0: %w", ErrName)
-	case job.Node != s.node:
-		return fmt.Errorf("node %q in the state of %q: %w", job.Node, s.node, ErrName)
+	case job.Node != node:
+		return fmt.Errorf("node %q in the state of %q: %w", job.Node, node, ErrName)
 	case job.SLUID != "" && !slurm.ValidSLUID(string(job.SLUID)):
 		return fmt.Errorf("SLUID %q: %w", job.SLUID, ErrName)
 	}

@@ -129,10 +129,10 @@ func TestNamesAreChecked(t *testing.T) {
 		{Node: node, ID: 1, SLUID: "sCHNM7Y8WBK90/"},
 	} {
 		_, which, find := s.Find(bad)
-		_, read := s.ReadDrop(bad)
+		_, read := s.Users.ReadDrop(bad)
 		for name, err := range map[string]error{
 			"Begin": s.Begin(record.Run{Job: bad}), "Close": s.Close(record.Run{Job: bad}, record.End{}), "Find": find,
-			"PutReport": s.PutReport(bad, Report{}), "MakeDrop": s.MakeDrop(bad), "ReadDrop": read,
+			"PutReport": s.Users.PutReport(bad, Report{}), "MakeDrop": s.Users.MakeDrop(bad), "ReadDrop": read,
 		} {
 			must.Fail(t, fmt.Sprintf("%s(%+v)", name, bad), err, ErrName)
 		}
@@ -140,9 +140,9 @@ func TestNamesAreChecked(t *testing.T) {
 	}
 	must.Fail(t, "key", s.Begin(record.Run{Key: "../x", Job: job(1)}), ErrName)
 	for _, owner := range []slurm.Owner{{}, {SLUID: "../x"}, {ID: 1, SLUID: "../x"}} {
-		dir, name := DropFile(run, node, 1, owner)
+		dir, name := s.Users.DropFile(1, owner)
 		must.Be(t, fmt.Sprintf("drop of %+v", owner), dir+name, "")
-		must.Fail(t, fmt.Sprintf("report of %+v", owner), must.Err(GetReport(run, node, 1, owner)), ErrName)
+		must.Fail(t, fmt.Sprintf("report of %+v", owner), must.Err(s.Users.Report(1, owner)), ErrName)
 	}
 	must.Be(t, "something was written", tree(t, run), before)
 }
@@ -182,8 +182,8 @@ func TestUnwritable(t *testing.T) {
 		for name, err := range map[string]error{
 			"Begin":     s.Begin(record.Run{Job: job(2), Start: at(20)}),
 			"Close":     s.Close(record.Run{Job: job(1)}, *at(20)),
-			"PutReport": s.PutReport(job(1), Report{Text: "x"}),
-			"SetStuck":  s.SetStuck(Stuck{PID: 1}, anyone),
+			"PutReport": s.Users.PutReport(job(1), Report{Text: "x"}),
+			"SetStuck":  StuckChildren.Add(s, Stuck{PID: 1}, anyone),
 		} {
 			must.Fail(t, name, err, want)
 		}
@@ -203,7 +203,7 @@ func TestUnwritable(t *testing.T) {
 	}
 	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	writers(unix.EROFS)
-	must.Fail(t, "read-only", errors.Join(s.MakeDrop(job(1)), s.SetStuck(Stuck{}, anyone)), unix.EROFS)
+	must.Fail(t, "read-only", errors.Join(s.Users.MakeDrop(job(1)), StuckChildren.Add(s, Stuck{}, anyone)), unix.EROFS)
 	must.Fail(t, "a new node", must.Err(Open(run, "n2")), unix.EROFS)
 	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT, ""))
 	begin(t, s, job(2), 20)

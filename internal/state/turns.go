@@ -21,30 +21,50 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Claim makes the caller the only active hook of a job's start or end, until release or the end of the process. Slurm
-// may run such a hook a second time alongside the first, and gives the GPU to the next job once either has ended. Claim
-// returns ErrLocked if another hook came first and did not end within wait.
-func (s *Store) Claim(job slurm.Job, phase slurm.Context, wait time.Duration) (release func(), err error) {
-	if err := s.check(job); err != nil {
-		return nil, fmt.Errorf("claim job: %w", err)
-	}
+// Turns are locks in a node's directory: they let one process at a time do what must not be done by two. Each is held
+// until release or the end of the process, and refused with ErrLocked.
+type Turns struct{ dir string }
+
+// Claim makes the caller the only active hook of a job's start or end. Slurm may run such a hook a second time next to
+// the first, and gives the GPU to the next job once either has ended. Claim waits for the other hook.
+func (t Turns) Claim(job slurm.JobID, phase slurm.Context, wait time.Duration) (release func(), err error) {
 	name := "lock-ends"
 	if phase == slurm.Prolog {
 		name = "lock-starts"
 	}
-	return safefile.LockNumber(filepath.Join(s.dir, name), uint32(job.ID), wait)
+	return safefile.LockNumber(filepath.Join(t.dir, name), uint32(job), wait)
 }
 
-const driverLock = "lock-driver"
+// Check makes the caller the node's only running health check.
+func (t Turns) Check() (release func(), err error) {
+	return safefile.Lock(filepath.Join(t.dir, "lock-check"), 0, true)
+}
+
+const recorderLock = "lock-recorder"
+
+// Recorder makes the caller the node's only recorder while is returns true: the state may be removed and created again
+// by another recorder.
+func (t Turns) Recorder() (is func() bool, release func(), err error) {
+	return safefile.LockLong(filepath.Join(t.dir, recorderLock), lockWait)
+}
+
+// HasRecorder reports whether a recorder is running.
+func (t Turns) HasRecorder() bool {
+	release, err := safefile.Lock(filepath.Join(t.dir, recorderLock), 0, false)
+	if err == nil {
+		release()
+	}
+	return errors.Is(err, ErrLocked)
+}
 
 // AskDriver makes the caller the only hook of the node that starts to query the driver, until it calls met: once the
 // driver has answered, or no child of the hook is left in the driver, or that child is on record. Hooks that begin
 // meanwhile wait for that and then query all at once, so that only the first leaves a child in a driver that does not
 // answer. ErrLocked means that the first was still waiting when wait was over.
-func (s *Store) AskDriver(wait time.Duration) (met func(), err error) {
+func (t Turns) AskDriver(wait time.Duration) (met func(), err error) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
-	path := filepath.Join(s.dir, driverLock)
+	path := filepath.Join(t.dir, "lock-driver")
 	for {
 		before := answeredAt(path)
 		release, err := safefile.Lock(path, 0, true)
@@ -76,12 +96,10 @@ func answeredAt(path string) (at time.Time) {
 	return at
 }
 
-const noMPS = "no-mps"
-
 // ProbeLock returns the lock file of a GPU. A memory test holds it exclusively and by flock, so that the lock ends with
 // the process that holds it. A process that judges that GPU's memory holds it shared.
-func (s *Store) ProbeLock(id gpu.ID) string {
-	return filepath.Join(s.dir, "probe-"+lockName(id)+".lock")
+func (t Turns) ProbeLock(id gpu.ID) string {
+	return filepath.Join(t.dir, "probe-"+lockName(id)+".lock")
 }
 
 // lockName returns an id for use in a file name. Threat: "..", "/" and the like in the driver's id: it is hashed.
@@ -93,17 +111,14 @@ func lockName(id gpu.ID) string {
 
 // Quiet waits, for at most wait in all, until no probe runs on these GPUs, and keeps probes off them until release,
 // which must be called and may be called again. busy gives the reason for each GPU for which that failed.
-func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string, release func()) {
+func (t Turns) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string, release func()) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
 	var held []func()
 	busy = map[gpu.ID]string{}
 	for _, id := range ids {
 		// Threat: a process that can open the file can lock it forever: it is root's, 0600, in a directory of root's.
-		unlock, err := safefile.LockIn(over, s.ProbeLock(id), false)
-		if err != nil && !errors.Is(err, ErrLocked) { // retry: without the lock nothing can be judged of that GPU
-			unlock, err = safefile.LockIn(over, s.ProbeLock(id), false)
-		}
+		unlock, err := safefile.LockIn(over, t.ProbeLock(id), false)
 		switch {
 		case err == nil:
 			held = append(held, unlock)
@@ -121,8 +136,8 @@ func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string,
 }
 
 // NoMPS returns an empty directory of this node: a process that looks for MPS there finds no server to connect to.
-func (s *Store) NoMPS() (string, error) {
-	path := filepath.Join(s.dir, noMPS)
+func (t Turns) NoMPS() (string, error) {
+	path := filepath.Join(t.dir, "no-mps")
 	// Threat: an MPS server that another process put there; none from users, who cannot write here.
 	if err := makeDirs(made{path, 0o700, false}); err != nil {
 		return "", fmt.Errorf("make empty directory: %w", err)
@@ -139,13 +154,20 @@ const (
 	maxReaders = 512 << 10 // bytes: MaxReaders readers with maxPlaces each take about 480 KiB
 )
 
+// StuckList is a file of stuck children.
+type StuckList struct {
+	file File[[]Stuck]
+	most int
+}
+
 var (
-	stuckFile   = file[[]Stuck]{name: "stuck-children.json", most: maxShared} // room for about 600
-	readersFile = file[[]Stuck]{name: "stuck-readers.json", most: maxReaders}
+	// StuckChildren are stuck in the driver or on a user's files.
+	StuckChildren = StuckList{File[[]Stuck]{name: "stuck-children.json", most: maxShared}, 512}
+	// StuckReaders read other processes' /proc. Each keeps later ones only from what it was reading.
+	StuckReaders = StuckList{File[[]Stuck]{name: "stuck-readers.json", most: maxReaders}, MaxReaders}
 )
 
 // Stuck is a child that could not be killed. While it lives, no other is started for the same user, or for the driver.
-// One that reads other processes' /proc is a reader, and keeps later ones only from what it was reading.
 type Stuck struct {
 	PID        int               `json:"pid"`
 	StartTicks uint64            `json:"start_ticks"`   // its start time as in /proc
@@ -165,23 +187,15 @@ func (s Stuck) Words(since string) string {
 	return fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed", since, s.PID, s.Op)
 }
 
-// SetStuck adds a stuck child to those that live, and forgets the others: concurrent hooks may each leave one.
-func (s *Store) SetStuck(stuck Stuck, alive func(Stuck) bool) error {
-	return stuckFile.Update(s, func(all *[]Stuck) error {
-		*all = append(living(*all, alive), stuck)
-		return nil
-	})
-}
-
-// AddReader records a stuck reader and forgets those that have ended. A live one is never dropped to make room.
-func (s *Store) AddReader(reader Stuck, alive func(Stuck) bool) error {
-	if len(reader.At) > maxPlaces {
-		reader.At = nil
+// Add records a stuck child and forgets those that have ended. A live one is never dropped to make room.
+func (l StuckList) Add(s *Store, stuck Stuck, alive func(Stuck) bool) error {
+	if len(stuck.At) > maxPlaces {
+		stuck.At = nil
 	}
-	return readersFile.Update(s, func(all *[]Stuck) error {
-		*all = append(living(*all, alive), reader)
-		if n := len(*all) - 1; n >= MaxReaders {
-			return fmt.Errorf("record stuck reader %d: there are %d already", reader.PID, n)
+	return l.file.Update(s, func(all *[]Stuck) error {
+		*all = append(living(*all, alive), stuck)
+		if n := len(*all) - 1; n >= l.most {
+			return fmt.Errorf("record stuck child %d: there are %d already", stuck.PID, n)
 		}
 		return nil
 	})
@@ -191,16 +205,21 @@ func living(all []Stuck, alive func(Stuck) bool) []Stuck {
 	return slices.DeleteFunc(all, func(s Stuck) bool { return !alive(s) })
 }
 
+// PeekNode returns those that are alive, for readers that change nothing; none if the file cannot be used.
+func (l StuckList) PeekNode(run, node string, alive func(Stuck) bool) []Stuck {
+	return living(l.file.PeekNode(run, node), alive)
+}
+
 // Stuck returns a live child that is stuck on a user's files, or in the driver if user is nil. An unusable record is a
 // Damage, set aside.
 func (s *Store) Stuck(user *uint32, alive func(Stuck) bool) (*Stuck, error) {
-	all, err := stuckFile.Load(s)
+	all, err := StuckChildren.file.Load(s)
 	return firstStuck(all, user, alive), err
 }
 
 // PeekStuck is Stuck for the driver, for readers that change nothing. It is nil if nothing can be read.
 func PeekStuck(run, node string, alive func(Stuck) bool) *Stuck {
-	return firstStuck(stuckFile.peekNode(run, node), nil, alive)
+	return firstStuck(StuckChildren.file.PeekNode(run, node), nil, alive)
 }
 
 func firstStuck(all []Stuck, user *uint32, alive func(Stuck) bool) *Stuck {
@@ -212,14 +231,9 @@ func firstStuck(all []Stuck, user *uint32, alive func(Stuck) bool) *Stuck {
 	return nil
 }
 
-// PeekReaders returns the stuck readers that are alive; none if the record cannot be used. It changes nothing.
-func PeekReaders(run, node string, alive func(Stuck) bool) []Stuck {
-	return living(readersFile.peekNode(run, node), alive)
-}
-
 const sayAgain = time.Hour
 
-var faultsFile = file[map[string]fault]{name: "faults.json", most: maxShared}
+var faultsFile = File[map[string]fault]{name: "faults.json", most: maxShared}
 
 type fault struct {
 	Said       time.Duration `json:"said_ns"` // CLOCK_BOOTTIME

@@ -16,11 +16,10 @@ import (
 // Of each turn there is one holder at a time, and the turns of other jobs, phases and users are others.
 func TestTurns(t *testing.T) {
 	run := folder(t)
-	s := open(t, run)
 	claim := func(id slurm.JobID, phase slurm.Context) func() (func(), error) {
-		return func() (func(), error) { return open(t, run).Claim(job(id), phase, 0) }
+		return func() (func(), error) { return open(t, run).Turns.Claim(id, phase, 0) }
 	}
-	check := func() (func(), error) { return open(t, run).BeOnlyCheck() }
+	check := func() (func(), error) { return open(t, run).Turns.Check() }
 	for name, tt := range map[string]struct {
 		turn   func() (func(), error)
 		others []func() (func(), error)
@@ -39,7 +38,6 @@ func TestTurns(t *testing.T) {
 		release()
 		must.Have(tt.turn())(t)()
 	}
-	must.Fail(t, "another node's", must.Err(s.Claim(slurm.Job{ID: 100, Node: "n2"}, slurm.Epilog, 0)), ErrName)
 }
 
 const (
@@ -51,48 +49,48 @@ const (
 // who judge.
 func TestQuiet(t *testing.T) {
 	s := open(t, folder(t))
-	ended := must.Have(safefile.Lock(s.ProbeLock(card0), 0, true))(t)
+	ended := must.Have(safefile.Lock(s.Turns.ProbeLock(card0), 0, true))(t)
 	free := func() bool { // a probe could begin on the other card
-		unlock, err := safefile.Lock(s.ProbeLock(card1), 0, true)
+		unlock, err := safefile.Lock(s.Turns.ProbeLock(card1), 0, true)
 		if err == nil {
 			unlock()
 		}
 		return err == nil
 	}
-	busy, release := s.Quiet([]gpu.ID{card0, card1, card0}, 20*time.Millisecond)
+	busy, release := s.Turns.Quiet([]gpu.ID{card0, card1, card0}, 20*time.Millisecond)
 	must.Be(t, "busy", busy, map[gpu.ID]string{card0: "a probe of Bookend was still at work on it"})
 	must.Be(t, "while it is judged", free(), false)
-	again, releaseAgain := s.Quiet([]gpu.ID{card1}, 0)
+	again, releaseAgain := s.Turns.Quiet([]gpu.ID{card1}, 0)
 	must.Be(t, "busy by another reader", len(again), 0)
 	releaseAgain()
 	must.Be(t, "after another reader's release", free(), false)
 	release()
-	_, next := s.Quiet([]gpu.ID{card1}, 0)
+	_, next := s.Turns.Quiet([]gpu.ID{card1}, 0)
 	release() // again: must not close what has its descriptor's number by now
 	must.Be(t, "after a second release", free(), false)
 	next()
 	must.Be(t, "released", free(), true)
 	ended()
-	busy, release = s.Quiet([]gpu.ID{card0}, time.Minute)
+	busy, release = s.Turns.Quiet([]gpu.ID{card0}, time.Minute)
 	must.Be(t, "busy once the probe has ended", len(busy), 0)
 	release()
-	must.Do(t, errors.Join(os.Remove(s.ProbeLock(card0)), os.Symlink("elsewhere", s.ProbeLock(card0))))
-	busy, _ = s.Quiet([]gpu.ID{card0}, 0) // a lock that cannot be taken for another reason is no proof of quiet
+	must.Do(t, errors.Join(os.Remove(s.Turns.ProbeLock(card0)), os.Symlink("elsewhere", s.Turns.ProbeLock(card0))))
+	busy, _ = s.Turns.Quiet([]gpu.ID{card0}, 0) // a lock that cannot be taken for another reason is no proof of quiet
 	must.Not(t, !strings.Contains(busy[card0], "could not be told"), "busy: %v", busy)
 }
 
 // Of hooks that begin at once one asks the driver first; the others ask once it has an answer, and not before.
 func TestOneHookAsksTheDriverFirst(t *testing.T) {
 	s := open(t, folder(t))
-	met, err := s.AskDriver(time.Hour)
+	met, err := s.Turns.AskDriver(time.Hour)
 	must.Do(t, err)
-	_, err = s.AskDriver(0)
+	_, err = s.Turns.AskDriver(0)
 	must.Fail(t, "another while it waits", err, ErrLocked)
 	const others = 8
 	asking := make(chan func(), others)
 	for range others {
 		go func() {
-			met, err := s.AskDriver(time.Hour)
+			met, err := s.Turns.AskDriver(time.Hour)
 			if err != nil {
 				t.Error(err)
 			}
@@ -105,7 +103,7 @@ func TestOneHookAsksTheDriverFirst(t *testing.T) {
 		(<-asking)()
 	}
 	met() // again, without effect
-	again, err := s.AskDriver(0)
+	again, err := s.Turns.AskDriver(0)
 	must.Do(t, err)
 	again()
 }

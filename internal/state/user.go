@@ -26,9 +26,22 @@ type Report struct {
 	End     string `json:"end,omitempty"`
 }
 
+// Users has the files for the users of a node's jobs: reports, which they read, and drop files, which they write to.
+// It can be used by a user, who gets at no other's files.
+type Users struct{ Run, Node string }
+
+// Trees of users' files below the root.
+const (
+	reports = "report"
+	drops   = "drop"
+)
+
+// locks is the node's directory.
+func (u Users) locks() string { return filepath.Join(u.Run, "state", u.Node) }
+
 // PutReport writes a job's reports so that only its user can read them. Root owns them, or users could fill the tmpfs.
-func (s *Store) PutReport(job slurm.Job, report Report) error {
-	return s.named(job, "put report", func(name string) error {
+func (u Users) PutReport(job slurm.Job, report Report) error {
+	return u.named(job, "put report", func(name string) error {
 		data, err := json.Marshal(report)
 		if err == nil && len(data) > maxReport {
 			err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
@@ -36,16 +49,16 @@ func (s *Store) PutReport(job slurm.Job, report Report) error {
 		if err != nil {
 			return err
 		}
-		return inUserDir(reportDir(s.run), job.UID, func(dir string) error {
+		return u.inDir(reports, job.UID, func(dir string) error {
 			return safefile.ReplaceReadable(dir, name, data, job.UID)
 		})
 	})
 }
 
 // ChangeReport edits a job's reports if there are any. Both the recorder and the job's epilog do so.
-func (s *Store) ChangeReport(job slurm.Job, edit func(*Report)) error {
-	return s.locked(lockOf(job.ID), func() error {
-		report, err := s.Report(job)
+func (u Users) ChangeReport(job slurm.Job, edit func(*Report)) error {
+	return locked(u.locks(), lockOf(job.ID), func() error {
+		report, err := u.Report(job.UID, ownerOf(job))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -53,38 +66,23 @@ func (s *Store) ChangeReport(job slurm.Job, edit func(*Report)) error {
 			return err
 		}
 		edit(&report)
-		return s.PutReport(job, report)
+		return u.PutReport(job, report)
 	})
 }
 
 // RemoveReport removes the reports of an earlier run of the job id.
-func (s *Store) RemoveReport(job slurm.Job) error {
-	return s.named(job, "remove report", func(name string) error {
-		return removeOwn(userDir(reportDir(s.run), job.UID), name)
+func (u Users) RemoveReport(job slurm.Job) error {
+	return u.named(job, "remove report", func(name string) error {
+		return removeOwn(u.dir(reports, job.UID), name)
 	})
 }
 
-func (s *Store) named(job slurm.Job, doing string, do func(name string) error) error {
-	err := s.check(job)
-	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
-		if err == nil {
-			err = do(name)
-		}
-	}
-	return about(job, doing, err)
-}
-
-// Report returns a job's reports.
-func (s *Store) Report(job slurm.Job) (Report, error) {
-	return GetReport(s.run, s.node, job.UID, slurm.Owner{ID: job.ID, SLUID: job.SLUID})
-}
-
-// GetReport reads a job's reports as its user: the kernel lets users read only their own.
-func GetReport(run, node string, uid uint32, owner slurm.Owner) (report Report, err error) {
+// Report reads a job's reports. The kernel lets users read only their own.
+func (u Users) Report(uid uint32, owner slurm.Owner) (report Report, err error) {
 	var data []byte
-	name, err := userName(node, owner)
+	name, err := u.name(owner)
 	if err == nil {
-		data, err = safefile.Read(userDir(reportDir(run), uid), name, maxReport)
+		data, err = safefile.Read(u.dir(reports, uid), name, maxReport)
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &report)
@@ -95,27 +93,40 @@ func GetReport(run, node string, uid uint32, owner slurm.Owner) (report Report, 
 	return report, nil
 }
 
-// userNames returns a job's file names: task hooks have its SLUID, job id, or both. Malformed ones are left out.
-func userNames(node string, job slurm.Owner) (names []string) {
+// named calls do with each of a job's file names, until an error.
+func (u Users) named(job slurm.Job, doing string, do func(name string) error) error {
+	err := check(u.Node, job)
+	for _, name := range u.names(ownerOf(job)) {
+		if err == nil {
+			err = do(name)
+		}
+	}
+	return about(job, doing, err)
+}
+
+func ownerOf(job slurm.Job) slurm.Owner { return slurm.Owner{ID: job.ID, SLUID: job.SLUID} }
+
+// names returns a job's file names: task hooks have its SLUID, job id, or both. Malformed ones are left out.
+func (u Users) names(job slurm.Owner) (names []string) {
 	for _, owner := range []slurm.Owner{{SLUID: job.SLUID}, {ID: job.ID}} {
-		if name, err := userName(node, owner); err == nil {
+		if name, err := u.name(owner); err == nil {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// userName returns one of them.
+// name returns one of them.
 // Threat: "..", "/" and the like in a user's environment. The last "_" separates node and job, so no two names collide.
-func userName(node string, owner slurm.Owner) (string, error) {
-	if !slurm.ValidNode(node) {
-		return "", fmt.Errorf("node %q: %w", node, ErrName)
+func (u Users) name(owner slurm.Owner) (string, error) {
+	if !slurm.ValidNode(u.Node) {
+		return "", fmt.Errorf("node %q: %w", u.Node, ErrName)
 	}
 	switch {
 	case slurm.ValidSLUID(string(owner.SLUID)):
-		return node + "_" + string(owner.SLUID), nil
+		return u.Node + "_" + string(owner.SLUID), nil
 	case owner.SLUID == "" && owner.ID != 0:
-		return node + "_" + dirName(owner.ID), nil
+		return u.Node + "_" + dirName(owner.ID), nil
 	}
 	return "", fmt.Errorf("job %d, SLUID %q: %w", owner.ID, owner.SLUID, ErrName)
 }
@@ -130,29 +141,24 @@ func removeOwn(folder, name string) error {
 
 const maxDrop = 4 << 10 // bytes reserved for the user's claim
 
-func dropDir(run string) string { return filepath.Join(run, "drop") }
-
-func reportDir(run string) string { return filepath.Join(run, "report") }
-
 // jobsName is the directory of a user's files in a tree: TREE/UID/jobs.
 const jobsName = "jobs"
 
-// userDir returns the directory of a user's files in a tree. As its parent's name can be guessed, other users can see
-// when that was created, but nothing below it: neither how many jobs there are, nor when one began or was written
-// about.
-func userDir(tree string, uid uint32) string {
-	return filepath.Join(tree, strconv.FormatUint(uint64(uid), 10), jobsName)
+// dir returns the directory of a user's files in a tree. As its parent's name can be guessed, other users can see when
+// that was created, but nothing below it: neither how many jobs there are, nor when one began or was written about.
+func (u Users) dir(tree string, uid uint32) string {
+	return filepath.Join(u.Run, tree, strconv.FormatUint(uint64(uid), 10), jobsName)
 }
 
-// inUserDir calls do with a user's directory, which it creates if it is missing.
-func inUserDir(tree string, uid uint32, do func(dir string) error) error {
-	dir := userDir(tree, uid)
+// inDir calls do with a user's directory, which it creates if it is missing.
+func (u Users) inDir(tree string, uid uint32, do func(dir string) error) error {
+	dir := u.dir(tree, uid)
 	err := do(dir)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	above := filepath.Dir(dir)
-	err = safefile.MakeDirFor(tree, filepath.Base(above), uid)
+	err = safefile.MakeDirFor(filepath.Dir(above), filepath.Base(above), uid)
 	if err == nil {
 		err = safefile.MakeDir(above, jobsName, 0o711)
 	}
@@ -163,14 +169,14 @@ func inUserDir(tree string, uid uint32, do func(dir string) error) error {
 }
 
 // MakeDrop creates the file in which task hooks report to root what they saw between the start and the end of the run.
-func (s *Store) MakeDrop(job slurm.Job) error {
-	return s.named(job, "make drop", func(name string) (err error) {
+func (u Users) MakeDrop(job slurm.Job) error {
+	return u.named(job, "make drop", func(name string) (err error) {
 		const tries = 3 // filling the file system takes a user longer than the two calls in between
 		for try := 0; try == 0 || try < tries && errors.Is(err, unix.ENOSPC); try++ {
 			if try > 0 {
-				s.reclaim()
+				u.reclaim()
 			}
-			err = inUserDir(dropDir(s.run), job.UID, func(dir string) error {
+			err = u.inDir(drops, job.UID, func(dir string) error {
 				return safefile.Share(dir, name, job.UID, maxDrop)
 			})
 		}
@@ -179,20 +185,20 @@ func (s *Store) MakeDrop(job slurm.Job) error {
 }
 
 // reclaim frees what users have written beyond the space reserved for them: no valid record is that large.
-func (s *Store) reclaim() {
+func (u Users) reclaim() {
 	// Threat: none by the names, which are root's; a file not as Share made it is refused, a mount is not even opened.
-	files, _ := filepath.Glob(filepath.Join(dropDir(s.run), "*", jobsName, "*"))
+	files, _ := filepath.Glob(filepath.Join(u.Run, drops, "*", jobsName, "*"))
 	for _, path := range files {
 		_ = safefile.Clear(filepath.Dir(path), filepath.Base(path), int64(max(maxDrop, os.Getpagesize())))
 	}
 }
 
 // ReadDrop returns what the job's task hooks wrote: the user's claim, at most 4 KiB. Any error means no record.
-func (s *Store) ReadDrop(job slurm.Job) (data []byte, err error) {
-	var unread error
-	err = s.named(job, "read drop", func(name string) error {
+func (u Users) ReadDrop(job slurm.Job) (data []byte, err error) {
+	unread := fs.ErrNotExist
+	err = u.named(job, "read drop", func(name string) error {
 		if len(data) == 0 {
-			data, unread = safefile.ReadShared(userDir(dropDir(s.run), job.UID), name, maxDrop)
+			data, unread = safefile.ReadShared(u.dir(drops, job.UID), name, maxDrop)
 		}
 		return nil
 	})
@@ -203,24 +209,22 @@ func (s *Store) ReadDrop(job slurm.Job) (data []byte, err error) {
 }
 
 // DropFile returns the drop file of the job that a task hook runs in; empty names if that is no job.
-func DropFile(run, node string, uid uint32, owner slurm.Owner) (dir, name string) {
-	name, err := userName(node, owner)
+func (u Users) DropFile(uid uint32, owner slurm.Owner) (dir, name string) {
+	name, err := u.name(owner)
 	if err != nil {
 		return "", ""
 	}
-	return userDir(dropDir(run), uid), name
+	return u.dir(drops, uid), name
 }
 
 // RemoveDrop removes the drop file of a user's job that has ended.
-func RemoveDrop(run, node string, uid uint32, job slurm.Owner) error {
-	return removeNamed(dropDir(run), node, uid, job)
-}
+func (u Users) RemoveDrop(uid uint32, job slurm.Owner) error { return u.remove(drops, uid, job) }
 
-// removeNamed removes a job's files of a tree, including those of earlier releases, which are at its top.
-func removeNamed(tree, node string, uid uint32, job slurm.Owner) error {
+// remove removes a job's files of a tree, including those of earlier releases, which are at its top.
+func (u Users) remove(tree string, uid uint32, job slurm.Owner) error {
 	var all []error
-	for _, name := range userNames(node, job) {
-		for _, dir := range []string{userDir(tree, uid), tree} {
+	for _, name := range u.names(job) {
+		for _, dir := range []string{u.dir(tree, uid), filepath.Join(u.Run, tree)} {
 			err := removeOwn(dir, name)
 			// Threat: a user's file system may be mounted there: it is not opened, and stays.
 			if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) {
@@ -231,17 +235,18 @@ func removeNamed(tree, node string, uid uint32, job slurm.Owner) error {
 	return errors.Join(all...)
 }
 
-// sweepUsers removes files that killed hooks left half-written in the users' directories of a tree, and directories
-// without a file for a month, so that a directory does not reveal whether its user has a job now.
-func sweepUsers(tree string, now time.Time) error {
+// sweep removes files that killed hooks left half-written in the users' directories of a tree, and directories without
+// a file for a month, so that a directory does not reveal whether its user has a job now.
+func (u Users) sweep(tree string, now time.Time) error {
 	const unused = 30 * 24 * time.Hour
-	entries, _ := os.ReadDir(tree)
+	entries, _ := os.ReadDir(filepath.Join(u.Run, tree))
 	var all []error
 	for _, entry := range entries {
-		if _, err := strconv.ParseUint(entry.Name(), 10, 32); err != nil || !entry.IsDir() {
+		uid, err := strconv.ParseUint(entry.Name(), 10, 32)
+		if err != nil || !entry.IsDir() {
 			continue // left by an earlier release
 		}
-		jobs := filepath.Join(tree, entry.Name(), jobsName)
+		jobs := u.dir(tree, uint32(uid))
 		all = append(all, sweepDir(jobs, now))
 		if info, err := os.Lstat(jobs); err == nil && now.Sub(info.ModTime()) > unused && os.Remove(jobs) == nil {
 			_ = os.Remove(filepath.Dir(jobs)) // a hook that needs them now creates both again

@@ -36,7 +36,7 @@ func TestStuck(t *testing.T) {
 	}
 	set := func(user *uint32, pid int) {
 		t.Helper()
-		must.Do(t, s.SetStuck(Stuck{PID: pid, StartTicks: 9, Op: "append", User: user}, alive))
+		must.Do(t, StuckChildren.Add(s, Stuck{PID: pid, StartTicks: 9, Op: "append", User: user}, alive))
 	}
 	check(nil, 0)
 	set(nil, 7)
@@ -52,7 +52,7 @@ func TestStuck(t *testing.T) {
 	check(nil, 8)
 	check(of(5), 51)
 	set(nil, 9)
-	must.Be(t, "those that live", len(must.Have(stuckFile.read(s))(t)), 4)
+	must.Be(t, "those that live", len(must.Have(StuckChildren.file.read(s))(t)), 4)
 	dead[8], dead[9] = true, true
 	check(nil, 0)
 }
@@ -67,19 +67,19 @@ func TestReadersAreBounded(t *testing.T) {
 		for i := range places {
 			at = append(at, record.Instance{PID: 4_000_000 + i, Start: 1e17 + time.Duration(i)})
 		}
-		return s.AddReader(Stuck{PID: pid, StartTicks: 1e17, Since: 1e17, Op: "processes", At: at}, alive)
+		return StuckReaders.Add(s, Stuck{PID: pid, StartTicks: 1e17, Since: 1e17, Op: "processes", At: at}, alive)
 	}
 	for i := range MaxReaders {
 		must.Do(t, add(4_000_000+i, maxPlaces+i%2))
 	}
-	on := PeekReaders(s.run, node, alive)
+	on := StuckReaders.PeekNode(s.Users.Run, node, alive)
 	must.Not(t, len(on) != MaxReaders || len(on[0].At) != maxPlaces || len(on[1].At) != 0,
 		"on record: %d, with %d and %d places", len(on), len(on[0].At), len(on[1].At))
 	must.Not(t, add(7, 1) == nil, "one too many was recorded")
-	must.Be(t, "on record", PeekReaders(s.run, node, alive), on)
+	must.Be(t, "on record", StuckReaders.PeekNode(s.Users.Run, node, alive), on)
 	dead[4_000_000] = true
 	must.Do(t, add(7, 1))
-	must.Be(t, "on record once one has ended", len(PeekReaders(s.run, node, alive)), MaxReaders)
+	must.Be(t, "on record once one has ended", len(StuckReaders.PeekNode(s.Users.Run, node, alive)), MaxReaders)
 }
 
 func TestRepeat(t *testing.T) {
@@ -141,7 +141,7 @@ func TestDrain(t *testing.T) {
 	must.Do(t, s.SwapDrain(drain.Remembered{}, aDrain()))
 	other, large := aDrain(), aDrain()
 	other.Written.Clean++
-	large.Last.Why = string(make([]byte, maxDrain))
+	large.Last.Why = string(make([]byte, drainFile.most))
 	for name, tt := range map[string]struct {
 		seen, next drain.Remembered
 		want       error
@@ -171,8 +171,8 @@ func TestChecksAreBounded(t *testing.T) {
 		}
 		c.Snapshot.Readings = append(c.Snapshot.Readings, r)
 	}
-	must.Do(t, s.PutLastCheck(c))
-	got := must.Have(s.LastCheck())(t)
+	must.Do(t, LastCheck.Save(s, &c))
+	got := must.Have(LastCheck.Load(s))(t)
 	r := got.Snapshot.Readings[3]
 	must.Not(t, len(r.Processes) != 256 || r.ProcessesUnknown == "", "got %d processes, want 256", len(r.Processes))
 	must.Not(t, len(c.Snapshot.Readings[0].Processes) != 2000, "the caller's own was cut")
@@ -200,25 +200,25 @@ func tested(id gpu.ID, at time.Duration) record.TestRecord {
 // Entries are replaced card by card, and forgotten.
 func TestPerCard(t *testing.T) {
 	s := open(t, folder(t))
-	must.Do(t, errors.Join(s.DropBaselines("GPU-1"), s.PutProbes()))
+	must.Do(t, errors.Join(Baselines.Drop(s, "GPU-1"), Probes.Put(s)))
 	accepted := carries("GPU-2", 60<<20)
 	accepted.Accepted = true
 	for _, b := range []record.Baseline{carries("GPU-1", 1<<20), accepted, carries("GPU-0", 0),
 		carries("GPU-1", 3<<20)} {
-		must.Do(t, s.PutBaseline(b))
+		must.Do(t, Baselines.Put(s, b))
 	}
 	want := map[gpu.ID]record.Baseline{"GPU-0": carries("GPU-0", 0), "GPU-1": carries("GPU-1", 3<<20),
 		"GPU-2": accepted}
-	must.Be(t, "baselines", must.Have(s.Baselines())(t), want)
-	must.Do(t, s.DropBaselines("GPU-0", "GPU-2", "GPU-9"))
+	must.Be(t, "baselines", must.Have(Baselines.Load(s))(t), want)
+	must.Do(t, Baselines.Drop(s, "GPU-0", "GPU-2", "GPU-9"))
 	delete(want, "GPU-0")
 	delete(want, "GPU-2")
-	must.Be(t, "baselines left", must.Have(s.Baselines())(t), want)
+	must.Be(t, "baselines left", must.Have(Baselines.Load(s))(t), want)
 	bad := tested("GPU-1", 2)
 	bad.Probe.Result, bad.Probe.Error = gpu.ProbeBroken, &gpu.CallError{Call: "cuInit", Code: 999}
-	must.Do(t, errors.Join(s.PutProbes(tested("GPU-1", 1), tested("GPU-0", 1)), s.PutProbes(bad)))
+	must.Do(t, errors.Join(Probes.Put(s, tested("GPU-1", 1), tested("GPU-0", 1)), Probes.Put(s, bad)))
 	tests := map[gpu.ID]record.TestRecord{"GPU-0": tested("GPU-0", 1), "GPU-1": bad}
-	must.Be(t, "tests", must.Have(s.Probes())(t), tests)
+	must.Be(t, "tests", must.Have(Probes.Load(s))(t), tests)
 }
 
 // What was learned, accepted or tested in another epoch holds for nothing in this one.
@@ -226,10 +226,10 @@ func TestOtherEpochsGo(t *testing.T) {
 	s := open(t, folder(t))
 	old, fresh, test := carries("GPU-0", 1<<20), carries("GPU-1", 2<<20), tested("GPU-1", 1)
 	old.Accepted, fresh.Epoch.Module, test.Epoch.Module = true, "m@2", "m@2"
-	must.Do(t, errors.Join(s.PutBaseline(old), s.PutBaseline(fresh)))
-	must.Do(t, errors.Join(s.PutProbes(tested("GPU-0", 1)), s.PutProbes(test)))
-	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]record.Baseline{"GPU-1": fresh})
-	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]record.TestRecord{"GPU-1": test})
+	must.Do(t, errors.Join(Baselines.Put(s, old), Baselines.Put(s, fresh)))
+	must.Do(t, errors.Join(Probes.Put(s, tested("GPU-0", 1)), Probes.Put(s, test)))
+	must.Be(t, "baselines", must.Have(Baselines.Load(s))(t), map[gpu.ID]record.Baseline{"GPU-1": fresh})
+	must.Be(t, "tests", must.Have(Probes.Load(s))(t), map[gpu.ID]record.TestRecord{"GPU-1": test})
 }
 
 func TestPerCardRefuses(t *testing.T) {
@@ -237,15 +237,15 @@ func TestPerCardRefuses(t *testing.T) {
 	unknown, half, other := carries("GPU-0", 0), tested("GPU-2", 1), tested("GPU-1", 1)
 	unknown.Epoch.Driver, half.Epoch.Driver, other.Epoch.Module = "", "", "m@2"
 	for name, tt := range map[string]struct{ err, want error }{
-		"half an epoch":       {s.PutBaseline(unknown), ErrEpoch},
-		"a test in such one":  {s.PutProbes(half), ErrEpoch},
-		"tests of two epochs": {s.PutProbes(other, tested("GPU-0", 1)), ErrEpoch},
-		"a test of no GPU":    {s.PutProbes(tested("", 1)), ErrEpoch},
+		"half an epoch":       {Baselines.Put(s, unknown), ErrEpoch},
+		"a test in such one":  {Probes.Put(s, half), ErrEpoch},
+		"tests of two epochs": {Probes.Put(s, other, tested("GPU-0", 1)), ErrEpoch},
+		"a test of no GPU":    {Probes.Put(s, tested("", 1)), ErrEpoch},
 	} {
 		must.Fail(t, name, tt.err, tt.want)
 	}
-	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]record.Baseline{})
-	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]record.TestRecord{})
+	must.Be(t, "baselines", must.Have(Baselines.Load(s))(t), map[gpu.ID]record.Baseline{})
+	must.Be(t, "tests", must.Have(Probes.Load(s))(t), map[gpu.ID]record.TestRecord{})
 }
 
 // MIG instances get new ids each time they are made, and a backend may say much of each: the oldest go, the file stays
@@ -259,9 +259,9 @@ func TestPerCardIsBounded(t *testing.T) {
 		b.Residents = slices.Repeat(b.Residents, 8)
 		long := strings.Repeat("x", 512)
 		r.Probe.Why, r.Probe.Error = long, &gpu.CallError{Call: "cuInit", Meaning: long, Remedy: long}
-		must.Do(t, errors.Join(s.PutBaseline(b), s.PutProbes(r)))
+		must.Do(t, errors.Join(Baselines.Put(s, b), Probes.Put(s, r)))
 	}
-	baselines, tests := must.Have(s.Baselines())(t), must.Have(s.Probes())(t)
+	baselines, tests := must.Have(Baselines.Load(s))(t), must.Have(Probes.Load(s))(t)
 	must.Be(t, "baselines and tests", []int{len(baselines), len(tests)}, []int{maxCards, maxCards})
 	_, oldest := baselines["MIG-019"]
 	_, newest := baselines["MIG-147"]
@@ -272,9 +272,9 @@ func TestPerCardIsBounded(t *testing.T) {
 // Whoever looks for a multi-process service in the folder finds nothing, and nobody but root could put one there.
 func TestNoMPS(t *testing.T) {
 	s, other := open(t, folder(t)), open(t, folder(t))
-	must.Be(t, "its path", must.Have(s.NoMPS())(t), filepath.Join(s.dir, noMPS))
-	must.Do(t, os.Symlink("/", filepath.Join(other.dir, noMPS)))
-	must.Fail(t, "one that leads elsewhere", must.Err(other.NoMPS()), safefile.ErrNotOurs)
+	must.Be(t, "its path", must.Have(s.Turns.NoMPS())(t), filepath.Join(s.dir, "no-mps"))
+	must.Do(t, os.Symlink("/", filepath.Join(other.dir, "no-mps")))
+	must.Fail(t, "one that leads elsewhere", must.Err(other.Turns.NoMPS()), safefile.ErrNotOurs)
 }
 
 // Runs are noticed when they begin and end, the second one of a requeued job too, whose folder is there.
@@ -325,30 +325,30 @@ func TestOpenings(t *testing.T) {
 // What one program adds to a report, another that began before it does not undo.
 func TestChangeReport(t *testing.T) {
 	s, j := open(t, folder(t)), slurm.Job(job(7))
-	must.Do(t, s.ChangeReport(j, func(r *Report) { r.Running = "x" }))
-	_, err := s.Report(j)
+	must.Do(t, s.Users.ChangeReport(j, func(r *Report) { r.Running = "x" }))
+	_, err := s.Users.Report(j.UID, ownerOf(j))
 	must.Not(t, err == nil, "a report of which there was none")
-	must.Do(t, s.PutReport(j, Report{Text: "start"}))
+	must.Do(t, s.Users.PutReport(j, Report{Text: "start"}))
 	done := make(chan error)
-	must.Do(t, s.ChangeReport(j, func(r *Report) {
-		go func() { done <- s.ChangeReport(j, func(r *Report) { r.End = "end" }) }()
+	must.Do(t, s.Users.ChangeReport(j, func(r *Report) {
+		go func() { done <- s.Users.ChangeReport(j, func(r *Report) { r.End = "end" }) }()
 		time.Sleep(20 * time.Millisecond)
 		r.Running = "running"
 	}))
 	must.Do(t, <-done)
-	must.Be(t, "the report", must.Have(s.Report(j))(t), (Report{Text: "start", Running: "running", End: "end"}))
+	must.Be(t, "the report", must.Have(s.Users.Report(j.UID, ownerOf(j)))(t), (Report{Text: "start", Running: "running", End: "end"}))
 }
 
 // A recorder whose lock file was removed is not the only one any more, whether or not another has begun.
 func TestOnlyRecorder(t *testing.T) {
 	s := open(t, folder(t))
-	is, release, err := s.BeRecorder()
+	is, release, err := s.Turns.Recorder()
 	must.Do(t, err)
 	defer release()
-	must.Not(t, !is() || !s.HasRecorder(), "it is not the recorder")
+	must.Not(t, !is() || !s.Turns.HasRecorder(), "it is not the recorder")
 	must.Do(t, os.Remove(filepath.Join(s.dir, recorderLock)))
 	must.Not(t, is(), "its lock was removed")
-	next, releaseNext, err := s.BeRecorder()
+	next, releaseNext, err := s.Turns.Recorder()
 	must.Do(t, err)
 	defer releaseNext()
 	must.Not(t, is() || !next(), "got %v and %v", is(), next())

@@ -81,13 +81,13 @@ func (n *node) look() (l look) {
 	for _, d := range append(damage, more...) {
 		l.damage = append(l.damage, strings.TrimPrefix(d.Path, dir+"/")+": "+d.Why)
 	}
-	_, baselines := store.Baselines()
-	_, tests := store.Probes()
+	_, baselines := state.Baselines.Load(store)
+	_, tests := state.Probes.Load(store)
 	stuck, child := store.Stuck(nil, func(state.Stuck) bool { return true })
 	if stuck != nil {
 		child = errors.New("a stuck child is on record, and there was none")
 	}
-	_, disk := store.DiskTroubles()
+	_, disk := state.DiskTroubles.Load(store)
 	for _, err := range []error{list, baselines, tests, child, disk} {
 		if err != nil {
 			l.damage = append(l.damage, err.Error())

@@ -12,6 +12,7 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/record"
+	"bookend/internal/state"
 	"bookend/test/fakeamd"
 	"bookend/test/must"
 )
@@ -174,10 +175,10 @@ func TestAMDRecorded(t *testing.T) {
 	w.Compute(n.stays(), 128, 7*gib)
 	n.recorded("what the job has", func(r record.GPURecording) bool { return r.Own.Bytes == 7*gib && r.Peak.Bytes == 7*gib+512*mib })
 	await(t, "the other job's samples", func() bool {
-		of := n.store().RecorderState().Runs
+		of := state.Recorded.Peek(n.store()).Runs
 		return len(of) == 2 && !slices.ContainsFunc(slices.Collect(maps.Values(of)), func(r record.Recording) bool { return r.Samples == 0 })
 	})
-	if problem := n.store().RecorderState().Problem; problem != "" {
+	if problem := state.Recorded.Peek(n.store()).Problem; problem != "" {
 		t.Errorf("its trouble: %q", problem)
 	}
 }

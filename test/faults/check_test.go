@@ -10,13 +10,14 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/record"
+	"bookend/internal/state"
 	"bookend/test/must"
 )
 
 // check runs the health check as slurmd does, which must end well, and returns what it kept.
 func (n *node) check() record.Check {
 	n.exits(0, healthcheck, bySlurm)
-	c := must.Have(n.store().LastCheck())(n)
+	c := must.Have(state.LastCheck.Load(n.store()))(n)
 	if c == nil {
 		n.Fatalf("no health check is on record\n%s", n.log())
 	}

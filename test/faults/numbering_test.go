@@ -71,7 +71,7 @@ func TestSlurmdTrouble(t *testing.T) {
 			if name == "stuck" { // what cannot be killed cannot be made here: what matters is that it lives
 				self := rig.ReadProcess(os.Getpid())
 				stuck := state.Stuck{PID: self.PID, StartTicks: self.Start, Op: "slurmd -G"}
-				must.Do(t, n.store().AddReader(stuck, func(state.Stuck) bool { return true }))
+				must.Do(t, state.StuckReaders.Add(n.store(), stuck, func(state.Stuck) bool { return true }))
 				asked = 0
 			}
 			for _, h := range hooks {
@@ -141,7 +141,7 @@ func TestInsideTheJob(t *testing.T) {
 			if codes(r.Start.Findings) != "BKD-RUNINJOB" || strings.Contains(r.Ends[0].Report, not) == allowed {
 				t.Errorf("%+v, the job's user reads %q", r.Start.Findings, r.Ends[0].Report)
 			}
-			report, err := state.GetReport(n.conf.run, nodeName, user, slurm.Owner{ID: 100})
+			report, err := state.Users{Run: n.conf.run, Node: nodeName}.Report(user, slurm.Owner{ID: 100})
 			if err != nil || !report.Clean || has(n.findings(epilog), catalog.Unread) {
 				t.Errorf("the start's report: %+v, %v", report, err)
 			}

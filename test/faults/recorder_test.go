@@ -13,6 +13,7 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/test/must"
 	"bookend/test/rig"
 )
@@ -34,7 +35,7 @@ func (n *node) recorder() (pid int) {
 		if len(all) == 1 {
 			pid = all[0].PID
 		}
-		return len(all) == 1 && n.store().HasRecorder()
+		return len(all) == 1 && n.store().Turns.HasRecorder()
 	})
 	return pid
 }
@@ -42,7 +43,7 @@ func (n *node) recorder() (pid int) {
 // recorded waits until what was recorded of job 100 on its GPU is so, and returns it.
 func (n *node) recorded(what string, is func(record.GPURecording) bool) (on record.GPURecording) {
 	await(n, what, func() bool {
-		of := n.store().RecorderState().Runs.About(n.run(100))
+		of := state.Recorded.Peek(n.store()).Runs.About(n.run(100))
 		if of != nil && len(of.GPUs) > 0 {
 			on = of.GPUs[0]
 		}
@@ -70,8 +71,8 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("status: %s", out)
 	}
 	n.clean(n.own(prolog), bystanding())
-	await(t, "both jobs' samples", func() bool { return len(n.store().RecorderState().Runs) == 2 })
-	if problem := n.store().RecorderState().Problem; problem != "" {
+	await(t, "both jobs' samples", func() bool { return len(state.Recorded.Peek(n.store()).Runs) == 2 })
+	if problem := state.Recorded.Peek(n.store()).Problem; problem != "" {
 		t.Errorf("a session that gave way to the next one left %q", problem)
 	}
 	theirs.End()
@@ -137,8 +138,8 @@ func TestRecordedTrespass(t *testing.T) {
 	culprit := n.holder(bystander, nil, "--mib", "20000")
 	n.inCgroup(culprit, fmt.Sprint(bystanderID))
 	await(n, "the process on the other's GPU", func() bool {
-		of := n.store().RecorderState().Runs.About(n.run(bystanderID))
-		return of != nil && len(of.Elsewhere) > 0 && n.store().RecorderState().Runs.About(n.run(100)).GPUs[0].Peak.Bytes > 0
+		of := state.Recorded.Peek(n.store()).Runs.About(n.run(bystanderID))
+		return of != nil && len(of.Elsewhere) > 0 && state.Recorded.Peek(n.store()).Runs.About(n.run(100)).GPUs[0].Peak.Bytes > 0
 	})
 	culprit.End()
 	n.clean(n.own(epilog), newJob())
@@ -173,7 +174,7 @@ func TestRecorderIsGone(t *testing.T) {
 			if end == syscall.SIGKILL { // as with slurmd, whose unit may end all that is in its cgroup
 				n.exits(0, n.own(healthcheck), bySlurm)
 				must.Do(t, syscall.Kill(n.recorder(), end))
-				await(t, "its end", func() bool { return !n.store().HasRecorder() })
+				await(t, "its end", func() bool { return !n.store().Turns.HasRecorder() })
 			}
 			n.clean(n.own(prolog), numbered(101))
 			if end == syscall.SIGKILL {

@@ -35,7 +35,7 @@ func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {
 		r.Probe.LockWait = patience
 	}
 	for _, d := range r.Devices {
-		r.Probe.Locks[d.ID] = l.store().ProbeLock(d.ID)
+		r.Probe.Locks[d.ID] = l.store().Turns.ProbeLock(d.ID)
 	}
 	return must(r.Line())
 }

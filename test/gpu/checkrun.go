@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bookend/internal/record"
+	"bookend/internal/state"
 	"bookend/test/gpu/runrecord"
 )
 
@@ -59,7 +60,7 @@ func (l *lane) checkEnv() []string {
 }
 
 // lastCheck is the last health check on record, nil where there is none.
-func (l *lane) lastCheck() *record.Check { return must(l.store().LastCheck()) }
+func (l *lane) lastCheck() *record.Check { return must(state.LastCheck.Load(l.store())) }
 
 // takeDown reads what a check left on record, unless that is still the one before it.
 func (r *run) takeDown(c *nodeCheck, before *record.Check, began time.Time) {

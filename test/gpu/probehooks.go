@@ -56,7 +56,7 @@ func (r *run) slowProbe(w *watcher, c card, gate string) *process {
 
 // lockOf says whether a card's probe lock is free.
 func (r *run) lockOf(uuid string) string {
-	f := must(os.OpenFile(r.store().ProbeLock(gpu.ID(uuid)), os.O_RDWR, 0))
+	f := must(os.OpenFile(r.store().Turns.ProbeLock(gpu.ID(uuid)), os.O_RDWR, 0))
 	defer f.Close()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return err.Error()
@@ -88,7 +88,7 @@ func (r *run) duringProbe(w *watcher, c card, context slurm.Context, job int) ru
 	must(w.await("taken"))
 	wait := nothing
 	if r.fake > 0 {
-		wait = opening(r.store().ProbeLock(gpu.ID(c.uuid)))
+		wait = opening(r.store().Turns.ProbeLock(gpu.ID(c.uuid)))
 	}
 	said := r.hook(context, job, func() {
 		wait()

@@ -9,6 +9,7 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/test/cluster"
 )
 
@@ -138,7 +139,7 @@ func (r *run) sampled(id cluster.JobID) {
 	for n := 0; n < 2 && !r.scene.control; n++ {
 		now := child.SystemClock().Boot()
 		settled(func() {
-			if at := r.store().RecorderState().At; at < now || r.soFar(id).Samples == 0 {
+			if at := state.Recorded.Peek(r.store()).At; at < now || r.soFar(id).Samples == 0 {
 				panic(fmt.Errorf("no sample of job %s since %v, the last at %v", id, now, at))
 			}
 		})
@@ -162,7 +163,7 @@ func (r *run) awaitTogether(id cluster.JobID, processes int) {
 // soFar is what is recorded of a job that runs.
 func (r *run) soFar(id cluster.JobID) (so record.Recording) {
 	n, _ := strconv.ParseUint(string(id), 10, 32)
-	if of := r.store().RecorderState().Runs.About(r.kept(slurm.JobID(n))); of != nil {
+	if of := state.Recorded.Peek(r.store()).Runs.About(r.kept(slurm.JobID(n))); of != nil {
 		so = *of
 	}
 	return so

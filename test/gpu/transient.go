@@ -176,5 +176,5 @@ func (r *run) probeLock(uuid string) string {
 	if r.scene.control {
 		return filepath.Join(r.site.Dir, "another.lock")
 	}
-	return r.store().ProbeLock(gpu.ID(uuid))
+	return r.store().Turns.ProbeLock(gpu.ID(uuid))
 }
