@@ -475,3 +475,8 @@ func TestPanicsComeBack(t *testing.T) {
 	out := <-gather(r, keeper{limit: -1})
 	must.Not(t, err != nil || out.err == nil, "%v: kept %q of a pipe with room for -1 bytes", err, out.bytes)
 }
+
+func TestPanicInParallelIsAnError(t *testing.T) {
+	results, err := Parallel(3, func(i int) int { return 1 / (i - 1) })
+	must.Not(t, err == nil || !strings.Contains(err.Error(), "divide") || results != nil, "got %v, %v", results, err)
+}

@@ -5,10 +5,8 @@
 package joblog
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,86 +21,32 @@ import (
 
 const uid = 65533
 
-// request is one Append, or a look at the end, for the child.
-type request struct {
-	Target Target
-	Text   string
-	Open   string // a file to be held open meanwhile: a FIFO's other end
-	Tail   int    // read so many bytes instead
-}
-
-type reply struct {
-	Tail []byte
-	Why  string
-}
-
-// The test binary started again plays the child that appends, or reads: it becomes the user first.
+// The test binary started again serves the operations.
 func TestMain(m *testing.M) {
-	if len(os.Args) < 3 || os.Args[1] != "--child" {
-		os.Exit(m.Run())
+	env := child.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Exit: os.Exit}
+	if exit, done := env.Serve(); done {
+		os.Exit(exit)
 	}
-	var r request
-	err := json.NewDecoder(os.Stdin).Decode(&r)
-	if err == nil {
-		err = child.Become(uid, uid, []uint32{uid})
-	}
-	if err == nil && r.Open != "" {
-		_, err = unix.Open(r.Open, unix.O_RDWR|unix.O_NONBLOCK, 0)
-	}
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	got := tailOf(r.Target, r.Tail)
-	if r.Tail == 0 {
-		got = reply{Why: Append(r.Target, uid, []byte(r.Text))}
-	}
-	if err := json.NewEncoder(os.Stdout).Encode(got); err != nil {
-		os.Exit(1)
-	}
+	os.Exit(m.Run())
 }
 
-// tailOf is the end of a target, read as Search does.
-func tailOf(t Target, limit int) reply {
-	s := Begin(t, uid)
-	defer s.Close()
-	tail := make([]byte, min(int64(limit), s.Size))
-	if s.Refused == "" {
-		if _, err := s.text.ReadAt(tail, s.Size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
-			return reply{nil, reason(err)}
-		}
-	}
-	return reply{tail, s.Refused}
-}
-
-func asUser(t *testing.T, r request) (got reply) {
+// appendTo returns why a text was not appended to a target as the user; empty if it was.
+func appendTo(t *testing.T, target Target, text string) string {
 	t.Helper()
-	s := child.Self("append")
-	var err error
-	s.Stdin, err = json.Marshal(r)
-	must.Do(t, err)
-	s.MaxOutput, s.Timeout = 4<<10, time.Minute
-	res := child.Run(s)
-	if err := json.Unmarshal(res.Stdout, &got); err != nil || res.Outcome != child.Exited || res.ExitCode != 0 {
-		t.Fatalf("%s, exit code %d: %s%s", res.Outcome, res.ExitCode, res.Stdout, res.Stderr)
-	}
-	return got
+	return must.Have(AppendAsUser.Ask(AppendRequest{uid, uid, target, text}, time.Minute))(t).Refused
 }
 
-// appendAsUser returns the child's refusal, "" for none.
-func appendAsUser(t *testing.T, r request) string {
+// search returns how many messages a target has, as the user finds them, and why it was not searched.
+func search(t *testing.T, target Target) (found int, refused string) {
 	t.Helper()
-	return asUser(t, r).Why
+	ask := TailRequest{UID: uid, GID: uid, Targets: []Target{target}}
+	reply := must.Have(SearchAsUser.Ask(ask, time.Minute))(t)
+	must.Do(t, reply.Check(1))
+	return len(reply.Messages), reply.Files[0].Refused
 }
 
-func tailAsUser(t *testing.T, r request) (tail, why string) {
-	t.Helper()
-	got := asUser(t, r)
-	return string(got.Tail), got.Why
-}
-
-// usersFolder is a folder of the user's that he can reach.
-func usersFolder(t *testing.T) string {
+// usersDir is a directory that only the user can use.
+func usersDir(t *testing.T) string {
 	t.Helper()
 	dir := must.Have(os.MkdirTemp("/tmp", "joblog-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -110,202 +54,131 @@ func usersFolder(t *testing.T) string {
 	return dir
 }
 
-func put(t *testing.T, path, content string) {
+func put(t *testing.T, path, content string) Target {
 	t.Helper()
-	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
-	must.Do(t, os.Chown(path, uid, uid))
+	var st unix.Stat_t
+	must.Do(t, errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chown(path, uid, uid), unix.Stat(path, &st)))
+	return Target{path, st.Dev, st.Ino}
 }
 
-func TestAppend(t *testing.T) {
-	path := filepath.Join(usersFolder(t), "slurm-7.out")
-	put(t, path, "job's own\n")
+func TestAppendAndSearch(t *testing.T) {
+	path := filepath.Join(usersDir(t), "slurm-7.out")
+	target := put(t, path, strings.Repeat("x", 1<<20)+"\n"+ranOut)
 	must.Do(t, os.Chmod(path, 0o640))
-	var before unix.Stat_t
-	must.Do(t, unix.Stat(path, &before))
-	for _, target := range []Target{{Path: path}, {path, before.Dev, before.Ino}} {
-		if why := appendAsUser(t, request{Target: target, Text: "report\n"}); why != "" {
-			t.Errorf("%+v: refused: %s", target, why)
-		}
+	before := must.Have(os.Stat(path))(t)
+	for _, target := range []Target{{Path: path}, target} {
+		must.Be(t, "append refused", appendTo(t, target, "report\n"), "")
+		found, refused := search(t, target)
+		must.Not(t, found != 1 || refused != "", "%d found, refused: %q", found, refused)
 	}
-	b := must.Have(os.ReadFile(path))(t)
-	if string(b) != "job's own\nreport\nreport\n" {
-		t.Errorf("file holds %q", b)
+	must.Be(t, "its end", strings.HasSuffix(must.Read(t, path), "x\n"+ranOut+"report\nreport\n"), true)
+	after := must.Have(os.Stat(path))(t)
+	must.Not(t, after.Mode() != before.Mode() || !os.SameFile(before, after), "%v, before %v", after, before)
+	for _, other := range []Target{{path, target.Dev, target.Ino + 1}, {path, target.Dev + 1, target.Ino}} {
+		must.Be(t, "append to another file", appendTo(t, other, "x"), changed)
+		found, refused := search(t, other)
+		must.Not(t, found > 0 || refused != changed, "another file: %d found, refused: %q", found, refused)
 	}
-	var after unix.Stat_t
-	must.Do(t, unix.Stat(path, &after))
-	if after.Mode != before.Mode || after.Uid != before.Uid || after.Ino != before.Ino {
-		t.Errorf("mode %#o, owner %d, inode %d; before %#o, %d, %d",
-			after.Mode, after.Uid, after.Ino, before.Mode, before.Uid, before.Ino)
-	}
+	must.Do(t, os.Chmod(path, 0o400))
+	found, refused := search(t, target)
+	must.Not(t, found != 1 || refused != "", "without permission to write: %d found, refused: %q", found, refused)
 }
 
 // What is not a file of the user's own, as a job's output is, is neither written nor read; nor waited for.
 func TestRefuses(t *testing.T) {
-	users := func(t *testing.T, path string, err error) {
-		must.Do(t, err)
-		must.Do(t, os.Lchown(path, uid, uid))
+	device := func(kind, major, minor uint32) func(string) error {
+		return func(path string) error { return unix.Mknod(path, kind|0o666, int(unix.Mkdev(major, minor))) }
 	}
-	device := func(major, minor uint32) func(*testing.T, string) {
-		return func(t *testing.T, path string) {
-			users(t, path, unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(major, minor))))
+	file := func(owner int, mode os.FileMode) func(string) error {
+		return func(path string) error {
+			return errors.Join(os.WriteFile(path, []byte(ranOut), 0o600), os.Chown(path, owner, owner), os.Chmod(path, mode))
 		}
 	}
-	others := func(owner int, mode os.FileMode) func(*testing.T, string) {
-		return func(t *testing.T, path string) {
-			put(t, path, "secret")
-			must.Do(t, errors.Join(os.Chown(path, owner, owner), os.Chmod(path, mode)))
-		}
-	}
-	type plant func(t *testing.T, path string)
+	own := file(uid, 0o600)
 	for name, tt := range map[string]struct {
-		plant       plant
-		write, read string // why not; empty: not tried
+		plant       func(path string) error
+		write, read string // why not
 	}{
-		"missing": {func(*testing.T, string) {}, missing, missing},
-		"below a file": {func(t *testing.T, path string) {
-			must.Do(t, os.Remove(filepath.Dir(path)))
-			put(t, filepath.Dir(path), "")
+		"missing": {func(string) error { return nil }, missing, missing},
+		"below a file": {func(path string) error {
+			return errors.Join(os.Remove(filepath.Dir(path)), own(filepath.Dir(path)))
 		}, missing, missing},
-		"folder": {func(t *testing.T, path string) { users(t, path, os.Mkdir(path, 0o777)) }, notRegular, notRegular},
-		"FIFO": {func(t *testing.T, path string) { users(t, path, unix.Mkfifo(path, 0o600)) }, notRegular,
-			notRegular},
-		"FIFO that is open": {func(t *testing.T, path string) { users(t, path, unix.Mkfifo(path, 0o600)) }, notRegular, notRegular},
-		"symbolic link to an own file": {func(t *testing.T, path string) {
-			put(t, path+"-real", "secret")
-			users(t, path, os.Symlink(path+"-real", path))
+		"directory": {func(path string) error { return os.Mkdir(path, 0o777) }, notRegular, notRegular},
+		"FIFO":      {device(unix.S_IFIFO, 0, 0), notRegular, notRegular},
+		"FIFO that a process has open": {func(path string) error {
+			err := unix.Mkfifo(path, 0o600)
+			fifo, wrong := os.OpenFile(path, os.O_RDWR, 0)
+			t.Cleanup(func() { fifo.Close() })
+			return errors.Join(err, wrong)
 		}, notRegular, notRegular},
-		"symbolic link to root's": {func(t *testing.T, path string) {
-			users(t, path, os.Symlink("/etc/shadow", path))
+		"symbolic link to an own file": {func(path string) error {
+			return errors.Join(own(path+"-real"), os.Symlink(path+"-real", path))
 		}, notRegular, notRegular},
-		"/dev/null": {device(1, 3), notRegular, notRegular},
-		"/dev/tty":  {device(5, 0), notRegular, notRegular},
-		"socket": {func(t *testing.T, path string) {
-			users(t, path, unix.Mknod(path, unix.S_IFSOCK|0o666, 0))
-		}, notRegular, notRegular},
-		"hard link": {func(t *testing.T, path string) {
-			put(t, path, "")
-			must.Do(t, os.Link(path, path+"-too"))
+		"symbolic link to root's": {func(path string) error { return os.Symlink("/etc/shadow", path) }, notRegular, notRegular},
+		"/dev/null":               {device(unix.S_IFCHR, 1, 3), notRegular, notRegular},
+		"/dev/tty":                {device(unix.S_IFCHR, 5, 0), notRegular, notRegular},
+		"socket":                  {device(unix.S_IFSOCK, 0, 0), notRegular, notRegular},
+		"hard link": {func(path string) error {
+			return errors.Join(own(path), os.Link(path, path+"-too"))
 		}, links, links},
-		"another's, for all":       {others(uid-1, 0o666), notOwner, notOwner},
-		"another's":                {others(uid-1, 0o600), permission, permission},
-		"root's, readable for all": {others(0, 0o644), permission, notOwner},
-		"root's":                   {others(0, 0o600), permission, permission},
-		"in a directory of root's": {func(t *testing.T, path string) {
-			put(t, path, "")
-			must.Do(t, os.Chown(filepath.Dir(path), 0, 0))
+		"another's, for all":       {file(uid-1, 0o666), notOwner, notOwner},
+		"another's":                {file(uid-1, 0o600), permission, permission},
+		"root's, readable for all": {file(0, 0o644), permission, notOwner},
+		"root's":                   {file(0, 0o600), permission, permission},
+		"in a directory of root's": {func(path string) error {
+			return errors.Join(own(path), os.Chown(filepath.Dir(path), 0, 0))
 		}, permission, permission},
-		"without permission to write": {others(uid, 0o400), permission, ""},
-		"without permission to read":  {others(uid, 0o200), "", permission},
+		"without permission to write": {file(uid, 0o400), permission, ""},
+		"without permission to read":  {file(uid, 0o200), "", permission},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(usersFolder(t), "out")
+			path := filepath.Join(usersDir(t), "out")
 			must.Do(t, os.Chmod(filepath.Dir(path), 0o700))
-			tt.plant(t, path)
-			open := ""
-			if name == "FIFO that is open" { // somebody reads what is written, and writes what is read
-				open = path
+			must.Do(t, tt.plant(path))
+			if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+				must.Do(t, os.Lchown(path, uid, uid))
 			}
-			r := request{Target: Target{Path: path}, Text: "report\n", Open: open}
-			if tt.write != "" {
-				if why := appendAsUser(t, r); why != tt.write {
-					t.Errorf("write refused: %q, want %q", why, tt.write)
-				}
-			}
-			if r.Tail = 16; tt.read != "" {
-				if got, why := tailAsUser(t, r); why != tt.read || got != "" {
-					t.Errorf("read %q, refused: %q, want %q", got, why, tt.read)
-				}
-			}
+			found, refused := search(t, Target{Path: path})
+			must.Not(t, refused != tt.read || found > 0 && refused != "", "read refused: %q, want %q; %d found", refused, tt.read, found)
+			must.Be(t, "write refused", appendTo(t, Target{Path: path}, "report\n"), tt.write)
 		})
-	}
-}
-
-func TestRefusesAnotherFile(t *testing.T) {
-	path := filepath.Join(usersFolder(t), "out")
-	put(t, path, "another's")
-	var st unix.Stat_t
-	must.Do(t, unix.Stat(path, &st))
-	for _, target := range []Target{{path, st.Dev, st.Ino + 1}, {path, st.Dev + 1, st.Ino}} {
-		if why := appendAsUser(t, request{Target: target, Text: "x"}); why != changed {
-			t.Errorf("%+v: write refused: %q, want %q", target, why, changed)
-		}
-		if got, why := tailAsUser(t, request{Target: target, Tail: 16}); why != changed || got != "" {
-			t.Errorf("%+v: read %q, refused: %q, want %q", target, got, why, changed)
-		}
 	}
 }
 
 func TestRefusesNonsense(t *testing.T) {
 	for _, path := range []string{"", "out", "/tmp/a\x00b", "/" + strings.Repeat("x", maxPath)} {
 		got := Begin(Target{Path: path}, uid)
-		if got.Refused != other || got.file != nil || Append(Target{Path: path}, uid, nil) != other {
-			t.Errorf("%.20q: %+v, want %q", path, got, other)
-		}
+		must.Not(t, got.Refused != other || got.file != nil || Append(Target{Path: path}, uid, nil) != other,
+			"%.20q: %+v, want %q", path, got, other)
 	}
-	if got := Append(Target{Path: "/dev/null"}, uid, make([]byte, MaxText+1)); got != other {
-		t.Errorf("much text: got %q, want %q", got, other)
-	}
+	must.Be(t, "much text", Append(Target{Path: "/dev/null"}, uid, make([]byte, MaxText+1)), other)
 	for why, want := range map[string]bool{
 		missing: true, notRegular: true, notOwner: true, links: true, changed: true, readonly: true, full: true,
 		permission: true, other: true, "": false, "Missing": false,
 	} {
-		if IsReason(why) != want {
-			t.Errorf("%q: got %v, want %v", why, !want, want)
-		}
+		must.Not(t, IsReason(why) != want, "%q: got %v, want %v", why, !want, want)
 	}
 	for err, want := range map[error]string{
 		nil: "", errors.New("of anybody"): other, unix.EIO: other, unix.EMFILE: other, unix.ESTALE: missing,
 		unix.EDQUOT: full, unix.EROFS: readonly,
 	} {
-		if got := reason(err); got != want {
-			t.Errorf("%v: got %q, want %q", err, got, want)
-		}
+		must.Be(t, fmt.Sprint(err), reason(err), want)
 	}
 }
 
 func TestLocate(t *testing.T) {
 	dir := t.TempDir()
-	proc := filepath.Join(dir, "proc")
-	must.Do(t, os.MkdirAll(filepath.Join(proc, "7", "fd"), 0o755))
-	link := filepath.Join(proc, "7", "fd", "1")
-	file := filepath.Join(dir, "out put %j")
-	put(t, file, "")
-	must.Do(t, os.Symlink(file, link))
-	var st unix.Stat_t
-	must.Do(t, unix.Stat(file, &st))
-	if got, err := Locate(proc, 7, 1); err != nil || got != (Target{file, st.Dev, st.Ino}) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	for _, target := range []string{"pipe:[4711]", "socket:[1]", "/dev/null", dir, file + " (deleted)", dir + "/\xff"} {
-		must.Do(t, os.Remove(link))
-		must.Do(t, os.Symlink(target, link))
-		if got, err := Locate(proc, 7, 1); !errors.Is(err, ErrNotFile) {
-			t.Errorf("%s: %+v, %v; want %v", target, got, err, ErrNotFile)
-		}
-	}
-	must.Do(t, os.Remove(link))
-	must.Do(t, os.Symlink("/nonexistent/out", link))
-	for _, pid := range []int{7, 8} { // a file that has gone, and no process
-		if _, err := Locate(proc, pid, 1); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("process %d: %v", pid, err)
-		}
-	}
-}
-
-func TestTail(t *testing.T) {
-	path := filepath.Join(usersFolder(t), "slurm-7.out")
-	for content, want := range map[string]string{
-		"": "", "short": "short", "exactly 16 bytes": "exactly 16 bytes", "more than sixteen bytes": "an sixteen bytes",
-		strings.Repeat("x", 1<<20) + "the very last one": "he very last one",
+	link, file := filepath.Join(dir, "proc/7/fd/1"), filepath.Join(dir, "out put %j")
+	want := put(t, file, "")
+	for target, wrong := range map[string]error{
+		file: nil, "pipe:[4711]": ErrNotFile, "socket:[1]": ErrNotFile, "/dev/null": ErrNotFile, dir: ErrNotFile,
+		file + " (deleted)": ErrNotFile, dir + "/\xff": ErrNotFile, "/nonexistent/out": os.ErrNotExist,
 	} {
-		put(t, path, content)
-		must.Do(t, os.Chmod(path, 0o400)) // no writing needed
-		var st unix.Stat_t
-		must.Do(t, unix.Stat(path, &st))
-		for _, target := range []Target{{Path: path}, {path, st.Dev, st.Ino}} {
-			if got, why := tailAsUser(t, request{Target: target, Tail: 16}); got != want || why != "" {
-				t.Errorf("%d bytes: %q, refused %q; want %q", len(content), got, why, want)
-			}
-		}
+		must.Link(t, link, target)
+		got, err := Locate(dir+"/proc", 7, 1)
+		must.Fail(t, target, err, wrong)
+		must.Not(t, err == nil && got != want, "got %+v, want %+v", got, want)
+		must.Do(t, os.Remove(link))
 	}
+	must.Fail(t, "no process", must.Err(Locate(dir+"/proc", 8, 1)), os.ErrNotExist)
 }

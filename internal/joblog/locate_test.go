@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -74,12 +73,10 @@ func TestDropNote(t *testing.T) {
 	b, err := d.Encode()
 	must.Do(t, err)
 	got, err := ParseDrop(b)
-	if err != nil || len(got.Steps) != 4-1 || !got.Elsewhere || got.Steps[0] != d.Steps[0] {
-		t.Errorf("%d steps, %v, %v", len(got.Steps), got.Elsewhere, err)
-	}
-	if _, err := (Drop{Target: Target{Path: "/" + strings.Repeat("x", MaxDrop)}}).Encode(); err == nil {
-		t.Error("a record larger than its limit was encoded")
-	}
+	must.Not(t, err != nil || len(got.Steps) != 4-1 || !got.Elsewhere || got.Steps[0] != d.Steps[0],
+		"%d steps, %v, %v", len(got.Steps), got.Elsewhere, err)
+	large := Drop{Target: Target{Path: "/" + strings.Repeat("x", MaxDrop)}}
+	must.Not(t, must.Err(large.Encode()) == nil, "a record larger than its limit was encoded")
 }
 
 func TestParseDropRefuses(t *testing.T) {
@@ -97,78 +94,61 @@ func TestParseDropRefuses(t *testing.T) {
 		`{"bookend":1,"name":"` + strings.Repeat("x", MaxName+1) + `"}`, `{"bookend":1,"elsewhere":1}`,
 		`{"bookend":1}` + strings.Repeat(" ", MaxDrop),
 	} {
-		if got, err := ParseDrop([]byte(text)); err == nil || !reflect.DeepEqual(got, Drop{}) {
-			t.Errorf("ParseDrop(%.60q) = %+v, %v", text, got, err)
-		}
+		got, err := ParseDrop([]byte(text))
+		must.Not(t, err == nil || !reflect.DeepEqual(got, Drop{}), "ParseDrop(%.60q) = %+v, %v", text, got, err)
 	}
 }
 
 // The files that a process writes to are told from those that it reads, and from what is no file.
 func TestWritten(t *testing.T) {
 	dir, proc := t.TempDir(), t.TempDir()
-	must.Do(t, os.MkdirAll(filepath.Join(proc, "7/fd"), 0o700))
-	must.Do(t, os.MkdirAll(filepath.Join(proc, "7/fdinfo"), 0o700))
-	for fd, tt := range map[int]struct{ to, flags string }{
-		0: {"/dev/null", "0100000"}, 1: {filepath.Join(dir, "job.out"), "0102001"}, 2: {filepath.Join(dir, "job.out"),
-			"0102001"},
-		3: {filepath.Join(dir, "slurm.conf"), "0100000"}, 4: {filepath.Join(dir, "step.out"),
-			"0100002"}, 5: {"pipe:[7]", "01"}, 6: {"/dev/null", "0100001"},
-		7: {filepath.Join(dir, "gone.out"), "0100001"}, 8: {filepath.Join(dir, "odd.out"), "what"},
+	for fd, tt := range []struct{ to, flags string }{
+		{"/dev/null", "0100000"}, {dir + "/job.out", "0102001"}, {dir + "/job.out", "0102001"},
+		{dir + "/slurm.conf", "0100000"}, {dir + "/step.out", "0100002"}, {"pipe:[7]", "01"}, {"/dev/null", "0100001"},
+		{dir + "/gone.out", "0100001"}, {dir + "/odd.out", "what"},
 	} {
-		must.Do(t, os.Symlink(tt.to, filepath.Join(proc, "7/fd", fmt.Sprint(fd))))
-		must.Do(t, os.WriteFile(filepath.Join(proc, "7/fdinfo", fmt.Sprint(fd)),
-			[]byte("pos:\t0\nflags:\t"+tt.flags+"\nmnt_id:\t31\n"), 0o600))
+		must.Link(t, filepath.Join(proc, "7/fd", fmt.Sprint(fd)), tt.to)
+		must.Write(t, filepath.Join(proc, "7/fdinfo", fmt.Sprint(fd)), "pos:\t0\nflags:\t"+tt.flags+"\nmnt_id:\t31\n")
 	}
-	must.Do(t, os.Symlink(filepath.Join(dir, "closed.out"), filepath.Join(proc, "7/fd/9"))) // meanwhile
-	must.Do(t, os.Mkdir(filepath.Join(proc, "9"), 0o700))
-	must.Do(t, os.WriteFile(filepath.Join(proc, "9/fd"), nil, 0o600))
+	must.Link(t, filepath.Join(proc, "7/fd/9"), dir+"/closed.out") // meanwhile
+	must.Write(t, filepath.Join(proc, "9/fd"), "")
 	for _, name := range []string{"job.out", "slurm.conf", "step.out", "odd.out", "closed.out"} {
-		must.Do(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		must.Write(t, filepath.Join(dir, name), "")
 	}
 	found, err := Written(proc, 7)
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	for _, f := range found {
-		if name := filepath.Base(f.Path); name != "job.out" && name != "step.out" || f.Ino == 0 {
-			t.Errorf("%+v", f)
-		}
+		name := filepath.Base(f.Path)
+		must.Not(t, name != "job.out" && name != "step.out" || f.Ino == 0, "%+v", f)
 	}
 	for _, pid := range []int{8, 9} {
-		if found, err := Written(proc, pid); err == nil {
-			t.Errorf("process %d, which cannot be looked into, writes to %+v", pid, found)
-		}
+		must.Not(t, must.Err(Written(proc, pid)) == nil, "process %d, which cannot be looked into, writes files", pid)
 	}
 }
 
 // Of a step with one file a task most cannot be told, nor where it goes to srun's own pipe, whatever else srun has open.
 func TestApart(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "train-7.log")
-	must.Do(t, os.WriteFile(log, nil, 0o600))
+	must.Write(t, log, "")
 	for command, tt := range map[string]struct {
 		output, errors string
 		want           bool
 	}{
-		"srun -o out.%2t train": {log, log, true},
-		"srun -o out.%j train":  {log, log, false},
-
+		"srun -o out.%2t train":                 {log, log, true},
+		"srun -o out.%j train":                  {log, log, false},
 		"srun train | tee":                      {"pipe:[7]", log, true},
 		"srun train 2>&1 | tee":                 {"pipe:[7]", "pipe:[7]", true},
 		"srun train > train-7.log 2> /dev/null": {log, "/dev/null", true},
 	} {
 		proc := t.TempDir()
-		must.Do(t, os.MkdirAll(filepath.Join(proc, "7/fd"), 0o700))
-		must.Do(t, os.WriteFile(filepath.Join(proc, "7/cmdline"),
-			[]byte(strings.ReplaceAll(command, " ", "\x00")+"\x00"), 0o600))
-		must.Do(t, os.Symlink(tt.output, filepath.Join(proc, "7/fd/1")))
-		must.Do(t, os.Symlink(tt.errors, filepath.Join(proc, "7/fd/2")))
-		if got := Apart(proc, 7); got != tt.want {
-			t.Errorf("%.60s: %v", command, got)
-		}
+		must.Write(t, filepath.Join(proc, "7/cmdline"), strings.ReplaceAll(command, " ", "\x00")+"\x00")
+		must.Link(t, filepath.Join(proc, "7/fd/1"), tt.output)
+		must.Link(t, filepath.Join(proc, "7/fd/2"), tt.errors)
+		must.Be(t, command, Apart(proc, 7), tt.want)
 	}
-	if Apart(t.TempDir(), 7) {
-		t.Error("a process that has ended writes its output apart")
-	}
+	must.Not(t, Apart(t.TempDir(), 7), "a process that has ended writes its output apart")
 }
 
 // A pattern becomes one absolute path without a NUL, or nothing.
@@ -186,17 +166,13 @@ func FuzzExpand(f *testing.F) {
 		}
 		got, err := Expand(pattern, job, drop)
 		if err != nil {
-			if got != "" {
-				t.Errorf("%q with %v", got, err)
-			}
+			must.Not(t, got != "", "%q with %v", got, err)
 			return
 		}
-		if !filepath.IsAbs(got) || len(got) > maxPath || strings.ContainsRune(got, 0) {
-			t.Errorf("Expand(%q) = %q", pattern, got)
-		}
-		if !strings.ContainsAny(pattern, `%\\`) && got != pattern && got != dir+"/"+pattern {
-			t.Errorf("Expand(%q) = %q", pattern, got)
-		}
+		must.Not(t, !filepath.IsAbs(got) || len(got) > maxPath || strings.ContainsRune(got, 0),
+			"Expand(%q) = %q", pattern, got)
+		must.Not(t, !strings.ContainsAny(pattern, `%\\`) && got != pattern && got != dir+"/"+pattern,
+			"Expand(%q) = %q", pattern, got)
 	})
 }
 
@@ -219,18 +195,15 @@ func FuzzParseDrop(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := ParseDrop(b)
 		if err != nil {
-			if !reflect.DeepEqual(d, Drop{}) {
-				t.Errorf("%+v and %v", d, err)
-			}
+			must.Not(t, !reflect.DeepEqual(d, Drop{}), "%+v and %v", d, err)
 			return
 		}
 		if len(b) > MaxDrop || d.Target != (Target{}) && d.Target.check() != nil || d.AddressSpace > record.Unlimited ||
 			len(d.Steps) > MaxSteps || d.Array.Master == 0 && d.Array.Task != 0 {
 			t.Errorf("%s: %+v", b, d)
 		}
-		if _, err := ParseDrop(append(bytes.Clone(b), "{}"...)); err == nil {
-			t.Errorf("%s is a record with another behind it", b)
-		}
+		_, double := ParseDrop(append(bytes.Clone(b), "{}"...))
+		must.Not(t, double == nil, "%s is a record with another behind it", b)
 		written, err := d.Encode()
 		if err != nil || len(written)+128 > MaxDrop {
 			return // JSON writes some of what it reads in more bytes

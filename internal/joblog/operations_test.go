@@ -7,6 +7,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/oomlog"
 	"bookend/internal/record"
+	"bookend/test/must"
 )
 
 // What comes back from a process that the user may have got at is what SearchAsUser could have written, or nothing.
@@ -42,8 +43,6 @@ func TestTailReply(t *testing.T) {
 		"a message of a third file": {TailReply{Messages: []record.Message{func() record.Message { t := m; t.File = 2; return t }()}, Files: two}, false},
 	} {
 		err := tt.reply.Check(2)
-		if (err == nil) != tt.valid {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Not(t, (err == nil) != tt.valid, "%s: %v", name, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // Which outputs a job has follows from what Slurm tells the epilog and from what task hooks left.
@@ -42,16 +43,12 @@ func TestStreams(t *testing.T) {
 		}
 		for _, w := range p.Streams() {
 			where := w.Path
-			if (w.Why == "") != (w.Path != "") || w.Path != w.Target.Path {
-				t.Errorf("%s: %+v", name, w)
-			}
+			must.Not(t, (w.Why == "") != (w.Path != "") || w.Path != w.Target.Path, "%s: %+v", name, w)
 			if w.Path == "" {
 				where = unknown
 			}
 			got = append(got, string(w.Kind)+" "+where)
 		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
+		must.Not(t, !slices.Equal(got, tt.want), "%s: %q, want %q", name, got, tt.want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"bookend/internal/oomlog"
 	"bookend/internal/record"
+	"bookend/test/must"
 )
 
 const (
@@ -47,12 +48,10 @@ func TestSearchBack(t *testing.T) {
 	} {
 		said := text(step, 1<<20) + "\n" + ranOut + "\n" + text(bar, after)
 		s := searched(t, said, limit, always)
-		if len(s.Messages) != 1 || s.Messages[0].Asked.Bytes != 2<<30 || s.Messages[0].Count != 1 {
-			t.Errorf("%d bytes after it: %+v", after, s.Messages)
-		}
-		if s.Read < int64(after) || s.Read > int64(after+3*oomlog.MaxTail) {
-			t.Errorf("%d bytes after it: %d looked through", after, s.Read)
-		}
+		must.Not(t, len(s.Messages) != 1 || s.Messages[0].Asked.Bytes != 2<<30 || s.Messages[0].Count != 1,
+			"%d bytes after it: %+v", after, s.Messages)
+		must.Not(t, s.Read < int64(after) || s.Read > int64(after+3*oomlog.MaxTail),
+			"%d bytes after it: %d looked through", after, s.Read)
 	}
 }
 
@@ -83,10 +82,8 @@ func TestSearchStops(t *testing.T) {
 		"empty":                       {"", size, always, 0, 0, false},
 	} {
 		s := searched(t, tt.said, tt.limit, tt.more)
-		if len(s.Messages) != tt.found || s.Read != tt.read || s.Earlier != tt.earlier {
-			t.Errorf("%s: %d messages, %d of %d bytes, earlier %v", name, len(s.Messages), s.Read, len(tt.said),
-				s.Earlier)
-		}
+		must.Not(t, len(s.Messages) != tt.found || s.Read != tt.read || s.Earlier != tt.earlier,
+			"%s: %d messages, %d of %d bytes, earlier %v", name, len(s.Messages), s.Read, len(tt.said), s.Earlier)
 	}
 }
 
@@ -94,10 +91,8 @@ func TestSearchStops(t *testing.T) {
 func TestSearchBeforeAFault(t *testing.T) {
 	const fault = "RuntimeError: CUDA error: an illegal memory access was encountered\n"
 	s := searched(t, ranOut+text(step, 100_000)+"\n"+fault+text(step, oomlog.MaxTail-1000), 1<<20, always)
-	if len(s.Messages) != 2 || s.Messages[0].Kind != record.KindDevice || s.Messages[1].Kind != record.KindFault ||
-		s.Messages[1].Count != 1 {
-		t.Errorf("%+v", s.Messages)
-	}
+	must.Not(t, len(s.Messages) != 2 || s.Messages[0].Kind != record.KindDevice || s.Messages[1].Kind != record.KindFault ||
+		s.Messages[1].Count != 1, "%+v", s.Messages)
 }
 
 type failing struct {
@@ -114,20 +109,21 @@ func (f failing) ReadAt(p []byte, at int64) (int, error) {
 
 // What cannot be read is refused; a file that is cut while it is looked through ends the search like any other.
 func TestSearchFails(t *testing.T) {
-	said := text(step, 1<<20)
-	s := NewSearch(failing{strings.NewReader(said), 1 << 19}, 1<<20)
-	s.Tail()
-	if s.Back(1<<20, always); s.Refused != other || s.Read == 0 || s.Read > 1<<19 {
-		t.Errorf("%q after %d bytes", s.Refused, s.Read)
-	}
-	s = NewSearch(failing{strings.NewReader(said), 1 << 20}, 1<<20)
-	if s.Tail(); s.Refused != other || s.Read != 0 {
-		t.Errorf("%q after %d bytes", s.Refused, s.Read)
-	}
-	s = NewSearch(strings.NewReader(ranOut+text(step, 200_000)), 1<<20)
-	s.Tail()
-	if s.Back(1<<20, always); s.Refused != "" || len(s.Messages) != 1 || s.Read != 1<<20 {
-		t.Errorf("%v: %+v after %d bytes", s.Refused, s.Messages, s.Read)
+	for name, tt := range map[string]struct {
+		text        io.ReaderAt
+		refused     string
+		found       int
+		least, most int64 // bytes that were read
+	}{
+		"its first half": {failing{strings.NewReader(text(step, 1<<20)), 1 << 19}, other, 0, 1, 1 << 19},
+		"all of it":      {failing{strings.NewReader(text(step, 1<<20)), 1 << 20}, other, 0, 0, 0},
+		"cut":            {strings.NewReader(ranOut + text(step, 200_000)), "", 1, 1 << 20, 1 << 20},
+	} {
+		s := NewSearch(tt.text, 1<<20)
+		s.Tail()
+		s.Back(1<<20, always)
+		must.Not(t, s.Refused != tt.refused || len(s.Messages) != tt.found || s.Read < tt.least || s.Read > tt.most,
+			"%s: %q, %+v after %d bytes", name, s.Refused, s.Messages, s.Read)
 	}
 }
 
@@ -173,9 +169,8 @@ func TestCancelled(t *testing.T) {
 		"": false,
 	} {
 		s := NewSearch(strings.NewReader(text), int64(len(text)))
-		if s.Tail(); s.Refused != "" || s.Cancelled != want {
-			t.Errorf("%q: %v, error %v", text, s.Cancelled, s.Refused)
-		}
+		s.Tail()
+		must.Not(t, s.Refused != "" || s.Cancelled != want, "%q: %v, error %v", text, s.Cancelled, s.Refused)
 	}
 }
 
@@ -195,13 +190,9 @@ func TestSearchEarlierRun(t *testing.T) {
 		"what a step's start says":   {message + "\n| bookend: WARNING: n1 GPU 0 already had 3.0 GiB in use before your job started\n", 1},
 		"what a task hook says":      {message + "\n| bookend: process 7 (python) still uses a GPU at the end of your script\n", 1},
 	} {
-		if got := searched(t, tt.before+"\nanother line\n", 0, always).Messages; len(got) != tt.found {
-			t.Errorf("%s: %d found in %q", name, len(got), tt.before)
-		}
+		must.Be(t, name, len(searched(t, tt.before+"\nanother line\n", 0, always).Messages), tt.found)
 		got := searched(t, tt.before+"\n"+message, 0, always).Messages
-		if len(got) != 1 || got[0].Count != 1+tt.found {
-			t.Errorf("%s: %+v in %q", name, got, tt.before)
-		}
+		must.Not(t, len(got) != 1 || got[0].Count != 1+tt.found, "%s: %+v in %q", name, got, tt.before)
 	}
 }
 
@@ -215,11 +206,7 @@ func FuzzThisRun(f *testing.F) {
 		if bytes.Contains(append([]byte("\n"), said...), ours[1:]) {
 			return
 		}
-		if got := thisRun(append([]byte(earlier), said...)); !bytes.Equal(got, said) {
-			t.Errorf("%q of %q", got, said)
-		}
-		if got := thisRun(said); !bytes.Equal(got, said) {
-			t.Errorf("without a report: %q of %q", got, said)
-		}
+		must.Be(t, "with a report", string(thisRun(append([]byte(earlier), said...))), string(said))
+		must.Be(t, "without a report", string(thisRun(said)), string(said))
 	})
 }

@@ -23,18 +23,27 @@ import (
 
 var now = time.Unix(1_900_000_000, 0)
 
-// keeping sets what Archive keeps, until the test's end.
-func keeping(t *testing.T, recent, findings, days int, bytes int64) {
+// set changes a limit until the test's end.
+func set[T any](t *testing.T, limit *T, value T) {
 	t.Helper()
-	r, f, d, b := keepRecent, keepFindings, keepDays, keepBytes
-	t.Cleanup(func() { keepRecent, keepFindings, keepDays, keepBytes = r, f, d, b })
-	keepRecent, keepFindings, keepDays, keepBytes = recent, findings, days, bytes
+	before := *limit
+	t.Cleanup(func() { *limit = before })
+	*limit = value
 }
 
-func archive(t *testing.T, run, varDir string, recent, findings int) {
+// keeping sets what Archive keeps.
+func keeping(t *testing.T, recent, findings, days int, bytes int64) {
+	t.Helper()
+	set(t, &keepRecent, recent)
+	set(t, &keepFindings, findings)
+	set(t, &keepDays, days)
+	set(t, &keepBytes, bytes)
+}
+
+func archive(t *testing.T, s *Store, varDir string, recent, findings int) {
 	t.Helper()
 	keeping(t, recent, findings, 1<<30, 1<<40)
-	must.Do(t, Archive(run, varDir, node, now))
+	must.Do(t, Archive(s.Users.Run, varDir, node, now))
 }
 
 // lived is a job that began and ended; with a card, it left something there.
@@ -72,175 +81,143 @@ func onDisk(t *testing.T, varDir string) []slurm.JobID {
 	return ids(runs)
 }
 
+// usersFiles reports whether each file of a job's user is there, by job id and SLUID.
+func usersFiles(s *Store, names map[string]bool) (wrong []string) {
+	for name, want := range names {
+		for _, tree := range []string{reports, drops} {
+			if path := filepath.Join(s.Users.dir(tree, nobody), "n1_"+name); there(path) != want {
+				wrong = append(wrong, path)
+			}
+		}
+	}
+	return wrong
+}
+
 func TestArchive(t *testing.T) {
-	run, varDir := folder(t), filepath.Join(folder(t), "lib")
-	s := open(t, run)
+	s, varDir := fresh(t), filepath.Join(newDir(t), "lib")
 	lived(t, s, job(1), 10, true)        // a finding, too old to stay
 	lived(t, s, job(2), 20, true)        // a finding
 	lived(t, s, bothNames(3), 30, false) // clean and old
 	begin(t, s, job(4), 35)              // still open
 	lived(t, s, job(5), 40, false)       // recent
-	archive(t, run, varDir, 1, 1)
+	archive(t, s, varDir, 1, 1)
 	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{2, 4, 5})
 	must.Be(t, "on disk", onDisk(t, varDir), []slurm.JobID{5, 3, 2, 1})
-	for _, path := range []string{"state/n1/3", "report/65534/jobs/n1_3", "report/65534/jobs/n1_" + string(sluidA), "drop/65534/jobs/n1_3",
-		"drop/65534/jobs/n1_" + string(sluidA)} {
-		must.Be(t, path, there(filepath.Join(run, path)), false)
-	}
-	must.Be(t, "it is there: "+filepath.Join(run, "report/65534/jobs/n1_5"), there(filepath.Join(run, "report/65534/jobs/n1_5")), true)
-	before := tree(t, run)
-	archive(t, run, varDir, 1, 1)
-	must.Be(t, "archived again", tree(t, run), before)
-	must.Be(t, "archived", must.Have(finds(s, job(5), attribution.ClosedRun))(t).Archived, true)
-}
-
-func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
-	lived(t, s, job(1), 10, false)
-	archive(t, run, varDir, 9, 9)
-	must.Do(t, s.Close(must.Have(finds(s, job(1), attribution.ClosedRun))(t), *at(20)))
-	archive(t, run, varDir, 0, 0)
+	must.Be(t, "directory of an archived job", there(filepath.Join(s.dir, "3")), false)
+	must.Be(t, "users' files", usersFiles(s, map[string]bool{"3": false, string(sluidA): false, "5": true}), nil)
+	before := tree(t, s.Users.Run)
+	archive(t, s, varDir, 1, 1)
+	must.Be(t, "archived again", tree(t, s.Users.Run), before)
+	closed := must.Have(finds(s, job(5), attribution.ClosedRun))(t)
+	must.Be(t, "archived", closed.Archived, true)
+	must.Do(t, s.Close(closed, *at(50))) // a second epilog
+	archive(t, s, varDir, 0, 0)
 	runs, damage := History(varDir, node)
-	must.Not(t, len(runs) != 1 || len(damage) != 0 || len(runs[0].Ends) != 2, "%+v, %v", runs, damage)
-	got := inMemory(t, s)
-	must.Not(t, len(got) != 0, "in memory: %v", got)
+	must.Not(t, len(damage) != 0 || len(runs[0].Ends) != 2, "%+v, %v", runs, damage)
+	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{4})
 }
 
 func TestArchiveOfARequeuedJob(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
+	s, varDir := fresh(t), newDir(t)
 	lived(t, s, bothNames(1), 10, false)
 	begin(t, s, job(1), 20) // its epilog never comes
 	second := job(1)
 	second.SLUID = sluidB
 	begin(t, s, second, 30)
 	must.Do(t, errors.Join(s.Users.PutReport(second, Report{}), s.Users.MakeDrop(second)))
-	archive(t, run, varDir, 0, 0)
+	archive(t, s, varDir, 0, 0)
 	runs, _ := s.Runs()
 	must.Not(t, len(runs) != 1 || runs[0].Job.SLUID != sluidB, "in memory: %+v", runs)
 	must.Be(t, "on disk", onDisk(t, varDir), []slurm.JobID{1, 1})
-	for path, want := range map[string]bool{
-		"report/65534/jobs/n1_1": true, "report/65534/jobs/n1_" + string(sluidB): true, "report/65534/jobs/n1_" + string(sluidA): false,
-		"drop/65534/jobs/n1_1": true, "drop/65534/jobs/n1_" + string(sluidB): true, "drop/65534/jobs/n1_" + string(sluidA): false,
+	wrong := usersFiles(s, map[string]bool{"1": true, string(sluidA): false, string(sluidB): true})
+	must.Be(t, "users' files", wrong, nil)
+}
+
+// The oldest records go if they are too old or too many. A clock that is months ahead ages no record, nor does one that
+// was behind when a record was written: there must be records of as many later days too.
+func TestPrune(t *testing.T) {
+	const size = 100
+	last := now.AddDate(0, 0, -91) // before a clock that is months ahead
+	battery := time.Unix(120, 0)   // by a clock without one
+	back := func(from time.Time, hours ...int) (all []time.Time) {
+		for _, h := range hours {
+			all = append(all, from.Add(-time.Duration(h)*time.Hour))
+		}
+		return all
+	}
+	for name, tt := range map[string]struct {
+		now     time.Time
+		written []time.Time
+		days    int
+		bytes   int64
+		stay    int
+	}{
+		"by age":                       {now, back(now, 97, 73, 49, 25, 1), 4, 1 << 40, 4},
+		"by size":                      {now, back(now, 97, 73, 49, 25, 1), 9, 2*size + size/2, 2},
+		"91 days ahead":                {now, append(back(last, 48, 24, 0), now), 90, 1 << 40, 4},
+		"one more day than is kept":    {now, append(back(last, 48, 24, 0), now), 3, 1 << 40, 3},
+		"by a clock without a battery": {battery, append(back(battery, 0), last, now), 2, 1 << 40, 3},
+		"two on each of the days kept": {now, back(now, 73, 72, 25, 24), 2, 1 << 40, 4},
 	} {
-		_, err := os.Lstat(filepath.Join(run, path))
-		must.Not(t, (err == nil) != want, "%s: %v", path, err)
+		keeping(t, 0, 0, tt.days, tt.bytes)
+		history := t.TempDir()
+		must.Write(t, filepath.Join(history, safefile.TempPrefix+"x"), "")
+		for i, at := range tt.written {
+			path := filepath.Join(history, fmt.Sprint(i))
+			must.Write(t, path, strings.Repeat("x", size))
+			must.Do(t, os.Chtimes(path, at, at))
+		}
+		must.Do(t, prune(history, tt.now))
+		files := must.Have(byAge(history))(t)
+		oldest := fmt.Sprint(len(tt.written) - tt.stay)
+		must.Not(t, len(files) != tt.stay || files[0].Name() != oldest, "%s: %d stay, the oldest %s", name, len(files), files[0].Name())
 	}
 }
 
-func TestArchiveForgets(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
-	history := historyDir(varDir, node)
-	for id := range slurm.JobID(5) {
-		lived(t, s, job(id+1), int(id)*10, false)
-	}
-	archive(t, run, varDir, 0, 0)
-	var size int64
-	files := must.Have(os.ReadDir(history))(t) // by name
-	for i, f := range files {
-		info := must.Have(f.Info())(t)
-		size = info.Size()
-		stamp := now.AddDate(0, 0, i-4) // job 1: four days old … job 5: now
-		must.Do(t, os.Chtimes(filepath.Join(history, f.Name()), stamp, stamp))
-	}
-	temp := filepath.Join(history, safefile.TempPrefix+"x")
-	must.Do(t, os.WriteFile(temp, nil, 0o600))
-	keeping(t, 0, 0, 4, 1<<40)
-	must.Do(t, Archive(run, varDir, node, now.Add(time.Hour)))
-	must.Be(t, "by age", onDisk(t, varDir), []slurm.JobID{5, 4, 3, 2})
-	keeping(t, 0, 0, 5, 2*size+size/2)
-	must.Do(t, Archive(run, varDir, node, now.Add(2*time.Hour)))
-	must.Be(t, "by size", onDisk(t, varDir), []slurm.JobID{5, 4})
-	_, err := os.Stat(temp)
-	must.Not(t, !os.IsNotExist(err), "a killed writer's file: %v", err)
-}
-
-// A clock that is months ahead ages no record, nor one that was behind when a record was written: there must be records of
-// as many later days too.
-func TestHistoryOutlivesAWrongClock(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
-	history := historyDir(varDir, node)
-	for id := range slurm.JobID(4) {
-		lived(t, s, job(id+1), int(id)*10, false)
-	}
-	archive(t, run, varDir, 0, 0)
-	wrote := func(id int, at time.Time) {
-		files := must.Have(filepath.Glob(filepath.Join(history, fmt.Sprint(id, "-*"))))(t)
-		must.Do(t, os.Chtimes(files[0], at, at))
-	}
-	ahead := now.AddDate(0, 0, 91)
-	for id, at := range []time.Time{now.AddDate(0, 0, -2), now.AddDate(0, 0, -1), now, ahead} {
-		wrote(id+1, at)
-	}
-	keeping(t, 0, 0, 90, 1<<40)
-	must.Do(t, Archive(run, varDir, node, ahead))
-	must.Be(t, "91 days ahead", len(onDisk(t, varDir)), 4)
-	keeping(t, 0, 0, 3, 1<<40)
-	must.Do(t, Archive(run, varDir, node, ahead))
-	must.Be(t, "one day more on record than is kept", len(onDisk(t, varDir)), 3)
-	wrote(2, time.Unix(60, 0))
-	keeping(t, 0, 0, 2, 1<<40)
-	must.Do(t, Archive(run, varDir, node, time.Unix(120, 0)))
-	must.Be(t, "written and read by a clock without a battery", len(onDisk(t, varDir)), 3)
-}
-
-// A hook that is at work on a job's records is no trouble of whoever archives: they are left for the next time.
-func TestArchiveLeavesALockedRecord(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
+// A record that a hook works on, has changed since it was read, or that is gone, is left for the next time.
+func TestArchiveLeavesWhatChanges(t *testing.T) {
+	s, varDir := fresh(t), newDir(t)
 	lived(t, s, job(1), 10, false)
 	lived(t, s, job(2), 11, false)
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true))(t)
-	archive(t, run, varDir, 0, 0)
+	archive(t, s, varDir, 0, 0)
 	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{1})
-	runs, damage := History(varDir, node)
-	must.Not(t, len(runs) != 2 || len(damage) > 0, "in the history: %v, %v", runs, damage)
+	must.Be(t, "in the history", onDisk(t, varDir), []slurm.JobID{2, 1})
 	release()
-	archive(t, run, varDir, 0, 0)
-	got := inMemory(t, s)
-	must.Not(t, len(got) != 0, "in memory: %v", got)
+	seen, _, _ := s.Find(job(1))
+	must.Do(t, s.Close(seen, *at(20)))
+	for _, stays := range []bool{true, false} {
+		must.Do(t, retire(s, historyDir(varDir, node), seen, stays))
+		r, _, err := s.Find(job(1))
+		must.Not(t, err != nil || len(r.Ends) != 2 || r.Archived, "stays %v: %+v, %v", stays, r, err)
+	}
+	archive(t, s, varDir, 0, 0)
+	must.Be(t, "in memory", len(inMemory(t, s)), 0)
+	done, err := exchange(s, seen, nil)
+	must.Not(t, done || err != nil, "one that is gone: %v, %v", done, err)
 }
 
-// What is none of the node's, or cannot be used, is told, and stays.
+// What is none of the node's, or cannot be used, is reported, and stays.
 func TestHistoryReportsDamage(t *testing.T) {
-	run, varDir := folder(t), folder(t)
+	s, varDir := fresh(t), newDir(t)
 	must.Be(t, "no history", sizes(History(varDir, node)), [2]int{})
-	lived(t, open(t, run), job(1), 10, false)
-	archive(t, run, varDir, 0, 0)
-	must.Do(t, os.WriteFile(filepath.Join(historyDir(varDir, node), "2-t5.json"), []byte("{"), 0o600))
+	lived(t, s, job(1), 10, false)
+	archive(t, s, varDir, 0, 0)
+	must.Write(t, filepath.Join(historyDir(varDir, node), "2-t5.json"), "{")
 	for range 2 { // it only reads: nothing is set aside
 		must.Be(t, "runs and damage", sizes(History(varDir, node)), [2]int{1, 1})
 	}
 	must.Be(t, "a node that is no name", sizes(History(varDir, "../n1")), [2]int{0, 1})
 }
 
-// An epilog that comes between reading and writing must not be lost.
-func TestArchiveLeavesAChangedRecord(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
-	lived(t, s, job(1), 10, false)
-	history := historyDir(varDir, node)
-	must.Do(t, os.MkdirAll(history, 0o700))
-	seen, _, _ := s.Find(job(1))
-	must.Do(t, s.Close(seen, *at(20)))
-	for _, stays := range []bool{true, false} {
-		must.Do(t, retire(s, history, seen, stays))
-		r, _, err := s.Find(job(1))
-		must.Not(t, err != nil || len(r.Ends) != 2 || r.Archived, "stays %v: %+v, %v", stays, r, err)
-	}
-}
-
 // What hooks that were killed left half written goes after an hour, and so does the folder of a job that came to no
 // record. What is being written stays, and records, and what is no folder of a job's or leads elsewhere.
 func TestSweep(t *testing.T) {
 	const leftover = safefile.TempPrefix + "0123456789abcdef"
-	s, elsewhere, varDir := open(t, folder(t)), folder(t), filepath.Join(folder(t), "lib")
+	s, elsewhere, varDir := fresh(t), newDir(t), filepath.Join(newDir(t), "lib")
 	begin(t, s, job(42), 1)
-	must.Do(t, os.WriteFile(filepath.Join(elsewhere, leftover), nil, 0o600))
-	must.Do(t, os.Symlink(elsewhere, filepath.Join(s.dir, "57")))
+	must.Write(t, filepath.Join(elsewhere, leftover), "")
+	must.Link(t, filepath.Join(s.dir, "57"), elsewhere)
 	var all []string
 	for _, folder := range []string{"state/" + node, "state/" + node + "/41", "state/" + node + "/42", "report/7/jobs"} {
 		all = append(all, filepath.Join(s.Users.Run, folder, leftover))
@@ -256,19 +233,16 @@ func TestSweep(t *testing.T) {
 		}
 		_ = Archive(s.Users.Run, varDir, node, now) // which complains of the link
 		for _, path := range append(all, filepath.Join(s.dir, "41")) {
-			_, err := os.Lstat(path)
-			must.Not(t, (err == nil) != tt.stays, "%s, %v old: %v", path, tt.age, err)
+			must.Be(t, fmt.Sprint(path, " ", tt.age, " old"), there(path), tt.stays)
 		}
 	}
-	files := must.Have(byAge(elsewhere))(t)
-	must.Not(t, len(files) != 1, "elsewhere there is %v", files)
+	must.Be(t, "what a link leads to", there(filepath.Join(elsewhere, leftover)), true)
 	must.Do(t, os.Remove(filepath.Join(s.dir, "57")))
-	runs, damage := s.Runs()
-	must.Not(t, len(runs) != 1 || len(damage) > 0, "%d records, %v", len(runs), damage)
+	must.Be(t, "records", inMemory(t, s), []slurm.JobID{42})
 	must.Do(t, os.Mkdir(filepath.Join(s.dir, "41"), 0o700))
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(41)), 0, true))(t)
 	must.Do(t, sweep(s, now))
-	must.Be(t, "the directory of a job that begins", unix.Access(filepath.Join(s.dir, "41"), unix.F_OK), nil)
+	must.Be(t, "the directory of a job that begins", there(filepath.Join(s.dir, "41")), true)
 	release()
 }
 
@@ -281,8 +255,7 @@ func TestCopied(t *testing.T) {
 		for range ends {
 			r.Ends = append(r.Ends, record.End{Wall: wall.Add(time.Duration(id+1) * time.Hour)})
 		}
-		data := must.Have(encode(r))(t)
-		return string(data)
+		return string(must.Have(encode(r))(t))
 	}
 	for name, tt := range map[string]struct {
 		files   map[string]string
@@ -309,9 +282,8 @@ func TestCopied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for file, text := range tt.files {
-				must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o777))
-				must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666))
-				must.Do(t, os.Chown(filepath.Join(dir, file), 65534, 65534))
+				must.Write(t, filepath.Join(dir, file), text)
+				must.Do(t, os.Chown(filepath.Join(dir, file), nobody, nobody))
 			}
 			runs, damage, err := Copied(dir)
 			must.Do(t, err)
@@ -326,7 +298,7 @@ func TestCopied(t *testing.T) {
 				"%v, damage %v; want %s, %d", got, damage, tt.want, tt.damaged)
 		})
 	}
-	_, _, err := Copied(filepath.Join(t.TempDir(), "none"))
+	_, _, err := Copied(t.TempDir() + "/none")
 	must.Fail(t, "a directory that is not there", err, fs.ErrNotExist)
 }
 
@@ -334,10 +306,7 @@ func TestCopied(t *testing.T) {
 // newest stay. What is archived already is not lost.
 func TestShed(t *testing.T) {
 	keeping(t, 1, 1, 1<<62, 1<<40)
-	bound := keepUnarchived
-	t.Cleanup(func() { keepUnarchived = bound })
-	run := folder(t)
-	s := open(t, run)
+	s := fresh(t)
 	begin(t, s, job(1), 5) // open
 	lived(t, s, job(2), 10, true)
 	for id := slurm.JobID(3); id <= 6; id++ {
@@ -348,39 +317,30 @@ func TestShed(t *testing.T) {
 		left        []slurm.JobID
 	}{{6, 0, []slurm.JobID{1, 2, 3, 4, 5, 6}}, {5, 1, []slurm.JobID{1, 2, 4, 5, 6}}, {2, 3, []slurm.JobID{1, 6}},
 		{0, 0, []slurm.JobID{1, 6}}} {
-		keepUnarchived = tt.bound
-		must.Be(t, "lost", must.Have(Shed(run, node))(t), tt.lost)
+		set(t, &keepUnarchived, tt.bound)
+		must.Be(t, "lost", must.Have(Shed(s.Users.Run, node))(t), tt.lost)
 		must.Be(t, "in memory", inMemory(t, s), tt.left)
 	}
-	must.Be(t, "its report is there", there(filepath.Join(run, "report/65534/jobs/n1_3")), false)
-	must.Fail(t, "no node", must.Err(Shed(run, "..")), ErrName)
-}
-
-// A record that is gone meanwhile was another's to move.
-func TestArchiveLeavesAGoneRecord(t *testing.T) {
-	s := open(t, folder(t))
-	done, err := exchange(s, record.Run{Job: slurm.Job{ID: 7, Node: "n1"}, Key: "w1", Ends: []record.End{{}}}, nil)
-	must.Not(t, done || err != nil, "%v, %v", done, err)
+	must.Be(t, "its report is there", there(filepath.Join(s.Users.dir(reports, nobody), "n1_3")), false)
+	must.Fail(t, "no node", must.Err(Shed(s.Users.Run, "..")), ErrName)
 }
 
 // The history's file system refuses the first record: the next ones are not tried.
 func TestArchiveStopsAtAFullDisk(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
+	s, varDir := fresh(t), newDir(t)
 	for id := slurm.JobID(1); id <= 9; id++ {
 		lived(t, s, job(id), int(id)*10, false)
 	}
 	must.Tmpfs(t, varDir, "size=64k,nr_inodes=3,mode=755") // for its directories alone
-	err := Archive(run, varDir, node, now)
+	err := Archive(s.Users.Run, varDir, node, now)
 	must.Not(t, !errors.Is(err, unix.ENOSPC) || strings.Count(err.Error(), "no space") != 1, "%v", err)
 }
 
 func TestDiskTroubles(t *testing.T) {
-	run := folder(t)
-	s := open(t, run)
-	must.Be(t, "clean", HasDiskTrouble(run, node), false)
+	s := fresh(t)
+	must.Be(t, "clean", HasDiskTrouble(s.Users.Run, node), false)
 	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: nil, DiskHistory: nil}, now))
-	must.Be(t, "clean", HasDiskTrouble(run, node), false)
+	must.Be(t, "clean", HasDiskTrouble(s.Users.Run, node), false)
 	full := DiskTrouble{Task: DiskHistory, Code: catalog.StateWrite, Detail: strings.Repeat("x", 2*maxDiskDetail), Dropped: 2}
 	for i := range 3 {
 		must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: nil, DiskHistory: &full}, now.Add(time.Duration(i))))
@@ -398,5 +358,5 @@ func TestDiskTroubles(t *testing.T) {
 	must.Not(t, !strings.HasSuffix(all[0].Words(), " (4 times since "+since+"); 8 ended jobs are in no history"),
 		"%s", all[0].Words())
 	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskHistory: nil, DiskLog: nil}, now))
-	must.Be(t, "over", HasDiskTrouble(run, node), false)
+	must.Be(t, "over", HasDiskTrouble(s.Users.Run, node), false)
 }

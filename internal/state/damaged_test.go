@@ -37,7 +37,7 @@ func damagedJobs(t *testing.T, s *Store) (list []slurm.JobID) {
 // A damaged record is remembered after it was set aside: on each GPU until a look that came later saw that one clear, or
 // until its job's end is on record. What is no record of a job's does not count.
 func TestDamageIsRemembered(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	must.Be(t, "none", len(must.Have(s.Damaged())(t)), 0)
 	must.Be(t, "no record lost", must.Have(s.LostRecord())(t), false)
 	must.Do(t, os.WriteFile(filepath.Join(s.dir, "probes.json"), []byte("{"), 0o600))
@@ -72,8 +72,9 @@ func TestDamageIsRemembered(t *testing.T) {
 
 // Of many damaged records the newest keep their content, and all keep their job.
 func TestManyDamagedRecords(t *testing.T) {
-	s := open(t, folder(t))
-	const many = 2*maxDamaged + 3
+	s := fresh(t)
+	const many = maxDamaged + 3
+	set(t, &maxRuns, many+5)
 	for id := slurm.JobID(1); id <= many; id++ {
 		spoiled(t, s, id)
 	}
@@ -93,11 +94,11 @@ func TestManyDamagedRecords(t *testing.T) {
 	spoiled(t, s, many)
 	must.Be(t, "another old file is there", there(other), false)
 	must.Be(t, "with content, one of them in its own place", whole(), maxDamaged-1)
-	for id := slurm.JobID(many + 1); id <= maxRuns; id++ {
+	for id := slurm.JobID(many + 1); int(id) <= maxRuns; id++ {
 		name := fmt.Sprintf("%d-w1%s%s", id, suffix, unsettled)
 		must.Do(t, os.WriteFile(filepath.Join(s.dir, damagedName, name), nil, 0o600))
 	}
-	damageFile(t, s, maxRuns+1, "w1", []byte("{"))
+	damageFile(t, s, slurm.JobID(maxRuns+1), "w1", []byte("{"))
 	for range 2 {
 		_, damage := s.Runs()
 		must.Not(t, len(damage) != 1 || !damage[0].Unread, "there is no room: %v", damage)
@@ -107,7 +108,7 @@ func TestManyDamagedRecords(t *testing.T) {
 // What cannot be read now is said to be unread, and is no damage: it stays. So it is where a damaged record stays.
 func TestUnreadRecords(t *testing.T) {
 	for name, c := range map[string]faultinject.Filter{"a record": reading(unix.EIO), "a directory": listing(unix.EIO)} {
-		s := open(t, folder(t))
+		s := fresh(t)
 		begin(t, s, job(1), 10)
 		var runs []record.Run
 		var damage []Damage
@@ -115,7 +116,7 @@ func TestUnreadRecords(t *testing.T) {
 		must.Not(t, len(runs) != 0 || len(damage) != 1 || !damage[0].Unread, "%s: %+v, %+v", name, runs, damage)
 		must.Be(t, name+", later", sizes(s.Runs()), [2]int{1, 0})
 	}
-	s := open(t, folder(t))
+	s := fresh(t)
 	must.Do(t, os.WriteFile(filepath.Join(s.dir, damagedName), nil, 0o600))
 	damageFile(t, s, 1, "w1", []byte("{"))
 	for range 2 {

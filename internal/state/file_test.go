@@ -69,7 +69,7 @@ func shipped[T any](name string) T {
 // kept is a store with one file of a kind, its value, and its text.
 func (k kind) kept(t *testing.T) (s *Store, value any, text string) {
 	t.Helper()
-	s = open(t, folder(t))
+	s = fresh(t)
 	must.Do(t, k.put(s))
 	value = must.Have(k.get(s))(t)
 	data := must.Have(os.ReadFile(filepath.Join(s.dir, k.name)))(t)
@@ -79,7 +79,7 @@ func (k kind) kept(t *testing.T) (s *Store, value any, text string) {
 // missing is what is known where there is no file.
 func (k kind) missing(t *testing.T) any {
 	t.Helper()
-	return must.Have(k.get(open(t, folder(t))))(t)
+	return must.Have(k.get(fresh(t)))(t)
 }
 
 // What is kept is read again as it was, by root alone; before it there is nothing. Files of earlier versions are read
@@ -120,7 +120,7 @@ func TestFilesDamaged(t *testing.T) {
 			if text == good { // of a file without a version
 				continue
 			}
-			s := open(t, folder(t))
+			s := fresh(t)
 			spoil := func() { must.Do(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte(text), 0o600)) }
 			spoil()
 			if is, err := k.get(s); !reflect.DeepEqual(is, none) || errors.As(err, new(Damage)) == k.quiet {
@@ -189,7 +189,7 @@ func TestPeek(t *testing.T) {
 		if sees == nil {
 			continue
 		}
-		run := folder(t)
+		run := newDir(t)
 		must.Be(t, k.name+" where there is none", sees(run, node) || len(must.Have(os.ReadDir(run))(t)) > 0, false)
 		s, _, _ := k.kept(t)
 		must.Be(t, k.name, sees(s.Users.Run, node), true)

@@ -15,7 +15,7 @@ import (
 
 // A user can mount a file system over a drop, whose server never answers. Nothing of root's asks it anything.
 func TestDropOfAServerThatDoesNotAnswer(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	must.Tmpfs(t, filepath.Join(s.Users.Run, drops), "size=256k,nr_inodes=100,mode=711")
 	must.Do(t, s.Users.MakeDrop(job(7)))
 	answer, err := faultinject.MountSilent(filepath.Join(s.Users.dir(drops, nobody), "n1_7"), unix.S_IFREG, ",allow_other")

@@ -50,9 +50,9 @@ func refused(t *testing.T, c faultinject.Filter, f func() error) (err error) {
 // Of more records than a hook can read in its time it reads those written last, and Archive the oldest: so it gets
 // through them all.
 func TestManyRecords(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
-	const last = slurm.JobID(maxRuns + 4)
+	s, varDir := fresh(t), newDir(t)
+	set(t, &maxRuns, 20)
+	last := slurm.JobID(maxRuns + 4)
 	for id := slurm.JobID(1); id <= last; id++ {
 		must.Do(t, s.Close(record.Run{Job: job(id), Key: "w1"}, *at(int(id))))
 		must.Do(t, os.Chtimes(filepath.Join(s.dir, dirName(id)), time.Time{}, time.Unix(int64(id), 0)))
@@ -62,7 +62,7 @@ func TestManyRecords(t *testing.T) {
 		"%d runs, %.300v", len(runs), damage)
 	keeping(t, 1, 0, 1<<30, 1<<40)
 	for range 2 {
-		_ = Archive(run, varDir, node, time.Unix(1_900_000_000, 0))
+		_ = Archive(s.Users.Run, varDir, node, now)
 	}
 	runs, damage = s.Runs()
 	must.Be(t, "in the history", sizes(History(varDir, node)), [2]int{int(last), 0})
@@ -76,11 +76,10 @@ func TestArchiveHindered(t *testing.T) {
 		"a record that is not read": reading(unix.EIO), "a directory that is not read": listing(unix.EIO),
 		"a disk that does not write": {Number: unix.SYS_FSYNC, Errno: unix.EIO},
 	} {
-		run, varDir := folder(t), folder(t)
-		s := open(t, run)
+		s, varDir := fresh(t), newDir(t)
 		lived(t, s, job(1), 10, false)
 		keeping(t, 0, 0, 1<<30, 1<<40)
-		err := refused(t, c, func() error { return Archive(run, varDir, node, now) })
+		err := refused(t, c, func() error { return Archive(s.Users.Run, varDir, node, now) })
 		must.Not(t, !strings.Contains(fmt.Sprint(err), c.Errno.Error()), "%s: got %v, want %v", name, err, c.Errno)
 		runs, _ := s.Runs()
 		kept, _ := History(varDir, node)
@@ -90,7 +89,7 @@ func TestArchiveHindered(t *testing.T) {
 
 // An end does not lose a damaged record of its run: that is set aside.
 func TestCloseDamaged(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	j := job(1)
 	j.Start = now
 	begin(t, s, j, 10)

@@ -24,8 +24,10 @@ const (
 	suffix    = ".json"
 	maxRecord = 1 << 20 // bytes; half of it with evidence: every hook on a GPU that is not clean reads all records
 	maxEnds   = 4       // a second epilog is rare, a fifth is a mistake
-	maxRuns   = 512     // records per hook: far more than Archive keeps
 )
+
+// maxRuns bounds the records that a hook reads: far more than Archive keeps. Tests set a smaller one.
+var maxRuns = 512
 
 // record returns the file of one run, whose content must be of this node, job id and key.
 func (s *Store) record(id slurm.JobID, key string) File[record.Run] {

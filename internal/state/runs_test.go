@@ -24,7 +24,7 @@ import (
 )
 
 func TestRoundTrip(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	want := full(7)
 	must.Do(t, s.Begin(want))
 	got := must.Have(finds(s, want.Job, attribution.OpenRun))(t)
@@ -57,6 +57,9 @@ func encode(r record.Run) ([]byte, error) {
 
 func TestEncodingIsOne(t *testing.T) {
 	first := must.Have(encode(full(7)))(t)
+	for n := range first {
+		must.Fail(t, fmt.Sprint("cut at ", n), must.Err(decode[record.Run](first[:n], nil)), errRecord)
+	}
 	for range 50 { // the order of a map must not show
 		r := full(7)
 		r.Start.Processes[0], r.Start.Processes[1] = r.Start.Processes[1], r.Start.Processes[0]
@@ -68,7 +71,7 @@ func TestEncodingIsOne(t *testing.T) {
 // A run is found by what its record says; which of several it is, package ledger decides. A key that does not fit its
 // file's name is another's record.
 func TestFind(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	must.Be(t, "none", must.Err(finds(s, job(1), attribution.NoRun)), nil)
 	begin(t, s, job(1), 1)
 	second := job(1)
@@ -92,7 +95,7 @@ func finds(s *Store, j slurm.Job, want attribution.Which) (record.Run, error) {
 }
 
 func TestBeginKeepsTheFirst(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	j := job(1)
 	j.SLUID = sluidA
 	begin(t, s, j, 10)
@@ -105,7 +108,7 @@ func TestBeginKeepsTheFirst(t *testing.T) {
 
 // What was seen of a run is its record's, not the caller's; of too many epilogs the first and the last count.
 func TestManyEpilogs(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	must.Do(t, s.Close(record.Run{Job: job(2)}, *at(10)))
 	r := must.Have(finds(s, job(2), attribution.ClosedRun))(t)
 	must.Be(t, "one without a start", r.Start == nil && len(r.Ends) == 1, true)
@@ -122,7 +125,7 @@ func TestManyEpilogs(t *testing.T) {
 }
 
 func TestLargeRunIsShortened(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	r := full(7)
 	for pid := range 20_000 {
 		r.Start.Processes = append(r.Start.Processes, record.Process{PID: pid + 10, Name: "a process of some name"})
@@ -140,7 +143,7 @@ func TestLargeRunIsShortened(t *testing.T) {
 
 // Whatever the hooks of a run saw, its record stays below what is read: evidence is left out, never a verdict.
 func TestHugeRunKeepsItsVerdicts(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	text := string(bytes.Repeat([]byte{1}, 1<<10)) // which JSON makes six times as long
 	huge := func(n int) record.End {
 		e := *at(n)
@@ -166,7 +169,7 @@ func TestHugeRunKeepsItsVerdicts(t *testing.T) {
 
 // A record of an earlier version, whose lists may be longer, is read and closed as it is.
 func TestLongerListsOfEarlierVersions(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	r := record.Run{Version: Version, Key: "t5", Job: job(7), Start: at(1)}
 	r.Start.Snapshot.Readings = []gpu.Reading{{Processes: make([]gpu.Process, 1024)}}
 	r.Start.Rest = map[string]int{"kills": 3}
@@ -185,26 +188,6 @@ func damageFile(t *testing.T, s *Store, id slurm.JobID, key string, data []byte)
 	must.Do(t, os.WriteFile(filepath.Join(path, key+suffix), data, 0o600))
 }
 
-func TestCutAnywhere(t *testing.T) {
-	s := open(t, folder(t))
-	r := full(7)
-	r.Key = string(sluidA)
-	data := must.Have(encode(r))(t)
-	for key := range maxDamaged {
-		damageFile(t, s, 8, fmt.Sprint("t", key), nil)
-	}
-	s.Runs()
-	for n := range data {
-		damageFile(t, s, 7, r.Key, data[:n])
-		_, which, err := s.Find(r.Job)
-		must.Not(t, which != attribution.NoRun || !errors.As(err, new(Damage)), "cut at %d: %s, %v", n, which, err)
-	}
-	aside := len(must.Have(os.ReadDir(filepath.Join(s.dir, damagedName)))(t))
-	must.Be(t, "files set aside", aside, maxDamaged+1)
-	damageFile(t, s, 7, r.Key, data)
-	must.Be(t, "whole", sizes(s.Runs()), [2]int{1, 0})
-}
-
 func TestGarbage(t *testing.T) {
 	const key = "t5"
 	valid := func(change func(*record.Run)) []byte {
@@ -217,6 +200,8 @@ func TestGarbage(t *testing.T) {
 	}
 	good := valid(func(*record.Run) {})
 	for name, plant := range map[string]func(string) error{
+		"empty":         write(nil),
+		"cut":           write(good[:len(good)-1]),
 		"zeros":         write(make([]byte, 4096)),
 		"noise":         write(bytes.Repeat([]byte{0xff, '{', '"'}, 100)),
 		"null":          write([]byte("null")),
@@ -234,7 +219,7 @@ func TestGarbage(t *testing.T) {
 			return errors.Join(os.WriteFile(p+".real", good, 0o600), os.Symlink(p+".real", p))
 		},
 	} {
-		s := open(t, folder(t))
+		s := fresh(t)
 		begin(t, s, job(1), 10)
 		must.Do(t, errors.Join(os.Mkdir(filepath.Join(s.dir, "7"), 0o700), plant(filepath.Join(s.dir, "7", key+suffix))))
 		runs, damage := s.Runs()
@@ -244,7 +229,7 @@ func TestGarbage(t *testing.T) {
 		aside, err := os.ReadDir(filepath.Join(s.dir, damagedName))
 		must.Not(t, err != nil || len(aside) != 1, "%s: %d set aside, %v", name, len(aside), err)
 	}
-	s := open(t, folder(t))
+	s := fresh(t)
 	damageFile(t, s, 7, key, good)
 	must.Be(t, "the record all these were made from", sizes(s.Runs()), [2]int{1, 0})
 }
@@ -252,7 +237,7 @@ func TestGarbage(t *testing.T) {
 // A record of version 1.0.0 has the driver's accounting of processes, which nothing reads any more.
 func TestEarlierRecord(t *testing.T) {
 	const processes = `[{"pid":9,"peak":{"bytes":5},"began":"2026-11-21T08:10:00Z","ran_ns":7}]`
-	s := open(t, folder(t))
+	s := fresh(t)
 	damageFile(t, s, 7, "t5", []byte(`{"version":1,"key":"t5","job":{"id":7,"node":"n1"},"ends":[{"at_ns":5,`+
 		`"health":[{"device":"GPU-1","facts":[{"code":"persistence","value":"on","source":"nvml"}],`+
 		`"accounting":{"mode":"on","processes":`+processes+`}}],`+
@@ -265,8 +250,7 @@ func TestEarlierRecord(t *testing.T) {
 }
 
 func TestLockedIsUnknown(t *testing.T) {
-	run := folder(t)
-	s := open(t, run)
+	s := fresh(t)
 	begin(t, s, job(1), 10)
 	damageFile(t, s, 1, "t5", []byte("garbage"))
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true))(t)

@@ -29,7 +29,7 @@ const (
 	sluidB = slurm.SLUID("sCHNM7Y8WBK901")
 )
 
-func folder(t *testing.T) string {
+func newDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for path := dir; path != os.TempDir(); path = filepath.Dir(path) {
@@ -41,6 +41,12 @@ func folder(t *testing.T) string {
 func open(t *testing.T, run string) *Store {
 	t.Helper()
 	return must.Have(Open(run, node))(t)
+}
+
+// fresh is a new store.
+func fresh(t *testing.T) *Store {
+	t.Helper()
+	return open(t, newDir(t))
 }
 
 func job(id slurm.JobID) slurm.Job { return slurm.Job{ID: id, Node: node, UID: nobody, GID: nobody} }
@@ -82,7 +88,7 @@ func full(id slurm.JobID) record.Run {
 }
 
 func TestOpenMakesItsFolders(t *testing.T) {
-	run := filepath.Join(folder(t), "bookend")
+	run := filepath.Join(newDir(t), "bookend")
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
 	open(t, run)
@@ -96,9 +102,9 @@ func TestOpenMakesItsFolders(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../x", "a/b", "/", "-x", "n1\x00", "a..b", strings.Repeat("n", 256)} {
-		must.Fail(t, fmt.Sprintf("node %q", name), must.Err(Open(folder(t), name)), ErrName)
+		must.Fail(t, fmt.Sprintf("node %q", name), must.Err(Open(newDir(t), name)), ErrName)
 	}
-	must.Fail(t, "no parent", must.Err(Open(filepath.Join(folder(t), "no/such"), node)), fs.ErrNotExist)
+	must.Fail(t, "no parent", must.Err(Open(filepath.Join(newDir(t), "no/such"), node)), fs.ErrNotExist)
 	for name, plant := range map[string]func(string) error{
 		"link":       func(p string) error { return os.Symlink(t.TempDir(), p) },
 		"file":       func(p string) error { return os.WriteFile(p, nil, 0o600) },
@@ -106,21 +112,20 @@ func TestOpenRefuses(t *testing.T) {
 		"named pipe": func(p string) error { return unix.Mkfifo(p, 0o600) },
 	} {
 		for _, where := range []string{"state", "state/n1", "report"} {
-			run := folder(t)
+			run := newDir(t)
 			path := filepath.Join(run, where)
 			must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(run, 0o755), plant(path)))
 			must.Fail(t, name+" for "+where, must.Err(Open(run, node)), safefile.ErrNotOurs)
 		}
 	}
-	run := folder(t)
+	run := newDir(t)
 	must.Do(t, os.Chmod(run, 0o777))
 	must.Fail(t, "a root that anybody can write in", must.Err(Open(run, node)), safefile.ErrNotOurs)
 }
 
 func TestNamesAreChecked(t *testing.T) {
-	run := folder(t)
-	s := open(t, run)
-	before := tree(t, run)
+	s := fresh(t)
+	before := tree(t, s.Users.Run)
 	for _, bad := range []slurm.Job{
 		{Node: node},
 		{Node: "n2", ID: 1},
@@ -129,10 +134,10 @@ func TestNamesAreChecked(t *testing.T) {
 		{Node: node, ID: 1, SLUID: "sCHNM7Y8WBK90/"},
 	} {
 		_, which, find := s.Find(bad)
-		_, read := s.Users.ReadDrop(bad)
 		for name, err := range map[string]error{
 			"Begin": s.Begin(record.Run{Job: bad}), "Close": s.Close(record.Run{Job: bad}, record.End{}), "Find": find,
-			"PutReport": s.Users.PutReport(bad, Report{}), "MakeDrop": s.Users.MakeDrop(bad), "ReadDrop": read,
+			"PutReport": s.Users.PutReport(bad, Report{}), "MakeDrop": s.Users.MakeDrop(bad),
+			"ReadDrop": must.Err(s.Users.ReadDrop(bad)),
 		} {
 			must.Fail(t, fmt.Sprintf("%s(%+v)", name, bad), err, ErrName)
 		}
@@ -144,7 +149,7 @@ func TestNamesAreChecked(t *testing.T) {
 		must.Be(t, fmt.Sprintf("drop of %+v", owner), dir+name, "")
 		must.Fail(t, fmt.Sprintf("report of %+v", owner), must.Err(s.Users.Report(1, owner)), ErrName)
 	}
-	must.Be(t, "something was written", tree(t, run), before)
+	must.Be(t, "something was written", tree(t, s.Users.Run), before)
 }
 
 // sizes are how many records there are, and how many damaged ones.
@@ -171,7 +176,7 @@ func tree(t *testing.T, root string) (paths []string) {
 
 // Where nothing can be written each writer says so, no fault goes silent, and what is there is read.
 func TestUnwritable(t *testing.T) {
-	run := folder(t)
+	run := newDir(t)
 	must.Tmpfs(t, run, "size=256k,mode=0755")
 	s := open(t, run)
 	begin(t, s, job(1), 10)
@@ -210,7 +215,7 @@ func TestUnwritable(t *testing.T) {
 }
 
 func TestNodes(t *testing.T) {
-	run, kept := folder(t), t.TempDir()
+	run, kept := newDir(t), t.TempDir()
 	must.Be(t, "no nodes", len(must.Have(Nodes(run, kept))(t)), 0)
 	open(t, run)
 	for _, dir := range []string{"history/n0", "history/n1", "history/no node"} {

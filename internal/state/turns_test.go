@@ -15,7 +15,7 @@ import (
 
 // Of each turn there is one holder at a time, and the turns of other jobs, phases and users are others.
 func TestTurns(t *testing.T) {
-	run := folder(t)
+	run := newDir(t)
 	claim := func(id slurm.JobID, phase slurm.Context) func() (func(), error) {
 		return func() (func(), error) { return open(t, run).Turns.Claim(id, phase, 0) }
 	}
@@ -48,7 +48,7 @@ const (
 // A probe on one card keeps that one from being judged, and no other; whoever judges keeps probes away, not others
 // who judge.
 func TestQuiet(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	ended := must.Have(safefile.Lock(s.Turns.ProbeLock(card0), 0, true))(t)
 	free := func() bool { // a probe could begin on the other card
 		unlock, err := safefile.Lock(s.Turns.ProbeLock(card1), 0, true)
@@ -81,7 +81,7 @@ func TestQuiet(t *testing.T) {
 
 // Of hooks that begin at once one asks the driver first; the others ask once it has an answer, and not before.
 func TestOneHookAsksTheDriverFirst(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	met, err := s.Turns.AskDriver(time.Hour)
 	must.Do(t, err)
 	_, err = s.Turns.AskDriver(0)

@@ -28,7 +28,7 @@ func bothNames(id slurm.JobID) slurm.Job {
 
 // A job's report is found by whatever of the job is known, and by no other's.
 func TestReport(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	for range 2 { // a requeued job finds its earlier files
 		must.Do(t, s.Users.PutReport(bothNames(7), Report{Clean: true, Text: "text"}))
 	}
@@ -50,7 +50,7 @@ func dropped(t *testing.T, s *Store, uid uint32) (names []string) {
 // The file is a new one for each run, for its user alone: a process that holds an earlier one writes elsewhere. A job's
 // files go under whichever name, and no other's.
 func TestDrop(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	for uid := uint32(nobody - 1); uid <= nobody; uid++ {
 		j := bothNames(7)
 		j.UID = uid
@@ -76,7 +76,7 @@ func TestDrop(t *testing.T) {
 
 // A mount point stays: nothing is opened in it, and no job gets it. What an earlier release made at the top is removed.
 func TestDropInUse(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	must.Do(t, errors.Join(s.Users.MakeDrop(job(7)), s.Users.MakeDrop(job(8))))
 	path, other := filepath.Join(s.Users.dir(drops, nobody), "n1_7"), filepath.Join(s.Users.dir(drops, nobody), "n1_8")
 	must.Do(t, unix.Mount(path, path, "", unix.MS_BIND, ""))
@@ -92,12 +92,12 @@ func TestDropInUse(t *testing.T) {
 		must.Be(t, "an earlier release's", there(filepath.Join(filepath.Join(s.Users.Run, drops), fmt.Sprint("n1_", id))), false)
 	}
 	begin(t, s, job(7), 99)
-	archive(t, s.Users.Run, filepath.Join(folder(t), "lib"), 0, 0)
+	archive(t, s, filepath.Join(newDir(t), "lib"), 0, 0)
 }
 
 // A user who fills the file system of the drops keeps no other's job from getting one, and none from its content.
 func TestDropsOfAFullFileSystem(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	must.Tmpfs(t, filepath.Join(s.Users.Run, drops), "size=256k,nr_inodes=100,mode=711")
 	foe := job(1)
 	foe.UID = nobody - 1
@@ -128,7 +128,7 @@ func TestDropsOfAFullFileSystem(t *testing.T) {
 // What another user can find out by names that can be guessed is that a user has had a job here, since the directory was
 // made: no more shows when the next job begins, is written about, or ends.
 func TestOthersSeeNoJobs(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	for above := s.Users.Run; above != "/run"; above = filepath.Dir(above) { // as at /run/bookend
 		if above == "/" || above == "/tmp" {
 			break
@@ -158,7 +158,7 @@ func TestOthersSeeNoJobs(t *testing.T) {
 
 // Directories without a file for a month are removed, with what a killed writer left; those in use stay.
 func TestUsersDirectoriesAreSwept(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	gone := job(1)
 	gone.UID = 1000
 	must.Do(t, errors.Join(s.Users.PutReport(gone, Report{}), s.Users.RemoveReport(gone), s.Users.PutReport(job(2), Report{})))

@@ -24,7 +24,7 @@ import (
 
 // Every child that lives is on record, in the driver and among each user's files: hooks at once may each leave one.
 func TestStuck(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	dead := map[int]bool{}
 	alive := func(stuck Stuck) bool { return !dead[stuck.PID] }
 	of := func(uid uint32) *uint32 { return &uid }
@@ -59,7 +59,7 @@ func TestStuck(t *testing.T) {
 
 // A stuck reader is never forgotten for another, and the record of as many as there may be fits.
 func TestReadersAreBounded(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	dead := map[int]bool{}
 	alive := func(s Stuck) bool { return !dead[s.PID] }
 	add := func(pid, places int) error {
@@ -83,7 +83,7 @@ func TestReadersAreBounded(t *testing.T) {
 }
 
 func TestRepeat(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	for i, tc := range []struct {
 		code       string
 		now        time.Duration
@@ -106,7 +106,7 @@ func TestRepeat(t *testing.T) {
 
 // Damage and a lock make no fault silent.
 func TestRepeatIsNeverSilent(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	says := func(now time.Duration) bool { say, _ := s.Repeat("A", now); return say }
 	says(0)
 	for _, text := range []string{`{"A":`, `{"A":{"said_ns":1},"B":3}`, "null", `{"A":{"said_ns":-1}}`,
@@ -137,7 +137,7 @@ func aDrain() drain.Remembered {
 // Whoever decided on what is not so any more changes nothing; a reason in the words of another release is ours as long
 // as it is on record.
 func TestDrain(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	must.Do(t, s.SwapDrain(drain.Remembered{}, aDrain()))
 	other, large := aDrain(), aDrain()
 	other.Written.Clean++
@@ -162,7 +162,7 @@ func TestDrain(t *testing.T) {
 // A crowded card keeps a check's record small, and says that there were more. Of samples that could not read any card
 // there is no room for all: the newest stay.
 func TestChecksAreBounded(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	c := record.Check{}
 	for range 16 {
 		r := gpu.Reading{}
@@ -199,7 +199,7 @@ func tested(id gpu.ID, at time.Duration) record.TestRecord {
 
 // Entries are replaced card by card, and forgotten.
 func TestPerCard(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	must.Do(t, errors.Join(Baselines.Drop(s, "GPU-1"), Probes.Put(s)))
 	accepted := carries("GPU-2", 60<<20)
 	accepted.Accepted = true
@@ -223,7 +223,7 @@ func TestPerCard(t *testing.T) {
 
 // What was learned, accepted or tested in another epoch holds for nothing in this one.
 func TestOtherEpochsGo(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	old, fresh, test := carries("GPU-0", 1<<20), carries("GPU-1", 2<<20), tested("GPU-1", 1)
 	old.Accepted, fresh.Epoch.Module, test.Epoch.Module = true, "m@2", "m@2"
 	must.Do(t, errors.Join(Baselines.Put(s, old), Baselines.Put(s, fresh)))
@@ -233,7 +233,7 @@ func TestOtherEpochsGo(t *testing.T) {
 }
 
 func TestPerCardRefuses(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	unknown, half, other := carries("GPU-0", 0), tested("GPU-2", 1), tested("GPU-1", 1)
 	unknown.Epoch.Driver, half.Epoch.Driver, other.Epoch.Module = "", "", "m@2"
 	for name, tt := range map[string]struct{ err, want error }{
@@ -251,7 +251,7 @@ func TestPerCardRefuses(t *testing.T) {
 // MIG instances get new ids each time they are made, and a backend may say much of each: the oldest go, the file stays
 // readable.
 func TestPerCardIsBounded(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	for i := range maxCards + 20 {
 		id := gpu.ID(fmt.Sprintf("MIG-%03d", i))
 		b, r := carries(id, 1<<20), tested(id, time.Duration(i))
@@ -271,7 +271,7 @@ func TestPerCardIsBounded(t *testing.T) {
 
 // Whoever looks for a multi-process service in the folder finds nothing, and nobody but root could put one there.
 func TestNoMPS(t *testing.T) {
-	s, other := open(t, folder(t)), open(t, folder(t))
+	s, other := fresh(t), fresh(t)
 	must.Be(t, "its path", must.Have(s.Turns.NoMPS())(t), filepath.Join(s.dir, "no-mps"))
 	must.Do(t, os.Symlink("/", filepath.Join(other.dir, "no-mps")))
 	must.Fail(t, "one that leads elsewhere", must.Err(other.Turns.NoMPS()), safefile.ErrNotOurs)
@@ -279,7 +279,7 @@ func TestNoMPS(t *testing.T) {
 
 // Runs are noticed when they begin and end, the second one of a requeued job too, whose folder is there.
 func TestOpenings(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	o, late := s.Openings(), time.Now().Add(time.Hour) // when the clock of files surely tells
 	expect := func(what string, want int) {
 		t.Helper()
@@ -324,7 +324,7 @@ func TestOpenings(t *testing.T) {
 
 // What one program adds to a report, another that began before it does not undo.
 func TestChangeReport(t *testing.T) {
-	s, j := open(t, folder(t)), slurm.Job(job(7))
+	s, j := fresh(t), slurm.Job(job(7))
 	must.Do(t, s.Users.ChangeReport(j, func(r *Report) { r.Running = "x" }))
 	_, err := s.Users.Report(j.UID, ownerOf(j))
 	must.Not(t, err == nil, "a report of which there was none")
@@ -341,7 +341,7 @@ func TestChangeReport(t *testing.T) {
 
 // A recorder whose lock file was removed is not the only one any more, whether or not another has begun.
 func TestOnlyRecorder(t *testing.T) {
-	s := open(t, folder(t))
+	s := fresh(t)
 	is, release, err := s.Turns.Recorder()
 	must.Do(t, err)
 	defer release()
