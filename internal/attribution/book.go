@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -103,11 +102,8 @@ func leftovers(runs []record.Run, now Now) []record.Finding {
 				idle[r.Device.ID] = true
 			}
 		}
-		for _, f := range e.Findings {
-			if f.Code == catalog.Residue && e.Rest["candidates"]+e.Rest[record.Everything] > 0 {
-				f.Owner = nil // the attribution depends on all holders of the driver, and not all were kept
-			}
-			if !idle[f.GPU] && !f.OnlyRecorded() {
+		for _, f := range e.Leftovers() {
+			if !idle[f.GPU] {
 				left = append(left, f)
 			}
 		}

@@ -13,16 +13,15 @@ import (
 // It learns only from a settled GPU on which all processes are services, and learns unexplained memory only if a
 // service has the GPU open. Thus a baseline only shrinks towards a clean GPU or grows by memory with a named holder.
 func (s Input) Learn(c record.Assigned, epoch gpu.Epoch) (record.Baseline, bool) {
-	old := s.Baselines[c.Device.ID]
-	r, ok := s.Now.Snapshot.Reading(c.Device.ID)
-	state := s.Now.Curves[c.Device.ID].State
+	v := s.view(c)
+	old := v.baseline()
 	// What is on a GPU that another live job was given, or may have been, may belong to that job.
 	shared := slices.ContainsFunc(s.Others, func(o attribution.Allocation) bool { return o.Keeps(c.Device.ID) })
-	if !ok || old.Accepted || s.ending() || !state.AtRest() || r.ProcessesUnknown != "" || shared {
+	if !v.read || old.Accepted || s.ending() || !v.curve.State.AtRest() || v.now.ProcessesUnknown != "" || shared {
 		return old, false
 	}
 	b := record.Baseline{GPU: c.Device.ID, Epoch: epoch, At: s.Now.Snapshot.At}
-	for _, p := range r.Processes {
+	for _, p := range v.now.Processes {
 		facts := s.Now.Processes[p.PID]
 		if !resident(p, facts) {
 			return old, false
@@ -30,11 +29,11 @@ func (s Input) Learn(c record.Assigned, epoch gpu.Epoch) (record.Baseline, bool)
 		b.Residents = append(b.Residents,
 			record.Resident{PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service})
 	}
-	bytes, unknown := record.Unexplained(r, s.Limits, record.Baseline{})
+	bytes, unknown := record.Unexplained(v.now, s.Limits, record.Baseline{})
 	if unknown != "" || bytes > record.MaxBaseline {
 		return old, false
 	}
-	b.Holder = s.service(c)
+	b.Holder = v.service()
 	if b.Holder == "" && bytes <= old.Bytes+record.Wander {
 		b.Holder = old.Holder // explained memory starts no search that could name its holder again
 	}
@@ -45,32 +44,12 @@ func (s Input) Learn(c record.Assigned, epoch gpu.Epoch) (record.Baseline, bool)
 }
 
 // service names a service with the GPU open, if no job had it before and only the node's processes can hold the memory.
-func (s Input) service(c record.Assigned) string {
-	given := func(o attribution.Allocation) bool { return o.MayHold(c.Device.ID) }
-	if slices.ContainsFunc(s.Others, given) || s.Now.Scan == nil ||
-		slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) {
+func (v view) service() string {
+	given := func(o attribution.Allocation) bool { return o.MayHold(v.device.ID) }
+	if slices.ContainsFunc(v.in.Others, given) || slices.ContainsFunc(v.in.Now.Holdings(), v.mayHoldExported()) {
 		return ""
 	}
-	return s.opener(c)
-}
-
-// opener names a service of the node that has the GPU open, empty if none was found.
-func (s Input) opener(c record.Assigned) string {
-	if s.Now.Scan == nil || c.Device.Minor == nil {
-		return ""
-	}
-	for _, h := range s.Now.Scan.Holdings {
-		if h.OfSystem() && h.Has(c.Device) {
-			return h.Service
-		}
-	}
-	return ""
-}
-
-// resident reports whether a listed process is part of the node: a service of no job with at most MaxBaseline.
-func resident(p gpu.Process, facts record.Process) bool {
-	service := !facts.Gone && facts.Why == "" && facts.OfSystem() && facts.EnvJobID == 0 && facts.EnvUnknown == ""
-	return service && p.Memory.Known() && p.Memory.Bytes <= record.MaxBaseline
+	return v.opener()
 }
 
 // longestStart exceeds what a start takes, 5 s by default, from reading the baselines to its last sample.
@@ -78,22 +57,21 @@ const longestStart = 10 * time.Second
 
 // startedAtRest reports whether a GPU that was not idle at the job's start carried only what belongs to the node. If
 // its memory cannot be judged, only its processes count.
-func (s Input) startedAtRest(id gpu.ID) bool {
-	r, ok := s.Before.Snapshot.Reading(id)
-	stranger := func(p gpu.Process) bool { return !resident(p, s.Before.Processes[p.PID]) }
-	if !ok || r.ProcessesUnknown != "" || slices.ContainsFunc(r.Processes, stranger) {
+func (v view) startedAtRest() bool {
+	stranger := func(p gpu.Process) bool { return !resident(p, v.in.Before.Processes[p.PID]) }
+	if !v.thenRead || v.then.ProcessesUnknown != "" || slices.ContainsFunc(v.then.Processes, stranger) {
 		return false
 	}
-	if r.Memory.Unjudged != "" {
+	if v.then.Memory.Unjudged != "" {
 		return true
 	}
-	b := s.Baselines[id]
-	if b.At > s.Before.Snapshot.At-longestStart {
+	b := v.baseline()
+	if b.At > v.in.Before.Snapshot.At-longestStart {
 		// learned after the start, which called the GPU dirty: it does not become clean in hindsight
 		b = record.Baseline{}
 	}
-	bytes, unknown := record.Unexplained(r, s.Limits, b)
-	return unknown == "" && bytes < s.Limits.Report
+	bytes, unknown := record.Unexplained(v.then, v.in.Limits, b)
+	return unknown == "" && bytes < v.in.Limits.Report
 }
 
 // Expectations returns what GPUs may carry and still be clean, with the start time of each process in it: the baselines

@@ -4,22 +4,22 @@ import (
 	"fmt"
 
 	"bookend/internal/catalog"
-	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
 
 // moving returns the findings on a GPU that did not settle: what stayed on it, and other live jobs' processes.
-func (s Input) moving(c record.Assigned, r gpu.Reading, curve record.Curve) []record.Finding {
-	return append(s.certain(s.stayed(c, r), c.Device.ID), record.Finding{
-		Code: catalog.Moving, Bytes: r.Memory.Used,
-		Unknown:  fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s", curve.Span.Seconds()),
+func (v view) moving() []record.Finding {
+	return append(v.certain(v.stayed()), record.Finding{
+		Code: catalog.Moving, Bytes: v.now.Memory.Used,
+		Unknown: fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s",
+			v.curve.Span.Seconds()),
 		Expected: "memory given back within the settle time",
 	})
 }
 
 // stayed returns what every sample showed, with its smallest figure. For a live job's process one sample is enough.
-func (s Input) stayed(c record.Assigned, r gpu.Reading) (out []record.Finding) {
-	if r.ProcessesUnknown != "" {
+func (v view) stayed() (out []record.Finding) {
+	if v.now.ProcessesUnknown != "" {
 		return nil
 	}
 	var soon []uint64 // of each finding
@@ -32,9 +32,9 @@ func (s Input) stayed(c record.Assigned, r gpu.Reading) (out []record.Finding) {
 		}
 		out, soon = append(out, f), append(soon, stay.Soon)
 	}
-	for _, p := range r.Processes {
-		f, worth := s.process(c, p)
-		stay, stayed := s.Now.StayOf(c.Device.ID, p.PID)
+	for _, p := range v.now.Processes {
+		f, worth := v.process(p)
+		stay, stayed := v.in.Now.StayOf(v.device.ID, p.PID)
 		if stayed {
 			f.Bytes = stay.Memory
 		}
@@ -42,13 +42,13 @@ func (s Input) stayed(c record.Assigned, r gpu.Reading) (out []record.Finding) {
 			add(f, stay)
 		}
 	}
-	if rest, stayed := s.Now.StayOf(c.Device.ID, 0); stayed {
-		if f, worth := s.unexplained(c, r, rest.Memory); worth {
+	if rest, stayed := v.in.Now.StayOf(v.device.ID, 0); stayed {
+		if f, worth := v.unlisted(rest.Memory); worth {
 			add(f, rest)
 		}
 	}
-	s.excuse(out) // givenBack counts only what is still certain after this
-	s.givenBack(out, soon)
+	excuse(out) // givenBack counts only what is still certain after this
+	givenBack(out, soon, v.in.Limits)
 	return out
 }
 
@@ -56,7 +56,7 @@ const unsettled = "the memory of this GPU did not settle, and "
 
 // givenBack doubts findings whose memory is shrinking, given how much of each will soon be left, unless enough to drain
 // will be left of all that is certain.
-func (s Input) givenBack(found []record.Finding, soon []uint64) {
+func givenBack(found []record.Finding, soon []uint64, l record.Limits) {
 	var left uint64
 	for i, f := range found {
 		if f.Unknown == "" && len(f.Doubts) == 0 {
@@ -64,7 +64,7 @@ func (s Input) givenBack(found []record.Finding, soon []uint64) {
 		}
 	}
 	for i := range found {
-		if left < s.Limits.Drain && soon[i] < found[i].Bytes.Bytes {
+		if left < l.Drain && soon[i] < found[i].Bytes.Bytes {
 			found[i].AddDoubt(unsettled + "this was being given back")
 		}
 	}

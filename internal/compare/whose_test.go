@@ -292,38 +292,34 @@ func TestProven(t *testing.T) {
 
 // A process on a card that is not this job's is reported when a cgroup proves a job that was not given that card.
 func TestTrespasses(t *testing.T) {
-	there := gpu.Reading{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{listed(70, gib)}}
 	live := attribution.Allocation{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-2"}, Start: at(90)}
+	here, over := live, live
+	here.GPUs, over.End = []gpu.ID{card}, at(180)
 	proven := record.Process{PID: 70, UID: 1002, Start: at(150), Cgroup: slurm.Owner{ID: 11}}
-	for _, tt := range []struct {
-		name    string
-		who     record.Process
-		edit    func(*Input)
-		want    bool
-		unknown bool
+	for name, tt := range map[string]struct {
+		who  record.Process
+		job  attribution.Allocation
+		want string // whether it is certain; empty for no finding
 	}{
-		{"a live job that has another GPU", proven, nil, true, false},
-		{"a live job that has this GPU", proven, func(s *Input) { s.Others[0].GPUs = []gpu.ID{"GPU-1"} }, false, false},
-		{"an ended job", proven, func(s *Input) { s.Others[0].End = at(180) }, false, false},
-		{"a job without a record: it may have no GPUs", record.Process{PID: 70, Cgroup: slurm.Owner{ID: 77}}, nil, true, true},
-		{"by environment alone", record.Process{PID: 70, UID: 1002, Start: at(150), EnvJobID: 11}, nil, false, false},
-		{"gone meanwhile", record.Process{PID: 70, Gone: true}, nil, false, false},
-		{"a job of another node on this host", record.Process{PID: 70, UID: 1002, Start: at(150), Cgroup: slurm.Owner{ID: 11, Node: "n2"}}, nil, false, false},
+		"a live job that has another GPU":             {proven, live, "certain"},
+		"a live job that has this GPU":                {proven, here, ""},
+		"an ended job":                                {proven, over, ""},
+		"a job without a record: it may have no GPUs": {record.Process{PID: 70, Cgroup: slurm.Owner{ID: 77}}, live, "unknown"},
+		"by environment alone":                        {record.Process{PID: 70, UID: 1002, Start: at(150), EnvJobID: 11}, live, ""},
+		"gone meanwhile":                              {record.Process{PID: 70, Gone: true}, live, ""},
+		"a job of another node on this host":          {record.Process{PID: 70, UID: 1002, Start: at(150), Cgroup: slurm.Owner{ID: 11, Node: "n2"}}, live, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := ending(side(at(200), record.Clean, reading(0), tt.who))
-			r := there
-			s.Job.Node, s.Others = "n1", []attribution.Allocation{live}
-			if tt.edit != nil {
-				tt.edit(&s)
+		s := between(on(200, tt.who))
+		s.Others = []attribution.Allocation{tt.job}
+		found, got := s.Trespasses(), ""
+		for _, f := range found {
+			got += map[bool]string{true: "certain", false: "unknown"}[f.Unknown == ""]
+			if f.Code != catalog.Trespass || f.GPU != card || f.Owner == nil || f.Index == nil || *f.Index != 0 {
+				t.Errorf("%s: %+v", name, f)
 			}
-			found := s.Trespasses([]gpu.Reading{r})
-			if (len(found) == 1) != tt.want || len(found) > 1 {
-				t.Fatalf("%+v, want %v", found, tt.want)
-			}
-			if tt.want && (found[0].Code != catalog.Trespass || found[0].GPU != "GPU-1" || (found[0].Unknown != "") != tt.unknown || found[0].Owner == nil) {
-				t.Errorf("%+v", found[0])
-			}
-		})
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q: %+v", name, got, tt.want, found)
+		}
 	}
 }

@@ -109,6 +109,14 @@ type Fault struct {
 	Detail string    `json:"detail,omitempty"` // the failed call and the driver's message: untrusted text
 }
 
+// Concerns reports whether a fault is of a device or, for a MIG instance, its GPU. Other instances share its bus id.
+func (f Fault) Concerns(d Device) bool {
+	if f.Device != "" && d.ID != "" {
+		return f.Device == d.ID || f.Device == d.Parent
+	}
+	return f.BusID == d.BusID && (d.BusID != "" || f.Device == d.ID)
+}
+
 // Reading is what one sample contains about one device.
 type Reading struct {
 	Device           Device    `json:"device"`

@@ -132,22 +132,14 @@ func JudgeCheck(c Check) Judgement {
 // Trespasses returns the processes of live jobs on GPUs that their job was not given. Jobs of a partition that gives
 // one GPU to several jobs may use others' GPUs.
 func (c Check) Trespasses() (all []record.Finding) {
-	var looked []gpu.Reading
-	index := map[gpu.ID]*int{}
-	for _, card := range c.Seen.Cards {
-		index[card.Device.ID] = &card.Index
-		if r, ok := c.Seen.Side.Snapshot.Reading(card.Device.ID); ok {
-			looked = append(looked, r)
-		}
-	}
-	for _, f := range c.sceneOf(nil, c.Seen.Side, *c.Node).Trespasses(looked) {
+	for _, f := range c.sceneOf(c.Seen.Cards, c.Seen.Side, *c.Node).Trespasses() {
 		o := f.Owner
 		byRight := o != nil && slices.ContainsFunc(c.Latest().Runs, func(r record.Run) bool {
-			return r.Owns(slurm.Owner{ID: o.Job, SLUID: o.SLUID}) && !r.Closed() &&
+			return r.Owns(o.Slurm()) && !r.Closed() &&
 				slices.Contains(c.Config.Slurm.SharedPartitions, r.Job.Partition)
 		})
 		if !byRight {
-			f.Index, f.Unknown = index[f.GPU], cmp.Or(f.Unknown, c.Node.Doubt(0, f.GPU))
+			f.Unknown = cmp.Or(f.Unknown, c.Node.Doubt(0, f.GPU))
 			all = append(all, f)
 		}
 	}
@@ -168,12 +160,12 @@ func (c Check) sceneOf(cards []record.Assigned, now record.Side, node Node) comp
 func (c Check) faultsOf(cards []record.Assigned) (found []record.Finding) {
 	for _, fault := range c.Seen.Side.Snapshot.Faults {
 		i := slices.IndexFunc(cards, func(card record.Assigned) bool {
-			return settle.Concerns(fault, card.Device)
+			return fault.Concerns(card.Device)
 		})
 		if i < 0 {
 			continue
 		}
-		f := compare.FromFault(fault)
+		f := record.FromFault(fault)
 		f.Doubts = []string{"seen in one look only"}
 		f.GPU, f.Index = cards[i].Device.ID, &cards[i].Index
 		found = append(found, f)

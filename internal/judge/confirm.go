@@ -130,11 +130,11 @@ func (o Order) searchAgain(e Eyes, side *record.Side, before gpu.Snapshot) searc
 // anyEnded reports whether a process found by the search has ended since.
 func (o Order) anyEnded(e Eyes, side record.Side) bool {
 	var found []int
-	for _, h := range holdings(side) {
+	for _, h := range side.Holdings() {
 		found = append(found, h.PID)
 	}
 	now := e.Processes(found)
-	return slices.ContainsFunc(holdings(side), func(h record.Holding) bool {
+	return slices.ContainsFunc(side.Holdings(), func(h record.Holding) bool {
 		p := now[h.PID]
 		return p.Why == "" && h.Why == "" && (p.Gone || p.Start != h.Start)
 	})
@@ -150,7 +150,7 @@ func (o Order) unbacked(p record.Process) bool {
 // leaving returns the GPUs with a process that is gone or may soon go. A process found by the search counts too.
 func (o Order) leaving(side record.Side) map[gpu.ID]bool {
 	all := o.having(side, func(p record.Process) bool { return isGone(p) || o.unbacked(p) })
-	for _, h := range holdings(side) {
+	for _, h := range side.Holdings() {
 		for _, c := range o.Cards {
 			if o.unbacked(h.Process) && o.concerns(h, c, side) {
 				all[c.Device.ID] = true
@@ -225,7 +225,7 @@ func (o Order) endedSince(
 			}
 		}
 	}
-	for _, h := range holdings(side) {
+	for _, h := range side.Holdings() {
 		for _, c := range o.Cards {
 			ended[c.Device.ID] = ended[c.Device.ID] || o.concerns(h, c, side) && !same(h.Process)
 		}
@@ -252,7 +252,7 @@ func frees(pid int, id gpu.ID, looks []gpu.Snapshot) bool {
 // listedOrHolding returns the PIDs of the last sample and of the search.
 func listedOrHolding(side record.Side) []int {
 	all := pids(side.Snapshot)
-	for _, h := range holdings(side) {
+	for _, h := range side.Holdings() {
 		all = append(all, h.PID)
 	}
 	slices.Sort(all)
@@ -273,11 +273,4 @@ func (o Order) concerns(h record.Holding, c record.Assigned, side record.Side) b
 func (o Order) rest(s gpu.Snapshot, c record.Assigned) (bytes uint64, unknown string) {
 	r, _ := s.Reading(c.Device.ID)
 	return record.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
-}
-
-func holdings(side record.Side) []record.Holding {
-	if side.Scan == nil {
-		return nil
-	}
-	return side.Scan.Holdings
 }

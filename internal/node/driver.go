@@ -10,7 +10,6 @@ import (
 	"bookend/internal/backend"
 	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/compare"
 	"bookend/internal/gpu"
 	"bookend/internal/nodefiles"
 	"bookend/internal/protocol"
@@ -219,7 +218,7 @@ func (a *Access) findingsOf(answer backend.Answer, in string) (found []record.Fi
 	}
 	for _, f := range answer.Faults {
 		f.Detail = in + f.Detail
-		fault := compare.FromFault(f)
+		fault := record.FromFault(f)
 		if fault.Code == catalog.Lost {
 			fault.Doubts = []string{"said of the driver as a whole, not of this job's GPUs"}
 		}

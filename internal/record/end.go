@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 )
 
@@ -55,3 +56,17 @@ func (e End) Over() time.Duration { return cmp.Or(e.Began, e.At) }
 
 // Clock converts a time since this end's boot to wall time.
 func (e End) Clock(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }
+
+// Leftovers returns the findings of an end that may still be on a GPU at a later one. Memory without a process has no
+// owner if not all were kept that had the driver open: the attribution depends on each of them.
+func (e End) Leftovers() (left []Finding) {
+	for _, f := range e.Findings {
+		if f.Code == catalog.Residue && e.Rest["candidates"]+e.Rest[Everything] > 0 {
+			f.Owner = nil
+		}
+		if !f.OnlyRecorded() {
+			left = append(left, f)
+		}
+	}
+	return left
+}

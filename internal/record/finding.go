@@ -55,6 +55,21 @@ func Saw(c catalog.Code, observed, expected string) Finding {
 // Unsure returns a question about no GPU in particular that could not be answered, and why.
 func Unsure(c catalog.Code, why string) Finding { return Finding{Code: c, Unknown: why} }
 
+// FromFault turns a fault that the driver reported into a finding.
+func FromFault(f gpu.Fault) Finding {
+	codes := map[gpu.FaultCode]catalog.Code{
+		gpu.FaultNoDriver: catalog.NoDriver, gpu.FaultNoLibrary: catalog.NoDriver,
+		gpu.FaultMismatch: catalog.Mismatch, gpu.FaultNoDevice: catalog.Missing,
+		gpu.FaultLost: catalog.Lost, gpu.FaultReset: catalog.Lost, gpu.FaultNoSymbol: catalog.Old,
+	}
+	c := cmp.Or(codes[f.Code], catalog.DriverKO)
+	found := Finding{Code: c, GPU: f.Device, Observed: f.Detail, Expected: "the driver answers for this GPU"}
+	if f.Code == gpu.FaultNoLibrary {
+		found.AddDoubt("the library may be elsewhere: nvidia.nvml_library")
+	}
+	return found
+}
+
 func (f *Finding) AddDoubt(format string, args ...any) {
 	f.Doubts = append(f.Doubts, fmt.Sprintf(format, args...))
 }
@@ -129,6 +144,9 @@ const (
 	ByEnvironment Level = "environment" // its environment names the job: a hint
 	NoEvidence    Level = "none"
 )
+
+// Certain reports whether a process was seen in its job's cgroup by a hook.
+func (l Level) Certain() bool { return l == ByCgroup || l == BySighting }
 
 // Weaker reports whether a level is weaker evidence than another.
 func (l Level) Weaker(than Level) bool { return rank[l] < rank[than] }

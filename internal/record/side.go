@@ -33,6 +33,14 @@ func (s *Side) Listed(id gpu.ID, pid int) (gpu.Process, bool) {
 	return r.Process(pid)
 }
 
+// Holdings returns what a search for holders found, nothing without one.
+func (s Side) Holdings() []Holding {
+	if s.Scan == nil {
+		return nil
+	}
+	return s.Scan.Holdings
+}
+
 // Settled reports whether every GPU was read and has settled, clean or not.
 func (s Side) Settled(cards []Assigned) bool {
 	return !slices.ContainsFunc(cards, func(c Assigned) bool { return !s.Curves[c.Device.ID].State.AtRest() })

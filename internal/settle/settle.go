@@ -208,7 +208,7 @@ type look struct {
 
 func lookAt(s gpu.Snapshot, d gpu.Device) (l look) {
 	for _, f := range s.Faults {
-		if Concerns(f, d) {
+		if f.Concerns(d) {
 			l.faults = append(l.faults, f.Code)
 			l.missing = cmp.Or(l.missing, f.Detail, string(f.Code))
 		}
@@ -224,14 +224,6 @@ func lookAt(s gpu.Snapshot, d gpu.Device) (l look) {
 		}
 	}
 	return l
-}
-
-// Concerns reports whether a fault is of a device or, for a MIG instance, its GPU. Other instances share its bus id.
-func Concerns(f gpu.Fault, d gpu.Device) bool {
-	if f.Device != "" && d.ID != "" {
-		return f.Device == d.ID || f.Device == d.Parent
-	}
-	return f.BusID == d.BusID && (d.BusID != "" || f.Device == d.ID)
 }
 
 // clean reports whether the sample shows nothing beyond what is expected, or why that is unknown. Both memory and

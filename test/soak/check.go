@@ -142,7 +142,7 @@ func (h *hook) lodgers() {
 // true.
 func (h *hook) accusations() {
 	for _, f := range h.Found {
-		certain := f.Owner != nil && (f.Owner.Level == record.ByCgroup || f.Owner.Level == record.BySighting)
+		certain := f.Owner != nil && f.Owner.Level.Certain()
 		if f.Code != catalog.Orphan || f.Holder == nil || !certain || len(f.Doubts) > 0 {
 			continue
 		}

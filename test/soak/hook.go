@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/attribution"
 	"bookend/internal/catalog"
-	"bookend/internal/compare"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
@@ -172,7 +171,7 @@ func (h *hook) cut() bool { return h.Past.Run.Start != nil && h.Past.Run.Start.R
 
 func (h *hook) look(cards []record.Assigned) {
 	if h.damage.kind == noDriver {
-		h.Faults = append(h.Faults, compare.FromFault(gpu.Fault{Code: gpu.FaultNoDriver, Detail: "not loaded"}))
+		h.Faults = append(h.Faults, record.FromFault(gpu.Fault{Code: gpu.FaultNoDriver, Detail: "not loaded"}))
 		h.Seen.Cards = cards[:h.rand.IntN(len(cards)+1)] // files may name all of them, some, or none
 		return
 	}
