@@ -85,12 +85,11 @@ func (c *Cluster) lockNames(patience time.Duration) {
 		name := fmt.Sprintf("node-%s-%s.lock", n.Name, filepath.Base(string(c.options.Track)))
 		lock := rig.Have(os.OpenFile(filepath.Join(base, name), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600))
 		c.locks = append(c.locks, lock)
-		taken := func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
-		err := taken()
-		for deadline := time.Now().Add(patience); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(deadline); {
-			time.Sleep(50 * time.Millisecond)
-			err = taken()
-		}
+		var err error
+		until(patience, func() bool {
+			err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+			return !errors.Is(err, unix.EWOULDBLOCK)
+		})
 		if err != nil {
 			panic(fmt.Errorf("another cluster has cgroups of a node %q: %w", n.Name, err))
 		}

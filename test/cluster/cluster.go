@@ -50,19 +50,11 @@ type Options struct {
 	Dir   string
 	Nodes []Node
 	Track Track // default: LinuxProc
-	// ConstrainDevices hides the devices a job was not given from it (cgroup tracking only).
-	ConstrainDevices bool
 
-	// Hooks are absolute paths; see WriteHook. They may be written after Up.
-	Prolog, Epilog, TaskProlog, TaskEpilog, HealthCheck string
-	PrologFlags                                         string
-
-	// Conf are further lines of slurm.conf: partitions, timeouts; a line wins over a default of the same key. SOCKET in
-	// AuthInfo stands for munge's.
+	// Conf are further lines of slurm.conf: hooks (see WriteHook; they may be written after Up), partitions, timeouts; a
+	// line wins over a default, or an earlier line, of the same key. SOCKET in AuthInfo stands for munge's. Configless
+	// takes a Slurm in a root folder of its own, since the nodes keep their configuration at a fixed place.
 	Conf []string
-	// Configless has the nodes get their configuration from slurmctld. That takes a Slurm in a root folder of its own,
-	// since they keep it at a fixed place.
-	Configless bool
 	// Before, if not nil, may change slurm.conf and what lies next to it before any daemon reads it.
 	Before func(slurmConf string) error
 	// CgroupConf are further lines of cgroup.conf.
@@ -79,6 +71,9 @@ type Options struct {
 	Patience time.Duration // longest wait for one command or for the nodes to come up, default three minutes
 }
 
+// Configless is the line of slurm.conf by which the nodes get it from slurmctld.
+const Configless = "SlurmctldParameters=enable_configless"
+
 // Cluster is a running cluster.
 type Cluster struct {
 	options Options
@@ -89,7 +84,6 @@ type Cluster struct {
 	cgroups cgroupHost
 
 	locks []*os.File // of the node names, see lockNames
-
 }
 
 // Up starts a cluster and returns when every node is idle. What an earlier, killed run left in Dir is ended
@@ -183,4 +177,18 @@ func (c *Cluster) makeFolders() {
 func makeFolder(path string, mode os.FileMode) {
 	rig.Try(os.MkdirAll(path, 0o755))
 	rig.Try(os.Chmod(path, mode))
+}
+
+// HookFile returns the path of a hook in a cluster's folder. It may go into Options before the hook exists.
+func HookFile(dir, name string) string { return paths{dir}.in("hooks", name) }
+
+// WriteHook writes a hook of the given text to HookFile(dir, name), root's and executable by all, and returns
+// its path. Slurm gives hooks neither arguments nor a PATH.
+func WriteHook(dir, name, text string) (file string, err error) {
+	err = rig.Attempt(func() {
+		file = HookFile(dir, name)
+		makeFolder(filepath.Dir(file), 0o755)
+		rig.Try(rig.Write(file, []byte(text), 0o755))
+	})
+	return file, err
 }

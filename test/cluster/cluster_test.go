@@ -33,14 +33,10 @@ func TestLoopbackOnly(t *testing.T) {
 		address, port, _ := strings.Cut(f[1], ":")
 		if n, _ := strconv.ParseInt(port, 16, 32); slices.Contains(c.ports, int(n)) {
 			found++
-			if address != loopback {
-				t.Errorf("port %d is open on address %s", n, address)
-			}
+			must.Not(t, address != loopback, "port %d is open on address %s", n, address)
 		}
 	}
-	if found != len(c.ports) {
-		t.Errorf("found %d of %d ports", found, len(c.ports))
-	}
+	must.Not(t, found != len(c.ports), "found %d of %d ports", found, len(c.ports))
 }
 
 // TestLoopback: the daemons are bound to the address from which they are called, or to none.

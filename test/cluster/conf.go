@@ -60,19 +60,8 @@ func (c *Cluster) slurmConf(host string) string {
 	if c.bound {
 		lines = append(lines, "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny")
 	}
-	if o.Configless {
-		lines = append(lines, "SlurmctldParameters=enable_configless")
-	}
 	if o.Track != LinuxProc {
 		lines = append(lines, "ProctrackType=proctrack/cgroup", "TaskPlugin=task/cgroup")
-	}
-	for _, hook := range [][2]string{
-		{"Prolog", o.Prolog}, {"Epilog", o.Epilog}, {"TaskProlog", o.TaskProlog}, {"TaskEpilog", o.TaskEpilog},
-		{"HealthCheckProgram", o.HealthCheck}, {"PrologFlags", o.PrologFlags},
-	} {
-		if hook[1] != "" {
-			lines = append(lines, hook[0]+"="+hook[1])
-		}
 	}
 	text := joinSettings(append(lines, o.Conf...))
 	return strings.Replace(text, "=SOCKET,", "=socket="+c.paths.socket()+",", 1) + c.nodeLines(host)
@@ -139,9 +128,6 @@ func (c *Cluster) cgroupConf() string {
 	lines := []string{"CgroupPlugin=cgroup/v1"}
 	if c.options.Track == CgroupV2 {
 		lines = []string{"CgroupPlugin=cgroup/v2", "IgnoreSystemd=yes", "CgroupMountpoint=" + c.cgroups.v2}
-	}
-	if c.options.ConstrainDevices {
-		lines = append(lines, "ConstrainDevices=yes")
 	}
 	return strings.Join(append(lines, c.options.CgroupConf...), "\n") + "\n"
 }

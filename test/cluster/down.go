@@ -30,18 +30,6 @@ type record struct {
 
 func recordFile(dir string) string { return filepath.Join(dir, "cluster.json") }
 
-func readRecord(dir string) (r record, err error) {
-	text, err := os.ReadFile(recordFile(dir))
-	if err != nil {
-		return r, err
-	}
-	return r, json.Unmarshal(text, &r)
-}
-
-func (r record) write(dir string) {
-	rig.Try(os.WriteFile(recordFile(dir), rig.Have(json.Marshal(r)), 0o600))
-}
-
 // Down ends the cluster: its daemons, running hooks and running jobs, its cgroups, and whatever is mounted
 // below Dir. Files stay. Processes that left their job are left alone, see EndLeftovers. A second call does
 // nothing.
@@ -56,14 +44,18 @@ func (c *Cluster) Down() error {
 
 // Sweep does what Down does for a cluster in dir whose process was killed. Without one it does nothing.
 func Sweep(dir string) error {
-	r, err := readRecord(dir)
+	var r record
+	text, err := os.ReadFile(recordFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("sweep %q: %w", dir, err)
+	if err == nil {
+		err = json.Unmarshal(text, &r)
 	}
-	if err := errors.Join(endDaemons(dir, r), removeCgroups(r), unmountBelow(dir)); err != nil {
+	if err == nil {
+		err = errors.Join(endDaemons(dir, r), removeCgroups(r), unmountBelow(dir))
+	}
+	if err != nil {
 		return fmt.Errorf("sweep %q: %w", dir, err)
 	}
 	return os.Remove(recordFile(dir))
@@ -142,12 +134,12 @@ func endLeftovers(dir string) error {
 // The slice they lie in stays: other clusters of this host use it too, and an empty folder harms nobody.
 func removeCgroups(r record) error {
 	var errs []error
-	deadline := time.Now().Add(patience)
 	for _, dir := range r.Cgroups {
-		err := removeCgroup(dir)
-		for ; errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); err = removeCgroup(dir) {
-			time.Sleep(10 * time.Millisecond)
-		}
+		var err error
+		until(patience, func() bool {
+			err = removeCgroup(dir)
+			return !errors.Is(err, unix.EBUSY)
+		})
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

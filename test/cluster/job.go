@@ -98,25 +98,24 @@ func (c *Cluster) Wait(id JobID, patience time.Duration, states ...string) (Job,
 
 // WaitFor waits until done says yes of the job, or of every task of an array, or fails. It returns the last
 // one looked at, also with an error.
-func (c *Cluster) WaitFor(id JobID, patience time.Duration, done func(Job) (bool, error)) (Job, error) {
-	var last Job
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		jobs, err := c.Jobs(id)
+func (c *Cluster) WaitFor(id JobID, patience time.Duration, done func(Job) (bool, error)) (last Job, err error) {
+	in := until(patience, func() bool {
+		var jobs []Job
+		jobs, err = c.Jobs(id)
 		all := err == nil
 		for i := 0; i < len(jobs) && all; i++ {
 			last = jobs[i]
 			all, err = done(last)
 		}
-		if err == nil && !all && time.Now().After(deadline) {
-			err = fmt.Errorf("still %s (reason %s) after %v", last.State, last.Reason, patience)
-		}
-		if err != nil {
-			return last, fmt.Errorf("wait for job %s: %w", id, err)
-		}
-		if all {
-			return last, nil
-		}
+		return all || err != nil
+	})
+	if !in {
+		err = fmt.Errorf("still %s (reason %s) after %v", last.State, last.Reason, patience)
 	}
+	if err != nil {
+		err = fmt.Errorf("wait for job %s: %w", id, err)
+	}
+	return last, err
 }
 
 // Output returns what the job's output file holds.
@@ -142,4 +141,42 @@ func (c *Cluster) Cancel(id JobID) error {
 func (c *Cluster) Scontrol(args ...string) error {
 	_, err := c.run("", "scontrol", args...)
 	return err
+}
+
+// whole are the fields of `scontrol show` that have a line of their own and may hold blanks.
+var whole = map[string]bool{
+	"Command": true, "WorkDir": true, "StdErr": true, "StdIn": true, "StdOut": true, "Comment": true,
+	"Reason": true, "OS": true,
+}
+
+// parseShow reads the multi-line form of `scontrol show job` or `show node`: one map an entry. The one-line
+// form would not do: it leaves patterns in StdOut unexpanded, and blanks in paths make it ambiguous.
+func parseShow(text string) []map[string]string {
+	var entries []map[string]string
+	for _, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "JobId=") || strings.HasPrefix(line, "NodeName=") {
+			entries = append(entries, map[string]string{})
+		}
+		if len(entries) > 0 {
+			parseLine(strings.TrimSpace(line), entries[len(entries)-1])
+		}
+	}
+	return entries
+}
+
+func parseLine(line string, into map[string]string) {
+	key, value, ok := strings.Cut(line, "=")
+	if ok && whole[key] {
+		into[key] = value
+		return
+	}
+	key = ""
+	for _, word := range strings.Fields(line) {
+		if k, v, ok := strings.Cut(word, "="); ok {
+			key = k
+			into[key] = v
+		} else if key != "" {
+			into[key] += " " + word
+		}
+	}
 }

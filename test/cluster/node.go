@@ -37,16 +37,15 @@ func (c *Cluster) Node(name string) (NodeState, error) {
 }
 
 // WaitNode waits until done says yes of the node.
-func (c *Cluster) WaitNode(name string, patience time.Duration, done func(NodeState) bool) (NodeState, error) {
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		n, err := c.Node(name)
-		if err != nil || done(n) {
-			return n, err
-		}
-		if time.Now().After(deadline) {
-			return n, fmt.Errorf("wait for node %s: still %v (reason %q) after %v", name, n.Flags, n.Reason, patience)
-		}
+func (c *Cluster) WaitNode(name string, patience time.Duration, done func(NodeState) bool) (n NodeState, err error) {
+	in := until(patience, func() bool {
+		n, err = c.Node(name)
+		return err != nil || done(n)
+	})
+	if !in {
+		err = fmt.Errorf("wait for node %s: still %v (reason %q) after %v", name, n.Flags, n.Reason, patience)
 	}
+	return n, err
 }
 
 // Resume ends a node's drain and waits until it is idle.
@@ -97,39 +96,25 @@ func (c *Cluster) HookRuns(node string) ([]HookRun, error) {
 func parseHookRuns(log string) []HookRun {
 	head := regexp.MustCompile(`(?m)^\[\d{4}-[0-9T:.-]+\] `)
 	ran := regexp.MustCompile(`(?s)^(?:error|debug2): (?:prep/script: _run_subpath_command: )?(prolog|epilog) (?:failed: )?(success rc:|rc:|killed by signal )(\d+) output:(.*?)\n*$`)
-	status := regexp.MustCompile(`^error: ` + jobNamed + ` (prolog|epilog) failed status=(\d+):(\d+)`)
+	status := regexp.MustCompile(`^error: \[?(?:job |jobid |JobId=)(\d+)(?:'s|\]| SLUID=\w+)? (prolog|epilog) failed status=(\d+:\d+)`)
 	var found []HookRun
 	for _, record := range head.Split(log, -1) {
 		if m := ran.FindStringSubmatch(record); m != nil {
-			found = append(found, newHookRun(m[1], m[2], m[3], m[4]))
+			n, _ := strconv.Atoi(m[3])
+			run := HookRun{Hook: m[1], Exit: n, Output: m[4]}
+			if strings.HasPrefix(m[2], "killed") {
+				run.Exit, run.Signal = 0, n
+			}
+			found = append(found, run)
 		} else if m := status.FindStringSubmatch(record); m != nil {
-			nameJob(found, JobID(m[1]), m[2], m[3], m[4])
+			// The first failure without a job that ended the same way.
+			i := slices.IndexFunc(found, func(r HookRun) bool {
+				return r.Failed() && r.Job == "" && r.Hook == m[2] && fmt.Sprintf("%d:%d", r.Exit, r.Signal) == m[3]
+			})
+			if i >= 0 {
+				found[i].Job = JobID(m[1])
+			}
 		}
 	}
 	return found
 }
-
-func newHookRun(hook, how, number, output string) HookRun {
-	run := HookRun{Hook: hook, Output: output}
-	n, _ := strconv.Atoi(number)
-	if strings.HasPrefix(how, "killed") {
-		run.Signal = n
-	} else {
-		run.Exit = n
-	}
-	return run
-}
-
-// nameJob gives the job to the first failure without one that ended the same way.
-func nameJob(runs []HookRun, id JobID, hook, exit, signal string) {
-	for i, r := range runs {
-		if r.Failed() && r.Job == "" && r.Hook == hook && strconv.Itoa(r.Exit) == exit &&
-			strconv.Itoa(r.Signal) == signal {
-			runs[i].Job = id
-			return
-		}
-	}
-}
-
-// jobNamed is how slurmd's log names a job; its one group is the id.
-const jobNamed = `\[?(?:job |jobid |JobId=)(\d+)(?:'s|\]| SLUID=\w+)?`

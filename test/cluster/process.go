@@ -45,12 +45,21 @@ func end(all []process, sig os.Signal, patience time.Duration) ([]process, error
 	for _, p := range all {
 		errs = append(errs, signal(p, sig))
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	until(patience, func() bool {
 		all = slices.DeleteFunc(slices.Clone(all), func(p process) bool { return !alive(p) })
-		if len(all) == 0 || time.Now().After(deadline) {
-			return all, errors.Join(errs...)
+		return len(all) == 0
+	})
+	return all, errors.Join(errs...)
+}
+
+// until asks again and again, and reports whether it was done before patience ended.
+func until(patience time.Duration, done func() bool) bool {
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
 		}
 	}
+	return true
 }
 
 // descendants returns the processes of all that the given ones started, directly or not, and those themselves.

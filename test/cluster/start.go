@@ -2,13 +2,13 @@ package cluster
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"bookend/test/rig"
 )
@@ -20,7 +20,7 @@ func (c *Cluster) start() {
 	c.startMunged()
 	c.startDaemon("slurmctld", c.daemonEnv(), "slurmctld", "-c", "-i")
 	env, where := c.slurmdEnv(), []string(nil)
-	if c.options.Configless {
+	if slices.Contains(c.options.Conf, Configless) {
 		env, where = c.fromController(env)
 	}
 	for _, n := range c.options.Nodes {
@@ -35,7 +35,8 @@ func (c *Cluster) writeRecord() {
 		c.lockNames(5 * o.Patience) // the other's story may be a long one
 	}
 	c.cgroups.prepareCgroups(o.Track, o.Nodes)
-	record{Daemons: o.daemons(), Cgroups: c.cgroups.folders(o.Track, o.Nodes)}.write(c.paths.dir)
+	text := rig.Have(json.Marshal(record{Daemons: o.daemons(), Cgroups: c.cgroups.folders(o.Track, o.Nodes)}))
+	rig.Try(os.WriteFile(recordFile(c.paths.dir), text, 0o600))
 }
 
 func (c *Cluster) startMunged() {
@@ -93,17 +94,17 @@ func (c *Cluster) startDaemon(name string, env []string, argv ...string) {
 // awaitIdle asks until every node is idle. A daemon's "fatal:" ends the wait at once.
 func (c *Cluster) awaitIdle() {
 	var states string
-	for deadline := time.Now().Add(c.options.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	idle := until(c.options.Patience, func() bool {
 		if line := c.fatalLine(); line != "" {
 			panic(fmt.Errorf("a daemon gave up: %s", line))
 		}
 		// An error is normal while slurmctld starts.
 		states, _ = c.run("", "sinfo", "--noheader", "--Node", "--partition=main", "--format=%N %T")
-		if strings.Count(states, " idle\n") == len(c.options.Nodes) {
-			return
-		}
+		return strings.Count(states, " idle\n") == len(c.options.Nodes)
+	})
+	if !idle {
+		panic(fmt.Errorf("nodes are not idle after %v: %q", c.options.Patience, states))
 	}
-	panic(fmt.Errorf("nodes are not idle after %v: %q", c.options.Patience, states))
 }
 
 func (c *Cluster) fatalLine() string {

@@ -11,9 +11,6 @@ import (
 	"bookend/test/rig"
 )
 
-// configless is the line by which the nodes get slurm.conf from slurmctld.
-const configless = "SlurmctldParameters=enable_configless"
-
 // Own is the path of a script of the site's own, as OWN/NAME in a line of slurm.conf names it.
 func (s *Site) Own(name string) string { return s.in("own/" + name) }
 
@@ -37,18 +34,13 @@ func (s *Site) setUp(o Options, conf string) {
 	if err != nil || !ok {
 		panic(fmt.Errorf("bookend setup names no Include line: %v: %s", err, said))
 	}
-	s.localize(dir)
 	text := rig.Have(os.ReadFile(conf))
 	rig.Try(os.WriteFile(conf, append(text, "Include "+include+"\n"...), 0o644))
-}
-
-// localize has the scripts start this site's programs with this node's configuration.
-func (s *Site) localize(dir string) {
 	for _, pattern := range []string{"bookend-*.sh", "bookend/*", "bookend/*/*"} {
 		scripts, _ := filepath.Glob(filepath.Join(dir, pattern))
 		for _, script := range scripts {
 			if text, err := os.ReadFile(script); err == nil { // else it is a directory
-				rig.Try(rig.Write(script, []byte(replaced(string(text), s.hookPaths())), 0o755))
+				rig.Try(rig.Write(script, []byte(s.local(text)), 0o755))
 			}
 		}
 	}

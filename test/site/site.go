@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -56,8 +55,8 @@ type Site struct {
 	Dir    string
 	Users  []string
 	worlds map[string]*fakegpu.World
-	amd    map[string]*fakeamd.World
-	made   bool // Dir is ours to remove
+	amd    map[string]string // the /sys of nodes with AMD's cards
+	made   bool              // Dir is ours to remove
 }
 
 // Up installs and starts a site.
@@ -66,7 +65,7 @@ func Up(o Options) (*Site, error) {
 		o.Nodes = []string{"n1"}
 	}
 	o.GPUs, o.Mode, o.Flags = cmp.Or(o.GPUs, 2), cmp.Or(o.Mode, "observe"), cmp.Or(o.Flags, "Alloc")
-	s := &Site{Dir: o.Dir, worlds: map[string]*fakegpu.World{}, amd: map[string]*fakeamd.World{}}
+	s := &Site{Dir: o.Dir, worlds: map[string]*fakegpu.World{}, amd: map[string]string{}}
 	if err := rig.Attempt(func() { s.install(o); s.start(o) }); err != nil {
 		return nil, errors.Join(err, s.Down())
 	}
@@ -118,7 +117,7 @@ func gpus(n, node int) []fakegpu.Option {
 // equipAMD gives a node cards of AMD's too: files of the kernel, and device nodes for Slurm to give out.
 func (s *Site) equipAMD(o Options, node string) {
 	w := fakeamd.New(s.in("amd-"+node), o.AMD...)
-	s.amd[node] = w
+	s.amd[node] = w.Sys
 	const module = "module/nvidia"
 	rig.Try(os.CopyFS(filepath.Join(w.Sys, module), os.DirFS(filepath.Join(s.worlds[node].Sys(), module))))
 	rig.Try(os.MkdirAll(filepath.Join(s.Dev(node), "dri"), 0o755))
@@ -133,21 +132,14 @@ func (s *Site) equipAMD(o Options, node string) {
 	}
 }
 
-// AMD are a node's fake cards of AMD's.
-func (s *Site) AMD(node string) *fakeamd.World { return s.amd[node] }
-
 // WriteConfig gives a node a new configuration; sections may override nothing but what site does not set.
 func (s *Site) WriteConfig(node, mode, sections string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version: 1\nmode: %s\nbackend: %s\n", mode, s.Program("bookend-gpu"))
 	fmt.Fprintf(&b, "paths:\n  run: %s\n  var: %s\n  log: %s\n", s.in("run"), s.Var(node), s.in("log-bookend"))
 	if w := s.worlds[node]; w != nil {
-		sys := w.Sys()
-		if amd := s.amd[node]; amd != nil {
-			sys = amd.Sys
-		}
 		fmt.Fprintf(&b, "  sys: %s\n  dev: %s\nnvidia:\n  nvml_library: %s\n  cuda_library: %s\n  driver_proc: %s\n",
-			sys, w.Dev(), w.NVML(), w.CUDA(), w.DriverProc())
+			cmp.Or(s.amd[node], w.Sys()), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc())
 	}
 	fmt.Fprintf(&b, "metrics: {textfile: %s}\namd: {backend: %s}\n", s.Metrics(node), s.Program("bookend-amd"))
 	b.WriteString(sections)
@@ -155,17 +147,18 @@ func (s *Site) WriteConfig(node, mode, sections string) error {
 }
 
 func (s *Site) start(o Options) {
-	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, PrologFlags: o.Flags, Conf: slices.Clone(o.Conf),
-		CgroupConf: o.Cgroup, ConstrainDevices: o.Constrain,
+	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, CgroupConf: o.Cgroup,
 		Binds: []string{s.Dir}} // where Slurm has a root folder of its own, hooks and jobs need what lies beside it
+	if o.Constrain {
+		opts.CgroupConf = append(opts.CgroupConf, "ConstrainDevices=yes")
+	}
 	if o.Setup {
-		opts.PrologFlags, opts.Configless = "", slices.Contains(o.Conf, configless)
 		opts.Before = func(conf string) error { return rig.Attempt(func() { s.setUp(o, conf) }) }
-		for i, line := range opts.Conf {
-			opts.Conf[i] = strings.ReplaceAll(line, "OWN", s.in("own"))
-		}
 	} else {
 		s.writeHooks(o, &opts)
+	}
+	for _, line := range o.Conf {
+		opts.Conf = append(opts.Conf, strings.ReplaceAll(line, "OWN", s.in("own")))
 	}
 	for _, node := range o.Nodes {
 		devices := o.Devices
@@ -204,33 +197,23 @@ func (s *Site) Dev(node string) string {
 
 // writeHooks names the hooks in slurm.conf one by one: the scripts that deploy/slurm ships.
 func (s *Site) writeHooks(o Options, opts *cluster.Options) {
-	for name, path := range map[string]*string{
-		"prolog": &opts.Prolog, "epilog": &opts.Epilog, "task-prolog": &opts.TaskProlog,
-		"task-epilog": &opts.TaskEpilog,
-		"healthcheck": &opts.HealthCheck, // without HealthCheckInterval Slurm never runs it
+	opts.Conf = []string{"PrologFlags=" + o.Flags}
+	for key, name := range map[string]string{
+		"Prolog": "prolog", "Epilog": "epilog", "TaskProlog": "task-prolog", "TaskEpilog": "task-epilog",
+		"HealthCheckProgram": "healthcheck", // without HealthCheckInterval Slurm never runs it
 	} {
-		if o.NoTask && strings.HasPrefix(name, "task") {
-			continue
+		if !o.NoTask || !strings.HasPrefix(name, "task") {
+			text := rig.Have(deploy.Hooks.ReadFile("slurm/hooks/" + name))
+			opts.Conf = append(opts.Conf, key+"="+rig.Have(cluster.WriteHook(opts.Dir, name, s.local(text))))
 		}
-		text := rig.Have(deploy.Hooks.ReadFile("slurm/hooks/" + name))
-		*path = rig.Have(cluster.WriteHook(opts.Dir, name, replaced(string(text), s.hookPaths())))
 	}
 }
 
-// hookPaths are what a site's scripts say for what the shipped ones do. Each node has its own configuration, as each
-// real node has its own /etc.
-func (s *Site) hookPaths() [][2]string {
-	return [][2]string{
-		{"/usr/libexec/bookend", s.in("libexec")},
-		{`#export BOOKEND_CONFIG="/etc/bookend/`, `export BOOKEND_CONFIG="` + s.in("etc/bookend-")},
-	}
-}
-
-func replaced(text string, changes [][2]string) string {
-	for _, c := range changes {
-		text = strings.ReplaceAll(text, c[0], strings.TrimSuffix(c[1], "/"))
-	}
-	return text
+// local has a shipped script start this site's programs. Each node has its own configuration, as each real node has its
+// own /etc.
+func (s *Site) local(script []byte) string {
+	return strings.NewReplacer("/usr/libexec/bookend", s.in("libexec"),
+		`#export BOOKEND_CONFIG="/etc/bookend/`, `export BOOKEND_CONFIG="`+s.in("etc/bookend-")).Replace(string(script))
 }
 
 func (s *Site) in(name string) string { return filepath.Join(s.Dir, name) }
