@@ -95,45 +95,6 @@ func TestSlurmRunsTheHealthCheck(t *testing.T) {
 	s.nodeIsUp("n1")
 }
 
-// An admin's reason stands, and with it the drain, however clean the node is. Which reasons are Bookend's own packages
-// drain and slurmcmd test.
-func TestWhoseReasonStands(t *testing.T) {
-	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Config: resuming})
-	for title, says := range map[string]string{
-		"put over Slurm's": "Epilog error: I look at it. jd", "behind ours": "{ours} jd",
-	} {
-		s.tell("an admin's, "+title, func(s *story) {
-			job := s.runs(s.user, leavesOrphan, oneGPU)
-			s.nodeIsDrained("n1", "Epilog error")
-			ours := s.ofOrphan(job)
-			if strings.Contains(says, "{ours}") {
-				s.checks("n1")
-				s.nodeIsDrained("n1", ours)
-			}
-			says := strings.ReplaceAll(says, "{ours}", ours)
-			s.adminUpdates("n1", "State=DRAIN", "Reason="+says)
-			s.checks("n1")
-			s.nodeIsDrained("n1", says)
-			s.adminKills(s.pid(job), "n1")
-			for range 3 {
-				s.checks("n1")
-			}
-			s.nodeIsDrained("n1", says)
-		})
-	}
-	s.tell("no one's: an admin resumed", func(s *story) {
-		job := s.runs(s.user, leavesOrphan, oneGPU)
-		s.nodeIsDrained("n1", "Epilog error")
-		s.adminResumes("n1")
-		s.checks("n1")
-		s.comesBack("n1")
-		s.adminKills(s.pid(job), "n1")
-		s.checks("n1")
-		s.comesBack("n1")
-	})
-}
-
 // While a job goes on the node is drained, resumed, and drained for that job's own end: Slurm 24.11, without
 // accounting, then shows the first drain's text for the second. A health check leaves that; a hook comes before Slurm.
 func TestReasonOfASecondDrain(t *testing.T) {

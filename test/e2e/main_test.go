@@ -24,35 +24,21 @@ var programs string
 // track is how Slurm tracks processes where a story does not say; BOOKEND_E2E_TRACK names another than linuxproc.
 var track = cluster.LinuxProc
 
+// TestMain has a mount namespace of its own: a hook that falls back to its default paths meets none of this machine's
+// files.
 func TestMain(m *testing.M) {
-	// A hook that falls back to its default paths meets none of this machine's files.
-	if err := rig.OwnMounts(); err != nil {
-		os.Exit(complain(err))
-	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if name := cluster.Track(os.Getenv("BOOKEND_E2E_TRACK")); name != "" {
-		if track = name; !slices.Contains(cluster.Tracks(), track) {
-			return complain(fmt.Errorf("BOOKEND_E2E_TRACK=%s: this host can %q", name, cluster.Tracks()))
+	rig.Main(m, func() (dir string, err error) {
+		if name := cluster.Track(os.Getenv("BOOKEND_E2E_TRACK")); name != "" {
+			if track = name; !slices.Contains(cluster.Tracks(), track) {
+				return "", fmt.Errorf("BOOKEND_E2E_TRACK=%s: this host can %q", name, cluster.Tracks())
+			}
 		}
-	}
-	err := cluster.SweepDead()
-	if err == nil {
-		programs, err = cluster.Scratch()
-	}
-	if err == nil {
-		defer cluster.Remove(programs)
-		err = errors.Join(rig.HideDefaults(programs), build.Programs(programs, "", build.Shipped...))
-	}
-	if err != nil {
-		return complain(err)
-	}
-	return m.Run()
-}
-
-func complain(err error) int {
-	fmt.Fprintln(os.Stderr, "e2e:", err)
-	return 1
+		if err = cluster.SweepDead(); err == nil {
+			programs, err = cluster.Scratch()
+		}
+		if err == nil {
+			err = errors.Join(rig.HideDefaults(programs), build.Programs(programs, "", build.Shipped...))
+		}
+		return programs, err
+	})
 }

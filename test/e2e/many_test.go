@@ -49,9 +49,8 @@ func orphanOnOtherNode(s *story) {
 	next := s.runs(s.user, "srun echo working", "--nodes=2", oneGPU)
 	text := s.outputOf(next)
 	s.inOrder("the next job's output", text, "| bookend: WARNING: n2 GPU 0 already had ")
-	if strings.Count(text, "working") != 2 || !strings.HasSuffix(text, leftClean+"\n") {
-		s.t.Errorf("the next job's output:\n%s", text)
-	}
+	must.Not(s.t, strings.Count(text, "working") != 2 || !strings.HasSuffix(text, leftClean+"\n"),
+		"the next job's output:\n%s", text)
 }
 
 func array(s *story) {
@@ -138,16 +137,13 @@ func (s *story) runsApart(id cluster.JobID) {
 	}
 	named := version(s.t.T).Since(25, 11)
 	for i, r := range runs {
-		if r.Start == nil || len(r.Ends) != 1 || r.Job.Restarts > i+1 || (r.Job.SLUID != "") != named {
-			s.t.Errorf("run %d: %+v; want both ends, and an id of its own: %v", i, r, named)
-		}
+		must.Not(s.t, r.Start == nil || len(r.Ends) != 1 || r.Job.Restarts > i+1 || (r.Job.SLUID != "") != named,
+			"run %d: %+v; want both ends, and an id of its own: %v", i, r, named)
 		if named {
 			s.showSays("n1", r.Job.SLUID, "job "+string(id), "start:", "end:")
 		}
 	}
-	if named && runs[0].Job.SLUID == runs[1].Job.SLUID {
-		s.t.Errorf("both runs have the id %q", runs[0].Job.SLUID)
-	}
+	must.Not(s.t, named && runs[0].Job.SLUID == runs[1].Job.SLUID, "both runs have the id %q", runs[0].Job.SLUID)
 }
 
 // runsOf are a node's records of one job id, the oldest first.

@@ -41,9 +41,8 @@ func TestNumbers(t *testing.T) {
 		}
 		slices.Sort(want)
 		slices.Sort(have)
-		if !slices.Equal(have, want) || run.Record.Numbering.Source != record.BySlurmd {
-			t.Errorf("%s: its record says %q, by %+v, want %q", ask.gres, have, run.Record.Numbering, want)
-		}
+		must.Not(t, !slices.Equal(have, want) || run.Record.Numbering.Source != record.BySlurmd,
+			"%s: its record says %q, by %+v, want %q", ask.gres, have, run.Record.Numbering, want)
 		got := strings.Split("got "+strings.ReplaceAll(ask.files, " ", "\ngot "), "\n")
 		if opened := slices.DeleteFunc(strings.Split(s.outputOf(job), "\n"), func(line string) bool {
 			return !strings.HasPrefix(line, "got ")

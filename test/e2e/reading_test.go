@@ -35,8 +35,7 @@ func TestSlurmReadsTheSame(t *testing.T) {
 		"SchedulerParameters", "BatchStartTimeout", "WaitTime", "InactiveLimit"} {
 		read, _ := conf.Get(key)
 		have := strings.TrimSuffix(strings.TrimSuffix(slurm[key], " sec"), " min")
-		if have != read.Text || have == "" {
-			t.Errorf("%s: Slurm has %q, Bookend reads %q in %s", key, have, read.Text, read.Line.Where())
-		}
+		must.Not(t, have != read.Text || have == "",
+			"%s: Slurm has %q, Bookend reads %q in %s", key, have, read.Text, read.Line.Where())
 	}
 }

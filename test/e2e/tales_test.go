@@ -42,7 +42,7 @@ var jobsOn = map[string]struct {
 		{title: "a job that gives everything back reads one line at each end",
 			script: "{cuda} alloc --mib 2000 --sleep 0\necho done",
 			reads:  []string{"done", "", leftClean},
-			show:   []string{"job {job} on n1, user {user}", "GPU 0", "start:", "clean", "end:", "clean"},
+			show:   []string{"job {job} on n1, user {user}", "partition main", "GPU 0", "start:", "clean", "end:", "clean"},
 			status: []string{"n1  observe  ", "free", "JOB  GPU  USER", "{job} "},
 			prolog: []string{"msg=clean", "exit=0", "gpus=0"}, epilog: []string{"msg=clean", "exit=0",
 				"job_log=appended"}},
@@ -75,13 +75,8 @@ var jobsOn = map[string]struct {
 	"a partition that enforces": {site.Options{
 		Conf:   []string{"PartitionName=strict Nodes=n1 MaxTime=60 DefMemPerCPU=50 State=UP"},
 		Config: "policy: {partitions: {strict: {mode: enforce}}}\n",
-	}, []tale{
-		{title: "while the others observe", script: leavesOrphan, show: []string{"partition main", "would drain"}},
-		{title: "drains", script: leavesOrphan, args: []string{oneGPU, "--partition=strict"},
-			drains: true,
-			hooks:  []string{"prolog 0", "epilog 10"}, show: []string{"partition strict",
-				"DRAIN for BKD-ORPHAN (exit 10)"}},
-	}},
+	}, []tale{{title: "drains", script: leavesOrphan, args: []string{oneGPU, "--partition=strict"}, drains: true,
+		hooks: []string{"prolog 0", "epilog 10"}, show: []string{"partition strict", "DRAIN for BKD-ORPHAN (exit 10)"}}}},
 }
 
 const noGPU = "--gres=none"

@@ -16,16 +16,14 @@ import (
 
 func (s *story) jobIs(id cluster.JobID, state string) {
 	j := must.Have(s.on.Job(id))(s.t)
-	if j.State != state {
-		s.t.Errorf("job %s is %s (exit code %s, reason %s), want %s", id, j.State, j.ExitCode, j.Reason, state)
-	}
+	must.Not(s.t, j.State != state,
+		"job %s is %s (exit code %s, reason %s), want %s", id, j.State, j.ExitCode, j.Reason, state)
 }
 
 func (s *story) nodeIsUp(node string) {
 	n := must.Have(s.on.Node(node))(s.t)
-	if n.Has("DRAIN") || n.Has("DOWN") || n.Reason != "" && !s.keepsReasons() {
-		s.t.Errorf("node %s is %v for %q, want it up", node, n.Flags, n.Reason)
-	}
+	must.Not(s.t, n.Has("DRAIN") || n.Has("DOWN") || n.Reason != "" && !s.keepsReasons(),
+		"node %s is %v for %q, want it up", node, n.Flags, n.Reason)
 }
 
 // keepsReasons reports a Slurm that keeps the reason of a drain that is over, where it has no accounting: 23.11 to
@@ -38,9 +36,8 @@ func (s *story) keepsReasons() bool {
 // nodeIsDrained checks that a node takes no jobs, and what Slurm says why.
 func (s *story) nodeIsDrained(node, reason string) {
 	n := must.Have(s.on.Node(node))(s.t)
-	if !n.Has("DRAIN") || n.Reason != reason {
-		s.t.Errorf("node %s is %v for %q, want it drained for %q", node, n.Flags, n.Reason, reason)
-	}
+	must.Not(s.t, !n.Has("DRAIN") || n.Reason != reason,
+		"node %s is %v for %q, want it drained for %q", node, n.Flags, n.Reason, reason)
 }
 
 // hooksRan checks which root hooks slurmd ran since the story began, and their exit codes: "prolog 0".
@@ -48,13 +45,10 @@ func (s *story) hooksRan(node string, want ...string) {
 	var have []string
 	for _, h := range s.hookRuns(node)[s.hooks[node]:] {
 		have = append(have, fmt.Sprintf("%s %d", h.Hook, h.Exit))
-		if h.Signal != 0 || h.Output != "" {
-			s.t.Errorf("%s on %s: signal %d, output %q", h.Hook, node, h.Signal, h.Output)
-		}
+		must.Not(s.t, h.Signal != 0 || h.Output != "",
+			"%s on %s: signal %d, output %q", h.Hook, node, h.Signal, h.Output)
 	}
-	if !slices.Equal(have, want) {
-		s.t.Errorf("hooks of %s: %q, want %q", node, have, want)
-	}
+	must.Not(s.t, !slices.Equal(have, want), "hooks of %s: %q, want %q", node, have, want)
 }
 
 func (s *story) hookRuns(node string) []cluster.HookRun {
@@ -97,9 +91,7 @@ func (s *story) reads(text string, want ...string) {
 			have = append(have, clockTime.ReplaceAllString(line, "TIME"))
 		}
 	}
-	if !slices.Equal(have, want) {
-		s.t.Errorf("the user reads\n%s\nwant\n%s", indented(have), indented(want))
-	}
+	must.Not(s.t, !slices.Equal(have, want), "the user reads\n%s\nwant\n%s", indented(have), indented(want))
 }
 
 var clockTime = regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`)
@@ -118,9 +110,7 @@ func (s *story) statusSays(node string, want ...string) {
 
 func (s *story) bookendSays(node string, want []string, args ...string) {
 	out, err := s.on.Bookend(node, args...)
-	if err != nil {
-		s.t.Errorf("bookend %s: %v", args[0], err)
-	}
+	must.Not(s.t, err != nil, "bookend %s: %v", args[0], err)
 	s.inOrder("bookend "+args[0], out, want...)
 }
 
@@ -160,9 +150,7 @@ func (s *story) logSays(node string, id cluster.JobID, program string, want ...s
 		return
 	}
 	for _, w := range want {
-		if !strings.Contains(lines[0], w) {
-			s.t.Errorf("Bookend's log lacks %q:\n%s", w, lines[0])
-		}
+		must.Not(s.t, !strings.Contains(lines[0], w), "Bookend's log lacks %q:\n%s", w, lines[0])
 	}
 }
 
@@ -192,14 +180,10 @@ func (s *story) nothingIsLeft() {
 		s.t.Errorf("hooks left processes behind:\n%s", indented(left))
 	}
 	err := filepath.WalkDir(s.on.Dir, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && strings.HasPrefix(e.Name(), ".tmp-") {
-			s.t.Errorf("a hook left %s behind", path)
-		}
+		must.Not(s.t, err == nil && strings.HasPrefix(e.Name(), ".tmp-"), "a hook left %s behind", path)
 		return nil // what vanishes meanwhile is not there
 	})
-	if err != nil {
-		s.t.Error(err)
-	}
+	must.Not(s.t, err != nil, "%v", err)
 }
 
 // hookProcesses lists processes that run one of the site's programs, but for health checks, which Slurm may run at any

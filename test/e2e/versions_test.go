@@ -49,9 +49,7 @@ func TestNamesOfCgroups(t *testing.T) {
 	if sluids {
 		s.showSays("n1", name, "job "+string(job), "start:", "clean", "end:", "clean")
 	}
-	if sluids == (name == "job_"+string(job)) {
-		t.Errorf("the cgroup of job %s has the name %q", job, name)
-	}
+	must.Not(t, sluids == (name == "job_"+string(job)), "the cgroup of job %s has the name %q", job, name)
 }
 
 // inItsCgroup is a job and the name of its cgroup.

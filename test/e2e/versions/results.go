@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,15 +25,15 @@ type Run struct {
 	Commit  string    `json:"commit,omitempty"` // of the tree, with "+" if files differed; "" in old records
 	Date    time.Time `json:"date"`
 	Seconds float64   `json:"seconds"`
-	Tests   []Test    `json:"tests"`
+	Passed  int       `json:"passed"` // stories
+	Others  []Test    `json:"others,omitempty"`
 }
 
-// Test is one story and how it went.
+// Test is one story that did not pass.
 type Test struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
-	Why     string  `json:"why,omitempty"` // it is left out or failed
-	Seconds float64 `json:"seconds"`
+	Why     string  `json:"why,omitempty"`
 }
 
 // Outcome is how a test went.
@@ -42,13 +41,13 @@ type Outcome string
 
 // The outcomes.
 const (
-	Passed  Outcome = "passed"
+	passed  Outcome = "passed"
 	Failed  Outcome = "failed"
 	LeftOut Outcome = "left out" // cannot be told on this Slurm or host
 )
 
 func (r Run) count(o Outcome) (n int) {
-	for _, t := range r.Tests {
+	for _, t := range r.Others {
 		if t.Outcome == o {
 			n++
 		}
@@ -57,11 +56,10 @@ func (r Run) count(o Outcome) (n int) {
 }
 
 // blame makes a failure of "go test" itself a failed test if no test failed, as when nothing compiles.
-func blame(tests []Test, failed error) []Test {
-	if failed == nil || (Run{Tests: tests}).count(Failed) > 0 {
-		return tests
+func (r *Run) blame(failed error) {
+	if failed != nil && r.count(Failed) == 0 {
+		r.Others = append(r.Others, Test{Name: "go test", Outcome: Failed, Why: failed.Error()})
 	}
-	return append(tests, Test{Name: "go test", Outcome: Failed, Why: failed.Error()})
 }
 
 var (
@@ -74,14 +72,14 @@ var (
 // mostWhy is how much is kept of what a test said.
 const mostWhy = 200
 
-// readTests gathers the tests from what "go test -json" writes, and its plain text. Of tests with parts the parts count.
-func readTests(out []byte) (tests []Test, text string) {
-	at := map[string]int{}
-	whole := map[string]bool{}
+// read gathers the tests from what "go test -json" writes, and returns its plain text. Of tests with parts the parts
+// count.
+func (r *Run) read(out []byte) (text string) {
+	var tests []Test
+	at, whole := map[string]int{}, map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		var e struct {
 			Action, Test, Output string
-			Elapsed              float64
 		}
 		if json.Unmarshal([]byte(line), &e) != nil {
 			e.Output = line // a compiler's
@@ -96,22 +94,25 @@ func readTests(out []byte) (tests []Test, text string) {
 		}
 		switch e.Action {
 		case "pass", "skip":
-			tests[i].Outcome, tests[i].Seconds = map[string]Outcome{"pass": Passed, "skip": LeftOut}[e.Action], e.Elapsed
+			tests[i].Outcome = map[string]Outcome{"pass": passed, "skip": LeftOut}[e.Action]
 		case "output":
 			if !ofGo.MatchString(e.Output) {
 				tests[i].Why += place.ReplaceAllString(e.Output, "")
 			}
 		}
 	}
-	tests = slices.DeleteFunc(tests, func(t Test) bool { return whole[t.Name] })
-	for i := range tests {
-		t := &tests[i]
-		t.Why = strings.Join(strings.Fields(t.Why), " ")
-		if t.Why = strings.ToValidUTF8(t.Why[:min(len(t.Why), mostWhy)], ""); t.Outcome == Passed {
-			t.Why = ""
+	for _, t := range tests {
+		switch {
+		case whole[t.Name]:
+		case t.Outcome == passed:
+			r.Passed++
+		default:
+			t.Why = strings.Join(strings.Fields(t.Why), " ")
+			t.Why = strings.ToValidUTF8(t.Why[:min(len(t.Why), mostWhy)], "")
+			r.Others = append(r.Others, t)
 		}
 	}
-	return tests, text
+	return text
 }
 
 // name is that of a branch and way of tracking: the next run of the same takes its place.

@@ -2,8 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -12,39 +12,32 @@ import (
 )
 
 func TestReadTests(t *testing.T) {
-	have, text := readTests(must.Have(os.ReadFile("testdata/go-test.json"))(t))
-	want := []Test{
-		{Name: "TestA/one", Outcome: Passed, Seconds: 1.5},
-		{Name: "TestA/two", Outcome: LeftOut, Why: "no such flag: before 24.05", Seconds: 0.1},
+	var have Run
+	text := have.read(must.Have(os.ReadFile("testdata/go-test.json"))(t))
+	must.Be(t, "the run", have, Run{Passed: 2, Others: []Test{
+		{Name: "TestA/two", Outcome: LeftOut, Why: "no such flag: before 24.05"},
 		{Name: "TestB", Outcome: Failed, Why: "the user reads nothing"},
 		{Name: "TestD", Outcome: Failed, Why: "panic: test timed out after 60m0s"},
-		{Name: "TestE", Outcome: Passed, Seconds: 4},
-	}
-	if !reflect.DeepEqual(have, want) {
-		t.Errorf("have %+v\nwant %+v", have, want)
-	}
-	if !strings.HasPrefix(text, "=== RUN   TestA\n") || !strings.Contains(text, "# a compiler's line\n") {
-		t.Error(text)
-	}
+	}})
+	must.Not(t, !strings.HasPrefix(text, "=== RUN   TestA\n") || !strings.Contains(text, "# a compiler's line\n"),
+		"%v", text)
 }
 
 // What failed stays visible, and why. The next run of the same Slurm and way of tracking takes its place.
 func TestKeptAndShown(t *testing.T) {
 	runs := []Run{
 		{Slurm: "22.05.8", Track: "linuxproc", Slurms: "Debian 12", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(),
-			Seconds: 59.6, Tests: []Test{{Name: "A", Outcome: Passed}, {Name: "B", Outcome: LeftOut, Why: "too old"}}},
+			Seconds: 59.6, Passed: 1, Others: []Test{{Name: "B", Outcome: LeftOut, Why: "too old"}}},
 		{Slurm: "26.05.5", Track: "cgroup/v2", Paths: "SLUID", Slurms: "the next Debian", Host: "Debian 12",
 			Commit: "abc", Date: time.Unix(1e9, 0).UTC(), Seconds: 100,
-			Tests: []Test{{Name: "A/one", Outcome: Failed, Why: "late `again`"}, {Name: "B", Outcome: Passed}}},
+			Passed: 1, Others: []Test{{Name: "A/one", Outcome: Failed, Why: "late `again`"}}},
 	}
 	dir := t.TempDir()
 	for _, r := range []Run{runs[1], runs[0], runs[0]} {
 		r.write(dir)
 	}
 	have := load(dir)
-	if !reflect.DeepEqual(have, runs) {
-		t.Errorf("%+v", have)
-	}
+	must.Be(t, "kept", have, runs)
 	rest := table(have)
 	for _, part := range []string{
 		"| Slurm | from | linuxproc | cgroup/v1 | cgroup/v2 |\n",
@@ -63,16 +56,15 @@ func TestKeptAndShown(t *testing.T) {
 
 // If "go test" fails and no test does, something else did: nothing compiled, or what ends all tests failed.
 func TestBlame(t *testing.T) {
-	passed, failed := Test{Name: "A", Outcome: Passed}, Test{Name: "B", Outcome: Failed}
-	status := errors.New("exit status 1")
+	failed, status := []Test{{Name: "B", Outcome: Failed}}, errors.New("exit status 1")
 	for _, tt := range []struct {
-		tests  []Test
+		others []Test
 		err    error
 		failed int
-	}{{[]Test{passed}, nil, 0}, {[]Test{passed}, status, 1}, {[]Test{passed, failed}, status, 1}, {nil, status, 1}} {
-		if got := (Run{Tests: blame(tt.tests, tt.err)}).count(Failed); got != tt.failed {
-			t.Errorf("%+v, %v: %d failed", tt.tests, tt.err, got)
-		}
+	}{{nil, nil, 0}, {nil, status, 1}, {failed, status, 1}} {
+		r := Run{Others: tt.others}
+		r.blame(tt.err)
+		must.Be(t, fmt.Sprintf("%+v, %v", tt.others, tt.err), r.count(Failed), tt.failed)
 	}
 }
 

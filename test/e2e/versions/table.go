@@ -36,7 +36,7 @@ func table(runs []Run) string {
 }
 
 func (r Run) cell() string {
-	text := fmt.Sprintf("%d of %d", r.count(Passed), len(r.Tests))
+	text := fmt.Sprintf("%d of %d", r.Passed, r.Passed+len(r.Others))
 	if n := r.count(LeftOut); n > 0 {
 		text += fmt.Sprintf(", %d left out", n)
 	}
@@ -63,10 +63,8 @@ func notes(runs []Run) string {
 		note("commit "+cmp.Or(r.Commit, "unknown"), r)
 	}
 	for _, r := range runs {
-		for _, t := range r.Tests {
-			if t.Outcome != Passed {
-				note(fmt.Sprintf("%s %s: `%s`", t.Name, t.Outcome, strings.ReplaceAll(t.Why, "`", "'")), r)
-			}
+		for _, t := range r.Others {
+			note(fmt.Sprintf("%s %s: `%s`", t.Name, t.Outcome, strings.ReplaceAll(t.Why, "`", "'")), r)
 		}
 	}
 	var b strings.Builder
