@@ -12,28 +12,14 @@ import (
 )
 
 func main() {
-	breaches, err := run()
+	page, err := os.ReadFile(architecture)
+	var files []file
+	if err == nil {
+		files, err = load(".")
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "lint:", err)
 		os.Exit(2)
-	}
-	for _, b := range breaches {
-		fmt.Println(b)
-	}
-	if len(breaches) > 0 {
-		fmt.Fprintf(os.Stderr, "lint: %d breaches\n", len(breaches))
-		os.Exit(1)
-	}
-}
-
-func run() ([]string, error) {
-	page, err := os.ReadFile(architecture)
-	if err != nil {
-		return nil, err
-	}
-	files, err := load(".")
-	if err != nil {
-		return nil, err
 	}
 	bands := bandsOf(string(page))
 	breaches, used := check(bands, files)
@@ -47,14 +33,23 @@ func run() ([]string, error) {
 			breaches = append(breaches, fmt.Sprintf("%s: %s: no exception for %s is needed any more", e.dir, e.rule, e.mark))
 		}
 	}
-	breaches = append(breaches, oddInTexts(files, bands)...)
-	odd, err := oddInPages(".")
-	return append(breaches, odd...), err
+	for _, b := range breaches {
+		fmt.Println(b)
+	}
+	if len(breaches) > 0 {
+		fmt.Fprintf(os.Stderr, "lint: %d breaches\n", len(breaches))
+		os.Exit(1)
+	}
 }
 
 // check returns every breach, sorted, and which exceptions are needed.
-func check(bands bands, files []file) (breaches []string, used [len(exceptions)]bool) {
+func check(bands bands, files []file) (breaches []string, used map[int]bool) {
+	used = map[int]bool{}
 	for _, f := range files {
+		breaches = append(breaches, oddWords(f, bands)...)
+		if f.dir == "" { // a page
+			continue
+		}
 		add := func(m mark, rule, what, why string) {
 			breaches = append(breaches, fmt.Sprintf("%s:%d: %s: %s: %s", f.name, m.line, rule, what, why))
 		}
@@ -63,7 +58,13 @@ func check(bands bands, files []file) (breaches []string, used [len(exceptions)]
 				add(m, "band", m.text, why)
 			}
 			for _, r := range rules {
-				if r.holds(bands, f) && r.mark.MatchString(m.text) && !excepted(r.name, f.dir, m.text, &used) {
+				if !r.holds(bands, f) || !r.mark.MatchString(m.text) {
+					continue
+				}
+				i := slices.IndexFunc(exceptions, func(e exception) bool {
+					return e.rule == r.name && e.dir == f.dir && e.mark.MatchString(m.text)
+				})
+				if used[i] = true; i < 0 {
 					add(m, r.name, m.text, r.why)
 				}
 			}
@@ -71,15 +72,4 @@ func check(bands bands, files []file) (breaches []string, used [len(exceptions)]
 	}
 	slices.Sort(breaches)
 	return slices.Compact(breaches), used
-}
-
-// excepted says whether a breach is meant, and notes in used that its exception is needed.
-func excepted(rule, dir, text string, used *[len(exceptions)]bool) bool {
-	for i, e := range exceptions {
-		if e.rule == rule && e.dir == dir && e.mark.MatchString(text) {
-			used[i] = true
-			return true
-		}
-	}
-	return false
 }

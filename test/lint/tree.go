@@ -24,7 +24,8 @@ type file struct {
 
 // mark is what a rule may forbid:
 //
-//	package NAME        every file has one
+//	page TEXT           a document's prose; it has no other mark
+//	package NAME        every Go file has one
 //	import PATH
 //	use PATH.NAME       an exported name of a package; "value.NAME" is any other selector
 //	string TEXT         a literal
@@ -48,14 +49,17 @@ func load(root string) (files []file, err error) {
 			return err
 		case d.IsDir() && name != "." && skipped(d.Name()):
 			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go"):
+		case d.IsDir() || path.Ext(name) != ".go" && path.Ext(name) != ".md":
 			return nil
 		}
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return err
 		}
-		f, err := parse(name, text)
+		f := file{name: name, marks: []mark{{"page " + prose(string(text)), 1}}}
+		if path.Ext(name) == ".go" {
+			f, err = parse(name, text)
+		}
 		files = append(files, f)
 		return err
 	})
