@@ -22,34 +22,48 @@ type Person struct {
 	Home string
 }
 
-// Facts are what can be told of a person.
+// Facts are what can be told of a person, each by the pattern by which a line is found to say it.
 type Facts struct {
 	Person
-	Jobs  []string // ids
-	PIDs  []int
-	Names []string // of processes
-	Exes  []string
+	signs map[string]string
 }
+
+// The words after which a number is a job's or a process's: in a sentence, or as a field of a document.
+const (
+	ofJobs      = `\b(?:job|jobs|show|JobId|job_id)"?[ =:]+"?(?:[\d_+]+,? (?:and )?)*`
+	ofProcesses = `(?i)\b(?:process|pid|processes)"?[ =:]+(?:\d+,? (?:and )?)*`
+)
 
 // Know collects what the records tell of each person. A process of root's or a service's is in nobody's facts.
-func Know(people []Person, runs []record.Run) []Facts {
-	facts := make([]Facts, len(people))
-	for i, p := range people {
-		facts[i].Person = p
+func Know(people []Person, runs []record.Run) (all []Facts) {
+	for _, p := range people {
+		f := Facts{p, map[string]string{
+			`(?:^|[^/\w])` + regexp.QuoteMeta(p.Name) + `\b`: "the account",
+			fmt.Sprintf(`\b[uU][iI][dD]"?[ =:]*%d\b`, p.UID): "the uid",
+			regexp.QuoteMeta(p.Home):                         "the home",
+		}}
 		for _, r := range runs {
-			facts[i].learn(r)
+			f.learn(r)
 		}
+		all = append(all, f)
 	}
-	return facts
+	return all
 }
 
-func (f *Facts) learn(r record.Run) {
+func (f Facts) learn(r record.Run) {
 	if r.Job.UID == f.UID {
-		f.Jobs = with(f.Jobs, fmt.Sprint(r.Job.ID))
+		f.signs[fmt.Sprint(ofJobs, r.Job.ID, `\b`)] = fmt.Sprint("job ", r.Job.ID)
 	}
 	for _, p := range processes(r) {
-		if p.UID == f.UID && !p.Gone {
-			f.PIDs, f.Names, f.Exes = with(f.PIDs, p.PID), with(f.Names, p.Name), with(f.Exes, p.Exe)
+		if p.UID != f.UID || p.Gone {
+			continue
+		}
+		f.signs[fmt.Sprint(ofProcesses, p.PID, `\b`)] = fmt.Sprint("process ", p.PID)
+		if p.Name != "" {
+			f.signs[`[("]`+regexp.QuoteMeta(p.Name)+`[)"]`] = "process name " + p.Name
+		}
+		if p.Exe != "" {
+			f.signs[regexp.QuoteMeta(p.Exe)] = "program " + p.Exe
 		}
 	}
 }
@@ -73,14 +87,6 @@ func processes(r record.Run) (all []record.Process) {
 	return all
 }
 
-func with[T comparable](all []T, one T) []T {
-	var none T
-	if one == none || slices.Contains(all, one) {
-		return all
-	}
-	return append(all, one)
-}
-
 // Leaks are the lines of Bookend's in a text of the reader's that say something of somebody else, each with what it is.
 // Lines of others, such as the job's own, are the reader's business.
 func Leaks(text string, reader string, everybody []Facts) (leaks []string) {
@@ -97,49 +103,16 @@ func Shown(text, reader string, everybody []Facts) (leaks []string) {
 	own := everybody[slices.IndexFunc(everybody, func(f Facts) bool { return f.Name == reader })]
 	for line := range strings.Lines(text) {
 		for _, other := range everybody {
-			if other.Name == reader {
-				continue
-			}
-			for _, what := range other.in(line, own) {
-				leaks = append(leaks, fmt.Sprintf("%s reads %s of %s: %s", reader, what, other.Name,
-					strings.TrimSpace(line)))
+			for pattern, what := range other.signs {
+				_, both := own.signs[pattern] // the reader's as well: it tells nothing
+				if other.Name != reader && !both && regexp.MustCompile(pattern).MatchString(line) {
+					leaks = append(leaks, fmt.Sprintf("%s reads %s of %s: %s", reader, what, other.Name,
+						strings.TrimSpace(line)))
+				}
 			}
 		}
 	}
 	return leaks
-}
-
-// in is what a line says of this person that is not the reader's own as well: in words, or as a field of a document.
-func (f Facts) in(line string, own Facts) (said []string) {
-	const (
-		jobs      = `\b(?:job|jobs|show|JobId|job_id)"?[ =:]+"?(?:[\d_+]+,? (?:and )?)*`
-		processes = `(?i)\b(?:process|pid|processes)"?[ =:]+(?:\d+,? (?:and )?)*`
-	)
-	say := func(what, pattern string) {
-		if regexp.MustCompile(pattern).MatchString(line) {
-			said = append(said, what)
-		}
-	}
-	say("the account", `(?:^|[^/\w])`+regexp.QuoteMeta(f.Name)+`\b`)
-	say("the uid", fmt.Sprintf(`\b[uU][iI][dD]"?[ =:]*%d\b`, f.UID))
-	say("the home", regexp.QuoteMeta(f.Home))
-	for _, id := range without(f.Jobs, own.Jobs) {
-		say("job "+id, jobs+regexp.QuoteMeta(id)+`\b`)
-	}
-	for _, pid := range without(f.PIDs, own.PIDs) {
-		say(fmt.Sprintf("process %d", pid), fmt.Sprintf(`%s%d\b`, processes, pid))
-	}
-	for _, name := range without(f.Names, own.Names) {
-		say("process name "+name, `[("]`+regexp.QuoteMeta(name)+`[)"]`)
-	}
-	for _, exe := range without(f.Exes, own.Exes) {
-		say("program "+exe, regexp.QuoteMeta(exe))
-	}
-	return said
-}
-
-func without[T comparable](all, own []T) []T {
-	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return slices.Contains(own, one) })
 }
 
 // Readable are the regular files below a folder that the kernel lets a user read, and what they say.
