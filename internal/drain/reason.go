@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 
-	"bookend/internal/catalog"
 	"bookend/internal/record"
 	"bookend/internal/safetext"
 	"bookend/internal/slurm"
@@ -50,30 +49,14 @@ func Compose(f record.Finding, job slurm.JobID, phase slurm.Context) safetext.Sa
 	return safetext.Clean(text, MaxReason)
 }
 
-// Reason is what one of our reasons says about its origin.
-type Reason struct {
-	Code  catalog.Code
-	Job   slurm.JobID
-	Phase slurm.Context // slurm.Prolog or slurm.Epilog
-}
-
-// ParseReason parses a reason that any release wrote, byte for byte: one that an admin changed is no longer ours.
-func ParseReason(text string) (r Reason, ours bool) {
+// Ours reports a reason that any release wrote, byte for byte: one that an admin changed is no longer ours.
+func Ours(text string) bool {
 	found := regexp.MustCompile(Grammar).FindStringSubmatch(text)
 	if found == nil || len(text) > MaxReason || found[5] != found[7] {
-		return Reason{}, false
+		return false
 	}
-	job, err := strconv.ParseUint(found[5], 10, 32)
-	r = Reason{Code: catalog.Code(found[1]), Job: slurm.JobID(job), Phase: slurm.Epilog}
-	if found[6] == words[slurm.Prolog] {
-		r.Phase = slurm.Prolog
-	}
-	return r, err == nil
-}
-
-func Ours(text string) bool {
-	_, ours := ParseReason(text)
-	return ours
+	_, err := strconv.ParseUint(found[5], 10, 32)
+	return err == nil
 }
 
 // IsOurReason reports whether a text can be one of ours: it begins with a code. The rest may be another release's

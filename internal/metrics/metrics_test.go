@@ -54,12 +54,7 @@ func recordRuns(t *testing.T, f Files, runs ...JobRun) {
 // shown are the series of the textfile, which must be of the exposition format.
 func shown(t *testing.T, f Files) map[string]float64 {
 	t.Helper()
-	data := must.Have(os.ReadFile(f.Textfile))(t)
-	series, err := parse(string(data))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, data)
-	}
-	return series
+	return must.Have(parse(must.Read(t, f.Textfile)))(t)
 }
 
 // Runs of every kind, and the whole textfile that they come to: testdata/bookend.prom, in which troubles that were not
@@ -92,10 +87,8 @@ func TestTextfile(t *testing.T) {
 	got := unmet.ReplaceAll(must.Have(os.ReadFile(f.Textfile))(t), nil)
 	golden.File(t, *update, "testdata/bookend.prom", string(got))
 	recordRuns(t, f, checked(8, record.Check{})) // the driver could not be asked
-	text := must.Read(t, f.Textfile)
-	if gauges := regexp.MustCompile(`(?m)^bookend_gpu_.*$`).FindAllString(text, -1); len(gauges) > 0 {
-		t.Errorf("%q", gauges)
-	}
+	gauges := regexp.MustCompile(`(?m)^bookend_gpu_.*$`).FindAllString(must.Read(t, f.Textfile), -1)
+	must.Not(t, len(gauges) > 0, "%q", gauges)
 	if s, err := Read(f.Var); err != nil || !s.Last[HealthCheck].Equal(noon.Add(8*time.Minute)) {
 		t.Errorf("%v, %v", s.Last, err)
 	}
@@ -134,16 +127,14 @@ func TestTroublesOverTime(t *testing.T) {
 func TestCountersOfALaterRelease(t *testing.T) {
 	f := host(t)
 	recordRuns(t, f, at(0, Prolog, catalog.BadConfig))
-	data := must.Have(os.ReadFile(f.book()))(t)
+	data := must.Read(t, f.book())
 	later := strings.NewReplacer(`"version":1`, `"version":1,"fleet":{"nodes":[1,2]}`,
 		`"samples":[`, `"samples":[{"name":"bookend_heat_kelvin","labels":["0","GPU-a"],"value":-3,"unit":"K"},`,
 		`"troubles":[`, `"troubles":[{"code":"BKD-NEW-KIND","count":4,"hook":"night_watch","mood":"bad"},`)
-	must.Do(t, os.WriteFile(f.book(), []byte(later.Replace(string(data))), 0o600))
+	must.Do(t, os.WriteFile(f.book(), []byte(later.Replace(data)), 0o600))
 	recordRuns(t, f, at(1, Prolog))
-	data = must.Have(os.ReadFile(f.book()))(t)
-	if strings.Contains(string(data), "heat") || strings.Contains(string(data), "NEW") {
-		t.Errorf("%s", data)
-	}
+	data = must.Read(t, f.book())
+	must.Not(t, strings.Contains(data, "heat") || strings.Contains(data, "NEW"), "%s", data)
 	wants(t, shown(t, f), map[string]float64{
 		`bookend_hook_runs_total{hook="prolog",action="note"}`: 2,
 		`bookend_own_errors_total{code="BKD-CONFIG"}`:          1,
@@ -155,8 +146,7 @@ func TestCountersOfALaterRelease(t *testing.T) {
 func TestDamagedCounts(t *testing.T) {
 	f := host(t)
 	recordRuns(t, f, at(0, Prolog))
-	data := must.Have(os.ReadFile(f.book()))(t)
-	whole, label := string(data), `{"name":"`+drains+`","labels":["a"]}`
+	whole, label := must.Read(t, f.book()), `{"name":"`+drains+`","labels":["a"]}`
 	put := func(text string) func() { return func() { must.Do(t, os.WriteFile(f.book(), []byte(text), 0o600)) } }
 	for name, damage := range map[string]func(){
 		"empty": put(""), "cut off": put(whole[:len(whole)/2]), "null": put("null"), "huge": put(strings.Repeat(" ", maxBook+1)),
@@ -170,25 +160,17 @@ func TestDamagedCounts(t *testing.T) {
 		t.Log(name)
 		must.Do(t, os.RemoveAll(f.book()))
 		damage()
-		if err := Record(f, at(1, Epilog)); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, Record(f, at(1, Epilog)), ErrDamaged)
 		wants(t, shown(t, f), map[string]float64{
 			`bookend_hook_runs_total{hook="epilog",action="note"}`: 1,
 			`bookend_own_errors_total{code="BKD-ST-DAMAGED"}`:      1,
 		})
 		recordRuns(t, f, at(2, Epilog))
-		if n := shown(t, f)[`bookend_hook_runs_total{hook="epilog",action="note"}`]; n != 2 {
-			t.Errorf("%s: afterwards %v runs", name, n)
-		}
+		must.Be(t, name+": runs afterwards", shown(t, f)[`bookend_hook_runs_total{hook="epilog",action="note"}`], 2)
 	}
 	must.Do(t, os.WriteFile(f.book(), []byte("{"), 0o600))
-	if _, err := Read(f.Var); !errors.Is(err, ErrDamaged) {
-		t.Errorf("reading: %v", err)
-	}
-	if data, err := os.ReadFile(f.book()); err != nil || string(data) != "{" {
-		t.Errorf("reading changed the counts: %q %v", data, err)
-	}
+	must.Fail(t, "reading", must.Err(Read(f.Var)), ErrDamaged)
+	must.Be(t, "the counts, read", must.Read(t, f.book()), "{")
 }
 
 func (f Files) book() string { return filepath.Join(f.Var, folderName, bookName) }
@@ -256,9 +238,7 @@ func TestCountsAreBounded(t *testing.T) {
 		r.Findings = append(r.Findings, Finding{Code: e.Code, Own: true, Detail: strings.Repeat("\x00\xff\"\\", 1000)})
 	}
 	recordRuns(t, f, r)
-	if data, err := os.ReadFile(f.book()); err != nil || len(data) > maxBook/4 {
-		t.Errorf("%d bytes, %v", len(data), err)
-	}
+	must.Not(t, len(must.Read(t, f.book())) > maxBook/4, "more than %d bytes", maxBook/4)
 	shown(t, f)
 }
 
@@ -281,9 +261,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%v: %q, written again as %q", err, data, again)
 		}
 		got.add(at(2, Epilog, catalog.BadConfig, catalog.Hang))
-		if _, err := parse(string(text(got, "v"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Have(parse(string(text(got, "v"))))(t)
 	})
 }
 
@@ -354,31 +332,15 @@ func checked(minute int, c record.Check, used ...gpu.Figure) JobRun {
 
 // The table in docs/metrics.md is that of the families. No label names a job, a user or a process.
 func TestMetricsDoc(t *testing.T) {
-	const (
-		doc   = "../../docs/metrics.md"
-		begin = "<!-- metrics: generated by go test ./internal/metrics -update -->\n"
-		end   = "<!-- end of metrics -->\n"
-	)
 	table := "| metric | labels | kind | meaning |\n| --- | --- | --- | --- |\n"
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		f := families[name]
 		for _, label := range f.labels {
-			if regexp.MustCompile(`job|(^|[^u])uid|pid|user|^le$`).MatchString(label) {
-				t.Errorf("%s has the label %s", name, label)
-			}
+			must.Not(t, regexp.MustCompile(`job|(^|[^u])uid|pid|user|^le$`).MatchString(label),
+				"%s has the label %s", name, label)
 		}
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, strings.Join(f.labels, ", "), f.kind, f.help)
 	}
-	got := must.Have(os.ReadFile(doc))(t)
-	before, rest, marked := strings.Cut(string(got), begin)
-	_, after, ended := strings.Cut(rest, end)
-	want := before + begin + table + end + after
-	switch {
-	case !marked || !ended:
-		t.Fatalf("%s has no place for the table", doc)
-	case *update:
-		must.Do(t, os.WriteFile(doc, []byte(want), 0o644))
-	case string(got) != want:
-		t.Errorf("%s differs from the families: run go test ./internal/metrics -update", doc)
-	}
+	golden.Part(t, *update, "../../docs/metrics.md", "<!-- metrics: generated by go test ./internal/metrics -update -->",
+		"<!-- end of metrics -->", table)
 }

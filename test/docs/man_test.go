@@ -2,7 +2,6 @@ package docs
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 
 	"bookend/internal/catalog"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -28,17 +28,7 @@ func TestManPages(t *testing.T) {
 	for _, source := range sources {
 		text := placeholder.ReplaceAllStringFunc(must.Read(t, source), func(name string) string { return filled(t, name) })
 		page := filepath.Join("../../deploy/man", strings.TrimSuffix(filepath.Base(source), ".md"))
-		want := string(md2man.Render([]byte(text)))
-		have, _ := os.ReadFile(page)
-		switch {
-		case string(have) == want:
-		case *update:
-			if err := os.WriteFile(page, []byte(want), 0o644); err != nil { //nolint:gosec // a document
-				t.Fatal(err)
-			}
-		default:
-			t.Errorf("%s is not what its source says: go test ./test/docs -update", page)
-		}
+		golden.File(t, *update, page, string(md2man.Render([]byte(text))))
 	}
 }
 

@@ -42,21 +42,17 @@ func TestProofs(t *testing.T) {
 		for _, pattern := range strings.Split(c[2], "|") {
 			for _, folder := range strings.Fields(c[1]) {
 				all := strings.Join(tests(t, folder), "\n")
-				if !regexp.MustCompile("(?m)" + pattern).MatchString(all) {
-					t.Errorf("%s: no test of %s is called %q", c[0], folder, pattern)
-				}
+				must.Not(t, !regexp.MustCompile("(?m)"+pattern).MatchString(all),
+					"%s: no test of %s is called %q", c[0], folder, pattern)
 			}
 		}
 	}
 	makefile := must.Read(t, "../../Makefile")
 	for _, m := range pointed.FindAllStringSubmatch(page, -1) {
-		if !strings.Contains(makefile, "\n"+m[1]+":") {
-			t.Errorf("no target %q", m[1])
-		}
+		must.Not(t, !strings.Contains(makefile, "\n"+m[1]+":"), "no target %q", m[1])
 		for _, name := range regexp.MustCompile(`Test\w+`).FindAllString(m[2], -1) {
-			if !strings.Contains(strings.Join(tests(t, "test/e2e"), "\n")+"\n", name+"\n") {
-				t.Errorf("no story %s", name)
-			}
+			must.Not(t, !strings.Contains(strings.Join(tests(t, "test/e2e"), "\n")+"\n", name+"\n"),
+				"no story %s", name)
 		}
 	}
 	if _, err := os.Stat("../../test/coverage/gaps.txt"); err != nil {
@@ -84,8 +80,7 @@ func TestContributing(t *testing.T) {
 		}
 	}
 	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(page, -1) {
-		if !slices.Contains(known, m[1]) {
-			t.Errorf("CONTRIBUTING.md names %s, which is in none of the packages that it names", m[1])
-		}
+		must.Not(t, !slices.Contains(known, m[1]),
+			"CONTRIBUTING.md names %s, which is in none of the packages that it names", m[1])
 	}
 }

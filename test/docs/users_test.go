@@ -14,6 +14,7 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/report"
 	"bookend/internal/safetext"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -31,40 +32,17 @@ func TestSamples(t *testing.T) {
 			made[name] = true
 			return "<!-- sample: " + name + " -->\n```\n" + sample(t, name) + "```\n"
 		})
-		if *update && want != text {
-			if err := os.WriteFile(page, []byte(want), 0o644); err != nil { //nolint:gosec // a document
-				t.Fatal(err)
-			}
-		} else if want != text {
-			t.Errorf("%s has samples that are not what Bookend writes: go test ./test/docs -update\n%s", page,
-				firstDifference(text, want))
-		}
+		golden.File(t, *update, page, want)
 		for line := range strings.SplitSeq(samples.ReplaceAllString(text, ""), "\n") {
-			if strings.HasPrefix(line, "| bookend: ") {
-				t.Errorf("%s shows %q outside of a sample", page, line)
-			}
+			must.Not(t, strings.HasPrefix(line, "| bookend: "), "%s shows %q outside of a sample", page, line)
 		}
 	}
 	for name := range screens {
-		if !made[name] {
-			t.Errorf("no document shows the screen %q", name)
-		}
+		must.Not(t, !made[name], "no document shows the screen %q", name)
 	}
 	for name := range scenes {
-		if !made[name] {
-			t.Errorf("no document shows the sample %q", name)
-		}
+		must.Not(t, !made[name], "no document shows the sample %q", name)
 	}
-}
-
-func firstDifference(have, want string) string {
-	h, w := strings.Split(have, "\n"), strings.Split(want, "\n")
-	for i := range min(len(h), len(w)) {
-		if h[i] != w[i] {
-			return "have: " + h[i] + "\nwant: " + w[i]
-		}
-	}
-	return "one is shorter"
 }
 
 // sample renders a scene as the job's output shows it.
@@ -122,9 +100,8 @@ func TestEveryHeadlineIsExplained(t *testing.T) {
 				headline = before + lead + "..."
 			}
 		}
-		if headline == "" || !strings.Contains(text, "\n| `"+headline+"` | ") {
-			t.Errorf("%s: docs/users.md does not explain the headline %q", name, headline)
-		}
+		must.Not(t, headline == "" || !strings.Contains(text, "\n| `"+headline+"` | "),
+			"%s: docs/users.md does not explain the headline %q", name, headline)
 	}
 }
 
@@ -159,9 +136,8 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s links to %s: %v", page, m[1], err)
 				continue
 			}
-			if anchor != "" && !slices.Contains(anchors(must.Read(t, file)), anchor) {
-				t.Errorf("%s links to %s, and there is no such heading", page, m[1])
-			}
+			must.Not(t, anchor != "" && !slices.Contains(anchors(must.Read(t, file)), anchor),
+				"%s links to %s, and there is no such heading", page, m[1])
 		}
 	}
 }

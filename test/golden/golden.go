@@ -22,6 +22,17 @@ func File(t testing.TB, update bool, file, got string) {
 	}
 }
 
+// Part is what was got for the part of a document between two of its lines.
+func Part(t testing.TB, update bool, file, begin, end, got string) {
+	t.Helper()
+	before, rest, begins := strings.Cut(must.Read(t, file), begin+"\n")
+	_, after, ends := strings.Cut(rest, end+"\n")
+	if !begins || !ends {
+		t.Fatalf("%s has no part between %q and %q", file, begin, end)
+	}
+	File(t, update, file, before+begin+"\n"+got+end+"\n"+after)
+}
+
 // Archive is of cases: what is given and, behind "=>", what follows from it.
 func Archive(t testing.TB, update bool, file string, follows func(given string) string) {
 	t.Helper()
