@@ -181,7 +181,7 @@ func acceptable(r gpu.Reading, who map[int]record.Process, t config.Thresholds) 
 			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
 		})
 	}
-	bytes, unknown := record.Unexplained(r, t.Limits(), record.Baseline{})
+	bytes, unknown := record.Unexplained(r, record.NewLimits(t.Bytes()), record.Baseline{})
 	switch {
 	case unknown != "":
 		return b, fmt.Errorf("how much that is is unknown: %s", safetext.Clean(unknown, 200))

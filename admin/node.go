@@ -116,7 +116,7 @@ func (r records) sample(limit time.Duration) observe.Glance {
 	}
 	var odd []gpu.ID
 	for _, reading := range now.Snapshot.Readings {
-		bytes, _ := record.Unexplained(reading, r.cfg.Thresholds.Limits(), record.Baseline{})
+		bytes, _ := record.Unexplained(reading, record.NewLimits(r.cfg.Thresholds.Bytes()), record.Baseline{})
 		if bytes >= uint64(r.cfg.Thresholds.Report) {
 			odd = append(odd, reading.Device.ID)
 		}
@@ -259,7 +259,7 @@ func (r records) addRemembered(s *view.Status) {
 // readings joins a sample with what the records contain about the GPUs.
 func (r records) readings(now observe.Glance) view.Readings {
 	s := view.Readings{Now: now.Snapshot, Who: now.Who, At: r.env.Clock.Booted().Add, Runs: r.runs,
-		Epoch: r.epoch(), Limits: r.cfg.Thresholds.Limits()}
+		Epoch: r.epoch(), Limits: record.NewLimits(r.cfg.Thresholds.Bytes())}
 	if r.store != nil {
 		s.Baselines, _ = state.Baselines.Load(r.store) // "bookend baseline" reports unreadable ones
 		maps.DeleteFunc(s.Baselines, func(_ gpu.ID, b record.Baseline) bool { return !b.Epoch.Same(s.Epoch) })

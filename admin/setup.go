@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/deploy"
-	"bookend/internal/config"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
@@ -131,7 +130,7 @@ func readConf(a *app, named string) (slurmconf.Conf, error) {
 		return conf, fmt.Errorf("read slurm.conf: %w", err)
 	}
 	return conf, fmt.Errorf("read slurm.conf: %w, nor is it in any of %s: name it with --slurm-conf", err,
-		strings.Join(config.SlurmDirs(), ", "))
+		strings.Join(slurmconf.Dirs(), ", "))
 }
 
 // whole refuses a configuration that was not read completely, since settings in the unread part could be overridden.

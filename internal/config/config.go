@@ -10,7 +10,6 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -125,9 +124,6 @@ type AMD struct {
 // Tests reports whether there is a test allocation for a vendor's GPUs.
 func (c Config) Tests(vendor string) bool { return vendor != gpu.AMD.Name || c.AMD.HIPLibrary != "" }
 
-// minEvery is the shortest interval between two samples of a recording.
-const minEvery = 100 * time.Millisecond
-
 // BackendOf returns the program that looks at a vendor's GPUs, or the one that tests them, and its options.
 func (c Config) BackendOf(vendor string, tests bool) (program string, o map[string]string) {
 	if vendor == gpu.AMD.Name {
@@ -210,10 +206,8 @@ type Thresholds struct {
 	Drain  Size `yaml:"drain"`                             // as a finding that may drain
 }
 
-// Limits returns the thresholds with what was measured of drivers.
-func (t Thresholds) Limits() record.Limits {
-	return record.NewLimits(uint64(t.Report), uint64(t.Drain))
-}
+// Bytes are both, for record.NewLimits.
+func (t Thresholds) Bytes() (report, drain uint64) { return uint64(t.Report), uint64(t.Drain) }
 
 // Probe says when GPUs are tested by allocating the largest possible block.
 type Probe struct {
@@ -245,6 +239,14 @@ type DrainRules struct {
 type Resume struct {
 	Enabled bool `yaml:"enabled"`
 	After   int  `yaml:"after" allow:"1 to 1000"` // health checks in a row that find the cause gone
+}
+
+// Times is After, or 0 if a node is never resumed.
+func (r Resume) Times() int {
+	if r.Enabled {
+		return r.After
+	}
+	return 0
 }
 
 // Policy maps codes to actions that differ from the catalogue's; a partition's own map comes first.
@@ -307,12 +309,6 @@ const TextfileSuffix = ".prom"
 const MaxGrace = 10 * time.Second
 
 const SlurmdPIDFile = "/var/run/slurmd.pid"
-
-// SlurmDirs are the directories of slurmd's configuration: fetched from slurmctld (configless), or of packages.
-func SlurmDirs() []string {
-	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
-		"/usr/local/etc"}
-}
 
 const mib = 1 << 20
 

@@ -178,8 +178,7 @@ func (r *reader) check(c *Config) {
 	r.require(!c.Drain.Resume.Enabled || c.Drain.ReasonBy != ReasonByNone,
 		"needs drain.reason_by: only a node with a Bookend reason is resumed",
 		"drain.resume.enabled", "drain.reason_by")
-	r.require(c.Record.Every == 0 || c.Record.Every >= Duration(minEvery),
-		fmt.Sprintf("must be 0s, or at least %v", minEvery), "record.every")
+	r.require(c.Record.Every == 0 || c.Record.Every >= seconds(0.1), "must be 0s, or at least 100ms", "record.every")
 }
 
 // require reports text at the first of keys that the file contains, unless a problem is reported for one of them.

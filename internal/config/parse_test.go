@@ -230,9 +230,8 @@ job_log: all
 		"job_log.show":            {Value: "all", Line: 9},
 		"job_log.privacy":         {Value: "own"},
 	} {
-		if want.Key = key; got[key] != want {
-			t.Errorf("%s: got %+v, want %+v", key, got[key], want)
-		}
+		want.Key = key
+		must.Be(t, key, got[key], want)
 	}
 	for _, s := range Settings([]byte("mode: enforce\nnonsense: 1\n")) {
 		must.Not(t, s.Key == "mode" && (s.Value != "observe" || s.Line != 0), "of a file with a mistake: %+v", s)
@@ -360,9 +359,8 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	keys := Settings(nil)
 	must.Not(t, len(keys) < 40, "found only %d keys in Config", len(keys))
 	for _, s := range keys {
-		if rows[s.Key] != s.Value {
-			t.Errorf("%s has %q, want a row that begins | `%s` | `%s` |", doc, rows[s.Key], s.Key, s.Value)
-		}
+		must.Not(t, rows[s.Key] != s.Value,
+			"%s has %q, want a row that begins | `%s` | `%s` |", doc, rows[s.Key], s.Key, s.Value)
 		delete(rows, s.Key)
 	}
 	must.Not(t, len(rows) > 0, "%s has rows of keys that do not exist: %q", doc, rows)
@@ -461,8 +459,6 @@ policy:
 		{slurm.HealthCheck, "", catalog.Trespass, Ignore},
 		{slurm.Epilog, "", "BKD-NEW", Warn},
 	} {
-		if got := c.Action(tt.phase, tt.partition, tt.of); got != tt.want {
-			t.Errorf("%s of %s in %q: got %s, want %s", tt.of, tt.phase, tt.partition, got, tt.want)
-		}
+		must.Be(t, fmt.Sprintf("%s of %s in %q", tt.of, tt.phase, tt.partition), c.Action(tt.phase, tt.partition, tt.of), tt.want)
 	}
 }

@@ -216,8 +216,8 @@ func (v *view) places(count int) string {
 	var places []string
 	for index := range count {
 		job := slurm.Job{GPUIndexes: []int{index}}
-		found := slurmconf.Devices(job, cards, v.Config.NVIDIA, n)
-		slurms := slurmconf.Devices(job, cards, config.NVIDIA{}, n)
+		found := slurmconf.Devices(job, cards, v.Config.NVIDIA.GPUMap, n)
+		slurms := slurmconf.Devices(job, cards, nil, n)
 		switch {
 		case found.Unknown != "":
 			v.wrong(found.Unknown, v.orderFix())
@@ -243,13 +243,13 @@ func judgeShards(v *view) string {
 	s := v.Survey.Slurm
 	answer, said := slurmconf.SharedGPUs(*s.Conf, v.NodeName), v.Config.Slurm.Shards
 	switch {
-	case said == config.ShardsNo && answer.Shared == slurmconf.Yes:
+	case said == config.ShardsNo && answer.Shared == slurm.Yes:
 		v.wrong(answer.Why+", but slurm.shards is no", "shards: auto   # below slurm: in bookend.yaml").
 			Why = "a job with a part of a GPU would be blamed, and the node drained, for what another job has on it"
-	case said == config.ShardsAuto && answer.Shared == slurmconf.Unknown:
+	case said == config.ShardsAuto && answer.Shared == slurm.Unknown:
 		v.warn("whether GPUs are given out in parts is not known: "+answer.Why,
 			"shards: no   # below slurm: in bookend.yaml")
-	case answer.Shared == slurmconf.Yes || said == config.ShardsYes:
+	case answer.Shared == slurm.Yes || said == config.ShardsYes:
 		return "GPUs are given out in parts: " + v.check.why
 	}
 	return "none: " + answer.Why

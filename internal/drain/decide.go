@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/safetext"
 	"bookend/internal/slurm"
@@ -28,7 +27,8 @@ const (
 type Facts struct {
 	Now    time.Time
 	Epoch  gpu.Epoch
-	Rules  config.DrainRules
+	Mute   bool // no reason is to be written, and nothing resumed
+	Resume int  // a node is resumed after so many clean health checks in a row; 0: never
 	Memory Remembered
 	Exits  []Exit // on record in this boot, oldest first
 	// Partial is true if there may be further exits: the boot is unknown, or not every record could be read.
@@ -53,14 +53,14 @@ const seldom = time.Hour
 // Pending reports whether there is a drain of ours to look after: only then is Slurm asked.
 func (in Facts) Pending() bool {
 	switch w, last := in.Memory.Written, in.Memory.Last; {
-	case in.Rules.ReasonBy == config.ReasonByNone:
+	case in.Mute:
 		return false
 	case len(in.Memory.open(in.Exits)) > 0:
 		return true
 	case w == nil:
 		return false
 	default:
-		return in.Rules.Resume.Enabled && w.unverifiable() == "" || last == nil || last.Act != Leave ||
+		return in.Resume > 0 && w.unverifiable() == "" || last == nil || last.Act != Leave ||
 			in.Now.Sub(last.Wall).Abs() >= seldom
 	}
 }
@@ -134,10 +134,10 @@ func (in Facts) standing(open []Exit) Decision {
 		w.Clean = 0
 		return in.leave(m, why)
 	}
-	w.Clean = min(w.Clean+1, in.Rules.Resume.After)
-	times := fmt.Sprintf("clean %d of %d times in a row", w.Clean, in.Rules.Resume.After)
+	w.Clean = min(w.Clean+1, in.Resume)
+	times := fmt.Sprintf("clean %d of %d times in a row", w.Clean, in.Resume)
 	switch flag := in.Node.beyond(quiet...); {
-	case w.Clean < in.Rules.Resume.After:
+	case w.Clean < in.Resume:
 		return in.leave(m, times)
 	case flag != "":
 		return in.leave(m, times+"; not resumed while its state has "+flag)
@@ -151,7 +151,7 @@ func (in Facts) standing(open []Exit) Decision {
 func (in Facts) unclean(w Written) string {
 	never := w.unverifiable()
 	switch {
-	case !in.Rules.Resume.Enabled:
+	case in.Resume == 0:
 		never = "drain.resume is off"
 	case !w.Epoch.Same(in.Epoch):
 		never = "the driver was reloaded since, or no one knows: somebody has had a hand in it"

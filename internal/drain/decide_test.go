@@ -54,7 +54,6 @@ func after(d time.Duration) time.Time { return ended.Add(d) }
 func asked() Facts {
 	return Facts{
 		Now: after(2 * time.Minute), Epoch: epoch,
-		Rules: config.DrainRules{ReasonBy: config.ReasonByHealthcheck, Resume: config.Resume{After: 3}},
 		Exits: Exits([]record.Run{orphaned(42, 0)}, "b1"),
 		Node: Node{
 			Flags: []string{"IDLE", "DRAIN"}, Reason: EpilogError, By: "root", At: ended.Add(time.Second),
@@ -85,9 +84,7 @@ func TestDecisions(t *testing.T) {
 		if last := d.Memory.Last; last == nil || last.Act != d.Act || last.Why != d.Why {
 			t.Errorf("%s: remembered is %+v, want %s (%s)", given, last, d.Act, d.Why)
 		}
-		if after := must.Have(json.Marshal(in))(t); string(after) != string(before) {
-			t.Errorf("what was known has changed from %s to %s", before, after)
-		}
+		must.Be(t, "what was known", string(must.Have(json.Marshal(in))(t)), string(before))
 		d.Memory.Last = nil
 		return fmt.Sprintf("asked: %v (%s)\n%s: %s\n%s\n%s", in.Pending(), in.Conf(), d.Act, d.Why,
 			must.Have(json.Marshal(d.Memory))(t), d.Reason)
@@ -107,7 +104,7 @@ func TestLongReasonOfAnother(t *testing.T) {
 // stood is a node that has had our reason for an hour.
 func stood() Facts {
 	in := asked()
-	in.Rules.Resume.Enabled = true
+	in.Resume = 3
 	d := Decide(in)
 	in.Memory, in.Now = in.settle(d.Memory, in.Exits), after(time.Hour) // by the check after that
 	in.Node = Node{Flags: []string{"IDLE", "DRAIN"}, Reason: reason42, By: "root", At: ended.Add(2 * time.Minute)}
@@ -119,9 +116,7 @@ func stood() Facts {
 func TestHere(t *testing.T) {
 	m := Decide(asked()).Memory
 	for boot, want := range map[string]bool{"b1": true, "": true, "b2": false} {
-		if got := m.Here(boot).Written != nil; got != want {
-			t.Errorf("in boot %q a reason is remembered: %v, want %v", boot, got, want)
-		}
+		must.Be(t, "a reason is remembered in boot "+boot, m.Here(boot).Written != nil, want)
 	}
 }
 
@@ -135,9 +130,7 @@ func TestExits(t *testing.T) {
 		want int
 	}{{both, "b1", 2}, {both, "b2", 0}, {both, "", 0}, {fine, "b1", 0}} {
 		tt.run.Epoch.Boot = tt.boot
-		if got := Exits([]record.Run{tt.run}, "b1"); len(got) != tt.want {
-			t.Errorf("Exits = %+v, want %d", got, tt.want)
-		}
+		must.Be(t, "exits", len(Exits([]record.Run{tt.run}, "b1")), tt.want)
 	}
 }
 
@@ -153,9 +146,7 @@ func TestReasonNamesTheLargest(t *testing.T) {
 			Judged: []record.Judged{warns, drainsIt, drainsIt, drainsIt},
 		},
 	})
-	if want := "BKD-ORPHAN gpu=2 4096MiB pid=3 job=42 epilog; see: bookend show 42"; x.Reason != want {
-		t.Errorf("reason %q, want %q", x.Reason, want)
-	}
+	must.Be(t, "reason", x.Reason, "BKD-ORPHAN gpu=2 4096MiB pid=3 job=42 epilog; see: bookend show 42")
 }
 
 // A hook that was stopped drained for what it had found by then, of which its exit code is left, and is never verified.
@@ -172,24 +163,18 @@ func TestStoppedHook(t *testing.T) {
 		if want := "BKD-" + want + " job=42 epilog; see: bookend show 42"; x.Reason != want || len(x.Causes) != 1 {
 			t.Errorf("exit %d: %+v, want %q", exit, x, want)
 		}
-		if (Written{Epoch: epoch, Causes: x.Causes}).unverifiable() == "" {
-			t.Errorf("exit %d: a stopped hook's drain could be resumed", exit)
-		}
+		must.Not(t, (Written{Epoch: epoch, Causes: x.Causes}).unverifiable() == "",
+			"exit %d: a stopped hook's drain could be resumed", exit)
 	}
-	if x := stopped(10, "x [root@now]"); x.Reason != "" {
-		t.Errorf("a record that is not whole gives the reason %q", x.Reason)
-	}
-	if (Written{Epoch: epoch}).unverifiable() == "" {
-		t.Error("a drain without a cause could be resumed")
-	}
+	must.Be(t, "the reason of a record that is not whole", stopped(10, "x [root@now]").Reason, "")
+	must.Not(t, (Written{Epoch: epoch}).unverifiable() == "", "a drain without a cause could be resumed")
 }
 
 func TestWords(t *testing.T) {
 	m := Decide(asked()).Memory
 	got := string(m.Words())
-	if !strings.Contains(got, "reason written at 2026-11-21") || !strings.Contains(got, reason42) {
-		t.Errorf("words %q", got)
-	}
+	must.Not(t, !strings.Contains(got, "reason written at 2026-11-21") || !strings.Contains(got, reason42),
+		"words %q", got)
 	got = string(m.Failed(errors.New("no answer")).Words())
 	if !strings.Contains(got, "left alone") || !strings.Contains(got, "no answer") || (Remembered{}).Words() != "" {
 		t.Errorf("words %q", got)

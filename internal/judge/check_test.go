@@ -8,7 +8,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmconf"
 )
 
 // What is on a GPU, at rest or moving, and a job on another's GPU hold back a drain's end. A GPU's condition does not: it
@@ -94,14 +93,14 @@ func TestLearn(t *testing.T) {
 		want   int
 	}{
 		"alone":                       {func(*Case) {}, 1},
-		"on a GPU given out in parts": {func(c *Case) { c.Sharing.Shared = slurmconf.Yes }, 0},
+		"on a GPU given out in parts": {func(c *Case) { c.Sharing.Shared = slurm.Yes }, 0},
 		"inside the job":              {func(c *Case) { c.InJob = true }, 0},
 		"in a life half known":        {func(c *Case) { c.Seen.Epoch.Module = "" }, 0},
 	} {
 		check, cards := checkOf()
 		c := check.Case
 		c.Phase, c.Job, c.Seen.Cards = slurm.Prolog, slurm.Job{ID: 8, Context: slurm.Prolog}, cards[:1]
-		c.Node, c.Sharing = &Node{}, &slurmconf.Answer{Shared: slurmconf.No, Why: "x"}
+		c.Node, c.Sharing = &Node{}, &slurm.Sharing{Shared: slurm.No, Why: "x"}
 		r := &c.Seen.Side.Snapshot.Readings[0]
 		r.Memory.Used, r.Processes = gpu.Bytes(40*mib), []gpu.Process{{PID: 60, Memory: gpu.Bytes(31 * mib)}}
 		c.Seen.Side.Curves = map[gpu.ID]record.Curve{cards[0].Device.ID: {State: record.Flat, Steady: true}}

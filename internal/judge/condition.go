@@ -12,7 +12,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmconf"
 )
 
 // condition returns what driver and kernel log report about the job's GPUs, even if the driver is stuck or lost one.
@@ -201,7 +200,7 @@ func (c Case) elsewhere() (all []record.RecordedProcess) {
 // their job was not given, if that is certain: no GPU is given out in parts, and no recorded run says that their job
 // was given it. What an end sees is a finding of its own.
 func (c Case) recorded(found []record.Finding) (more []record.Finding) {
-	if c.Node == nil || c.Node.Unread != "" || c.Sharing == nil || c.Sharing.Shared != slurmconf.No {
+	if c.Node == nil || c.Node.Unread != "" || c.Sharing == nil || c.Sharing.Shared != slurm.No {
 		return nil
 	}
 	add := func(of catalog.Code, job slurm.JobID, p record.RecordedProcess, expected, observed string) {

@@ -17,7 +17,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmconf"
 )
 
 // Judgement is a hook's findings and the verdict on them, in the form that a record keeps.
@@ -137,7 +136,7 @@ type Case struct {
 	Seen   Seen
 	// Node and Sharing are nil if nothing needs them: on clean GPUs nothing does.
 	Node    *Node
-	Sharing *slurmconf.Answer
+	Sharing *slurm.Sharing
 	Cleaned *Cleaned         // nil if no process was to be ended
 	Output  JobOutput        // an end's: what the job's output says
 	Tests   []TestResult     // test allocations
@@ -238,9 +237,9 @@ func (n Node) doubts(self slurm.JobID, cards []record.Assigned) map[gpu.ID]strin
 func (c Case) shared() (why, unknown string) {
 	switch {
 	case c.Sharing == nil:
-	case c.Sharing.Shared == slurmconf.Yes:
+	case c.Sharing.Shared == slurm.Yes:
 		why = c.Sharing.Why
-	case c.Sharing.Shared == slurmconf.Unknown:
+	case c.Sharing.Shared == slurm.Unknown:
 		unknown = c.Sharing.Why
 	}
 	return why, unknown
@@ -262,7 +261,7 @@ func (c Case) Probes() (all []gpu.Probe) {
 	return all
 }
 
-func (c Case) limits() record.Limits { return c.Config.Thresholds.Limits() }
+func (c Case) limits() record.Limits { return record.NewLimits(c.Config.Thresholds.Bytes()) }
 
 // BaselinesOf returns the baselines of an epoch: others are void.
 func BaselinesOf(all map[gpu.ID]record.Baseline, epoch gpu.Epoch) map[gpu.ID]record.Baseline {

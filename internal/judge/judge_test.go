@@ -13,7 +13,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmconf"
 )
 
 // enforcing is the end of a job at which something was found, where hooks may drain.
@@ -836,8 +835,8 @@ func TestRecordedOverlap(t *testing.T) {
 				r.Start = &record.End{At: 20 * time.Second}
 			}
 		}, nil},
-		"where GPUs are shared":       {func(c *Case) { c.Sharing.Shared = slurmconf.Yes }, nil},
-		"where that is not known":     {func(c *Case) { c.Sharing.Shared = slurmconf.Unknown }, nil},
+		"where GPUs are shared":       {func(c *Case) { c.Sharing.Shared = slurm.Yes }, nil},
+		"where that is not known":     {func(c *Case) { c.Sharing.Shared = slurm.Unknown }, nil},
 		"where records were not read": {func(c *Case) { c.Node.Unread = "too many" }, nil},
 		"at a second end":             {func(c *Case) { c.Past.Turn = Repeated }, nil},
 		"the end sees it too": {func(c *Case) {
@@ -878,7 +877,7 @@ func TestRecordedOverlap(t *testing.T) {
 			c.Config.Policy.Epilog = map[catalog.Code]config.Action{catalog.Foreign: config.Drain}
 			c.Past.Run = run(7, "GPU-a")
 			c.Seen.Cards = []record.Assigned{card("GPU-a")}
-			c.Sharing = &slurmconf.Answer{Shared: slurmconf.No}
+			c.Sharing = &slurm.Sharing{Shared: slurm.No}
 			c.Node = &Node{Runs: []record.Run{run(8, "GPU-b"), run(7, "GPU-a")}}
 			c.Past.Recording = &record.Recording{GPUs: []record.GPURecording{{ID: "GPU-a",
 				Processes: []record.RecordedProcess{of(8, "GPU-a", 2048)}}}}
@@ -962,8 +961,8 @@ func TestRecordedStranger(t *testing.T) {
 		"a job whose damaged record cannot concern the GPU now": {func(c *Case, p *record.RecordedProcess) {
 			c.Node.Damaged = []record.Damaged{{Job: 9, Clear: []gpu.ID{"GPU-a"}}}
 		}, true, "of job 9, whose record is damaged"},
-		"where GPUs are shared":       {func(c *Case, _ *record.RecordedProcess) { c.Sharing.Shared = slurmconf.Yes }, false, ""},
-		"where that is not known":     {func(c *Case, _ *record.RecordedProcess) { c.Sharing.Shared = slurmconf.Unknown }, false, ""},
+		"where GPUs are shared":       {func(c *Case, _ *record.RecordedProcess) { c.Sharing.Shared = slurm.Yes }, false, ""},
+		"where that is not known":     {func(c *Case, _ *record.RecordedProcess) { c.Sharing.Shared = slurm.Unknown }, false, ""},
 		"where records were not read": {func(c *Case, _ *record.RecordedProcess) { c.Node.Unread = "too many" }, false, ""},
 		"at a second end":             {func(c *Case, _ *record.RecordedProcess) { c.Past.Turn = Repeated }, false, ""},
 		"at an end beside another":    {func(c *Case, _ *record.RecordedProcess) { c.Past.Turn = Concurrent }, false, ""},
@@ -973,7 +972,7 @@ func TestRecordedStranger(t *testing.T) {
 			c.Past.Run = run(7, 1007, "GPU-a")
 			c.Job.ID, c.Job.UID = 7, 1007
 			c.Seen.Cards = c.Past.Run.Devices
-			c.Sharing = &slurmconf.Answer{Shared: slurmconf.No}
+			c.Sharing = &slurm.Sharing{Shared: slurm.No}
 			c.Node = &Node{Runs: []record.Run{run(8, 1008, "GPU-b"), c.Past.Run}}
 			p := record.RecordedProcess{GPU: "GPU-a", PID: 40, UID: 1002, Start: 20 * time.Second, Most: 84 << 30, Name: "train"}
 			tt.change(&c, &p)

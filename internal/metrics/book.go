@@ -14,7 +14,6 @@ import (
 	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/safetext"
-	"bookend/internal/slurm"
 )
 
 type book struct {
@@ -40,7 +39,7 @@ type Trouble struct {
 	Last   time.Time     `json:"last"`
 	Count  uint64        `json:"count"`            // runs that met it since Since
 	Hook   Hook          `json:"hook"`             // the last that met it
-	Job    slurm.JobID   `json:"job"`              // the job of that hook
+	Job    uint32        `json:"job"`              // the job of that hook
 	Clear  uint64        `json:"clear,omitempty"`  // runs of any hook after Last
 	Detail safetext.Safe `json:"detail,omitempty"` // of the last run that met it
 }

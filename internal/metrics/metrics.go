@@ -24,7 +24,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/record"
 	"bookend/internal/safefile"
-	"bookend/internal/slurm"
 )
 
 const (
@@ -43,7 +42,7 @@ type Files struct {
 type JobRun struct {
 	Version  string        `json:"version"` // of the hook
 	Hook     Hook          `json:"hook"`
-	Job      slurm.JobID   `json:"job"`
+	Job      uint32        `json:"job"`
 	At       time.Time     `json:"at"` // wall time
 	Action   config.Action `json:"action"`
 	Held     bool          `json:"held,omitempty"` // a drain was due and not carried out: observe mode, or a guard

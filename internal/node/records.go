@@ -12,8 +12,8 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/record"
+	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
-	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 )
 
@@ -106,20 +106,20 @@ func (a *Access) Complete(c judge.Case) (judge.Case, []record.Finding) {
 }
 
 // sharing returns whether others may use this job's GPUs. A job with a shard looks like one with the whole GPU.
-func (a *Access) sharing() slurmconf.Answer {
+func (a *Access) sharing() slurm.Sharing {
 	switch {
 	case slices.Contains(a.Config.Slurm.SharedPartitions, a.Job.Partition):
-		return slurmconf.Answer{Shared: slurmconf.Yes, Why: "its partition is configured as shared"}
+		return slurm.Sharing{Shared: slurm.Yes, Why: "its partition is configured as shared"}
 	case a.Job.MPSPercent != "":
-		return slurmconf.Answer{Shared: slurmconf.Yes, Why: "the job shares it through MPS"}
+		return slurm.Sharing{Shared: slurm.Yes, Why: "the job shares it through MPS"}
 	}
 	return a.nodeSharing()
 }
 
-func (a *Access) nodeSharing() slurmconf.Answer {
+func (a *Access) nodeSharing() slurm.Sharing {
 	limit := a.Left(config.Duration(slurmcmd.SharingTime))
 	return slurmcmd.NodeSharing(a.Config.Slurm, a.Env.Getenv("SLURM_CONF"), a.Job.Node, limit)
 }
 
 // Exclusive reports whether Slurm's files say for certain that no GPU of this node is given out in parts.
-func (a *Access) Exclusive() bool { return a.nodeSharing().Shared == slurmconf.No }
+func (a *Access) Exclusive() bool { return a.nodeSharing().Shared == slurm.No }

@@ -43,7 +43,7 @@ func inventory(a *node.Access, c judge.Case, n *numbers) judge.Case {
 		return c
 	}
 	if c.Phase == slurm.HealthCheck {
-		c.Seen.Cards = everyGPU(list.Cards, a.Config.NVIDIA, n.list())
+		c.Seen.Cards = everyGPU(list.Cards, a.Config.NVIDIA.GPUMap, n.list())
 		c.Seen.Given = slurmconf.Slurms(list.Cards, n.list())
 		return c
 	}
@@ -95,7 +95,7 @@ func devices(a *node.Access, recalled record.Run, cards []gpu.Physical, list slu
 	if slurmconf.GivesNumbers(a.Job) && settled(recalled, a.Job) {
 		return slurmconf.Again(recalled.Devices, recalled.Numbering.Source, cards)
 	}
-	return slurmconf.Devices(a.Job, cards, a.Config.NVIDIA, list)
+	return slurmconf.Devices(a.Job, cards, a.Config.NVIDIA.GPUMap, list)
 }
 
 // origin returns where the numbers' meaning came from, with the GPUs that the job may have too.
@@ -104,7 +104,7 @@ func origin(
 ) record.Origin {
 	o := record.Origin{Source: res.Source, Why: res.Unknown, Perhaps: recalled.Numbering.Perhaps}
 	if !settled(recalled, a.Job) {
-		o.Perhaps = list.Perhaps(res.Devices, everyGPU(cards, a.Config.NVIDIA, list))
+		o.Perhaps = list.Perhaps(res.Devices, everyGPU(cards, a.Config.NVIDIA.GPUMap, list))
 	}
 	return o
 }
@@ -169,14 +169,14 @@ func settled(r record.Run, job slurm.Job) bool {
 }
 
 // everyGPU returns the driver's GPUs with Slurm's numbers, as for a job that has all; -1 if not certain.
-func everyGPU(cards []gpu.Physical, n config.NVIDIA, list slurmconf.List) (all []record.Assigned) {
-	job := slurm.Job{GPUIndexes: slices.Sorted(maps.Keys(n.GPUMap))}
+func everyGPU(cards []gpu.Physical, own map[int]string, list slurmconf.List) (all []record.Assigned) {
+	job := slurm.Job{GPUIndexes: slices.Sorted(maps.Keys(own))}
 	for i := range list.GPUs {
-		if len(n.GPUMap) == 0 {
+		if len(own) == 0 {
 			job.GPUIndexes = append(job.GPUIndexes, i)
 		}
 	}
-	numbered := slurmconf.Devices(job, cards, n, list).Devices
+	numbered := slurmconf.Devices(job, cards, own, list).Devices
 	for _, c := range cards {
 		if !c.Excluded {
 			all = append(all, record.Assigned{Index: numberOf(c.Device, numbered), Device: c.Device})

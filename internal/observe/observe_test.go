@@ -96,7 +96,7 @@ func TestEveryCard(t *testing.T) {
 			"-1=GPU-0 -1=GPU-1", "-1=GPU-1"},
 	} {
 		c := judge.Check{}
-		c.Seen.Given, c.Seen.Cards = slurmconf.Slurms(tt.cards, tt.list), everyGPU(tt.cards, tt.conf, tt.list)
+		c.Seen.Given, c.Seen.Cards = slurmconf.Slurms(tt.cards, tt.list), everyGPU(tt.cards, tt.conf.GPUMap, tt.list)
 		if tt.given == "" {
 			tt.given = tt.want
 		}

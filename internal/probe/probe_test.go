@@ -11,7 +11,6 @@ import (
 	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 	"bookend/test/must"
 	"bookend/test/onrecord"
@@ -96,7 +95,7 @@ func TestRecheck(t *testing.T) {
 		"a start": {first, false}, "begun meanwhile": {starting(opened(t, false)), true},
 		"begun and closed meanwhile": {starting(opened(t, true)), true},
 	} {
-		tt.h.c.Sharing = &slurmconf.Answer{Shared: slurmconf.No}
+		tt.h.c.Sharing = &slurm.Sharing{Shared: slurm.No}
 		if _, again, _ := recheck(tt.h.a, tt.h.c, true); again != tt.want {
 			t.Errorf("%s: another hook was here: got %v, want %v", name, again, tt.want)
 		}

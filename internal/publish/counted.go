@@ -11,7 +11,7 @@ import (
 func counted(a *node.Access, o Account) metrics.JobRun {
 	j := o.Judgement
 	run := metrics.JobRun{
-		Check: o.Gauges, Version: a.Env.Version, Hook: hooks[a.Phase], Job: a.Job.ID, At: a.Env.Clock.Wall(),
+		Check: o.Gauges, Version: a.Env.Version, Hook: hooks[a.Phase], Job: uint32(a.Job.ID), At: a.Env.Clock.Wall(),
 		Action: j.Action, Held: j.Held != "", Mode: a.Config.Mode, Took: a.Env.Clock.Boot() - a.Deadline.Start,
 	}
 	for i, f := range j.Found {

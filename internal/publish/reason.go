@@ -112,7 +112,8 @@ func drainInput(a *node.Access, seen judge.Seen, memory drain.Remembered) (drain
 	lost, err := a.Store.LostRecord() // after the records: reading them sets damaged ones aside
 	return drain.Facts{
 		Now: a.Env.Clock.Wall(), Epoch: seen.Epoch, Memory: memory.Here(seen.Epoch.Boot),
-		Exits: drain.Exits(runs, seen.Epoch.Boot), Rules: a.Config.Drain,
+		Exits: drain.Exits(runs, seen.Epoch.Boot), Mute: a.Config.Drain.ReasonBy == config.ReasonByNone,
+		Resume:  a.Config.Drain.Resume.Times(),
 		Partial: seen.Epoch.Boot == "" || len(unread) > 0, Lost: lost || err != nil,
 	}, node.Fault(err)
 }

@@ -197,7 +197,7 @@ func (r *recorder) endSessions() {
 func (r *recorder) take(s sample, runs []record.Run) {
 	look := s.look
 	r.kept.Problem = ""
-	seen := record.Sample{Look: look, Known: r.identify(look), Limits: r.a.Config.Thresholds.Limits()}
+	seen := record.Sample{Look: look, Known: r.identify(look), Limits: record.NewLimits(r.a.Config.Thresholds.Bytes())}
 	kept, news := record.Recordings{}, len(runs) != len(r.kept.Runs)
 	due := r.env.Clock.Boot()-r.put >= record.Writes
 	for _, run := range runs {

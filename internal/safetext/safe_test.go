@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"bookend/test/must"
 )
 
 func TestClean(t *testing.T) {
@@ -24,9 +26,7 @@ func TestClean(t *testing.T) {
 		{"escape before the cut", "\nabcd", 7, `\x0a...`},
 		{"no room for the dots", "abcdef", 2, ".."},
 	} {
-		if got := Clean(test.raw, test.max); got != test.want {
-			t.Errorf("%s: Clean(%q, %d) = %q, want %q", test.name, test.raw, test.max, got, test.want)
-		}
+		must.Be(t, test.name, Clean(test.raw, test.max), test.want)
 	}
 }
 

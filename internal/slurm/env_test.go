@@ -72,18 +72,17 @@ func TestFromEnv(t *testing.T) {
 }
 
 func TestHasGPUs(t *testing.T) {
-	for name, has := range map[string]func(string) string{
-		"root: job GPUs":  env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "0"}.get,
-		"task: srun only": env{"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURM_STEP_GPUS": "0"}.get,
+	for name, tt := range map[string]struct {
+		e   env
+		has bool
+	}{
+		"root: job GPUs":                {env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "0"}, true},
+		"task: srun only":               {env{"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURM_STEP_GPUS": "0"}, true},
+		"nothing":                       {env{}, false},
+		"root: (null)":                  {env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "(null)"}, false},
+		"task: the user's own variable": {env{"SLURM_SCRIPT_CONTEXT": "epilog_task", "CUDA_VISIBLE_DEVICES": "0"}, false},
 	} {
-		must.Not(t, !HasGPUs(has), "%s: none", name)
-	}
-	for name, hasNone := range map[string]func(string) string{
-		"nothing":                       env{}.get,
-		"root: (null)":                  env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "(null)"}.get,
-		"task: the user's own variable": env{"SLURM_SCRIPT_CONTEXT": "epilog_task", "CUDA_VISIBLE_DEVICES": "0"}.get,
-	} {
-		must.Not(t, HasGPUs(hasNone), "%s: some", name)
+		must.Be(t, name, HasGPUs(tt.e.get), tt.has)
 	}
 }
 
@@ -133,13 +132,9 @@ func TestTaskJob(t *testing.T) {
 		"its cgroup has the id":        {Owner{ID: 8, Step: "batch"}, Owner{ID: 8, Step: "batch"}},
 		"its cgroup has the run alone": {Owner{SLUID: sluid, Step: "0"}, Owner{ID: 7, SLUID: sluid, Step: "0"}},
 	} {
-		if have := (Task{Owner: tt.task, EnvID: 7}).Job(); have != tt.want {
-			t.Errorf("%s: %+v, want %+v", name, have, tt.want)
-		}
+		must.Be(t, name, Task{Owner: tt.task, EnvID: 7}.Job(), tt.want)
 	}
-	if have := (Task{Owner: Owner{SLUID: sluid}}).Job(); have != (Owner{SLUID: sluid}) {
-		t.Errorf("without an environment: %+v", have)
-	}
+	must.Be(t, "without an environment", Task{Owner: Owner{SLUID: sluid}}.Job(), Owner{SLUID: sluid})
 }
 
 // A job's values come back as they were written, or the job is refused: nothing that root will use is made up.

@@ -76,6 +76,20 @@ type Owner struct {
 	Conflict string `json:"conflict,omitempty"`
 }
 
+// Sharing answers whether GPUs may be given out in parts, with the evidence or why it is unknown. Why may quote files.
+type Sharing struct {
+	Shared Answer
+	Why    string
+}
+
+type Answer string
+
+const (
+	Yes     Answer = "yes"
+	No      Answer = "no"
+	Unknown Answer = "unknown"
+)
+
 // Owns reports whether a cgroup belongs to the job. Which of the two names it has depends on Slurm's version.
 func (j Job) Owns(o Owner) bool {
 	return !o.Elsewhere(j.Node) && (o.ID != 0 && o.ID == j.ID || o.SLUID != "" && o.SLUID == j.SLUID)

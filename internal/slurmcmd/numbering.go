@@ -11,6 +11,7 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/config"
+	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
 
@@ -111,28 +112,28 @@ func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, er
 }
 
 // SharingOf returns from Slurm's files, whose file system may hang, whether a node's GPUs are given out in parts.
-var SharingOf = child.NewOperation("sharing", func(r NumberingRequest) (slurmconf.Answer, error) {
-	at, slurm, _, err := ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
+var SharingOf = child.NewOperation("sharing", func(r NumberingRequest) (slurm.Sharing, error) {
+	at, conf, _, err := ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
 	switch {
 	case at.Slurm == "":
 		return unknown("no slurm.conf was found (slurm.gres_conf, slurm.shards)"), nil
 	case err != nil:
 		return unknown(err.Error()), nil
 	}
-	return slurmconf.SharedGPUs(slurm, r.Node), nil
+	return slurmconf.SharedGPUs(conf, r.Node), nil
 })
 
-func unknown(why string) slurmconf.Answer {
-	return slurmconf.Answer{Shared: slurmconf.Unknown, Why: why}
+func unknown(why string) slurm.Sharing {
+	return slurm.Sharing{Shared: slurm.Unknown, Why: why}
 }
 
 // NodeSharing answers from the configuration, or else from Slurm's files. If the child fails, the answer is unknown.
-func NodeSharing(c config.Slurm, slurmConf, node string, timeout time.Duration) slurmconf.Answer {
+func NodeSharing(c config.Slurm, slurmConf, node string, timeout time.Duration) slurm.Sharing {
 	switch c.Shards {
 	case config.ShardsYes:
-		return slurmconf.Answer{Shared: slurmconf.Yes, Why: "GPUs are given out in shards here (slurm.shards)"}
+		return slurm.Sharing{Shared: slurm.Yes, Why: "GPUs are given out in shards here (slurm.shards)"}
 	case config.ShardsNo:
-		return slurmconf.Answer{Shared: slurmconf.No}
+		return slurm.Sharing{Shared: slurm.No}
 	}
 	answer, err := SharingOf.Ask(NumberingRequest{GresConf: c.GresConf, SlurmConf: slurmConf, Node: node}, timeout)
 	if err != nil {

@@ -90,17 +90,10 @@ func TestListTellsSlurmd(t *testing.T) {
 	t.Setenv("LD_PRELOAD_OF_THE_CALLER", "x")
 	c := command(t, "tells")
 	got, _, err := c.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	conf := filepath.Join(c.Private, fmt.Sprintf("slurmd-%d/slurm.conf", os.Getpid()))
-	if want := fmt.Sprintf("[[slurmd|-f|%[1]s|-N|n1|-v|-G|SLURM_CONF=%[1]s]]",
-		conf); fmt.Sprint(got.GPUs) != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	if left, err := os.ReadDir(c.Private); err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
-	}
+	must.Be(t, "it", fmt.Sprint(got.GPUs), fmt.Sprintf("[[slurmd|-f|%[1]s|-N|n1|-v|-G|SLURM_CONF=%[1]s]]", conf))
+	must.Be(t, "files left", len(must.Have(os.ReadDir(c.Private))(t)), 0)
 }
 
 // slurmd's cgroup plugin would change the limits of the daemon's own cgroup, which its hooks run in.
@@ -114,9 +107,7 @@ func TestListKeepsOffCgroups(t *testing.T) {
 		dir := filepath.Join(c.Private, fmt.Sprintf("slurmd-%d", os.Getpid()))
 		must.Do(t, os.MkdirAll(filepath.Join(dir, "left by an earlier one"), 0o700))
 		got, _, err := c.List()
-		if said := fmt.Sprint(got.GPUs, " ", err); said != want {
-			t.Errorf("%s: %s, want %s", what, said, want)
-		}
+		must.Be(t, what, fmt.Sprint(got.GPUs, " ", err), want)
 	}
 }
 
@@ -200,9 +191,7 @@ func TestRunning(t *testing.T) {
 	})
 	proc := t.TempDir()
 	process(t, proc, 5, 5, "/bin/sh", 1)
-	if got := Running(proc, 5); got.PID != 0 {
-		t.Errorf("its own parent: %+v", got)
-	}
+	must.Be(t, "its own parent", Running(proc, 5).PID, 0)
 }
 
 // A hook inside a job finds the daemon by its PID file, unless a user could have written that or is that process.

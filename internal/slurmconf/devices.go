@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -27,7 +26,7 @@ type Result struct {
 var errMissing = errors.New("not on this node")
 
 // Devices resolves a job's list: ids in CUDA_VISIBLE_DEVICES, else the admin's map (ids or bus ids), else Slurm's list.
-func Devices(job slurm.Job, cards []gpu.Physical, own config.NVIDIA, list List) Result {
+func Devices(job slurm.Job, cards []gpu.Physical, own map[int]string, list List) Result {
 	wanted, err := requests(job)
 	if err != nil {
 		return Result{Unknown: err.Error(), Source: record.Ambiguous}
@@ -38,7 +37,7 @@ func Devices(job slurm.Job, cards []gpu.Physical, own config.NVIDIA, list List) 
 		source = ""
 	case !slices.ContainsFunc(wanted, unnamed):
 		source = record.ByUUID
-	case len(own.GPUMap) > 0:
+	case len(own) > 0:
 		source = record.ByMap
 	}
 	n := node{cards: Usable(cards), own: own, list: list}
@@ -142,17 +141,17 @@ func Usable(cards []gpu.Physical) []gpu.Physical {
 
 type node struct {
 	cards []gpu.Physical // usable
-	own   config.NVIDIA
+	own   map[int]string // the admin's map
 	list  List
 }
 
 // find returns errMissing for a device that this node does not have, and another error if that is unknown.
 func (n *node) find(a record.Assigned) (gpu.Device, error) {
-	name, ok := n.own.GPUMap[a.Index]
+	name, ok := n.own[a.Index]
 	switch {
 	case !unnamed(a):
 		return n.named(string(a.Device.ID))
-	case len(n.own.GPUMap) == 0:
+	case len(n.own) == 0:
 		return n.listed(a.Index)
 	case !ok:
 		return gpu.Device{}, fmt.Errorf("nvidia.gpu_map has no GPU index %d", a.Index)
@@ -257,40 +256,25 @@ func Count(list string) (n int) {
 	return n
 }
 
-// Shared answers whether GPUs may be given out in parts.
-type Shared string
-
-const (
-	Yes     Shared = "yes"
-	No      Shared = "no"
-	Unknown Shared = "unknown"
-)
-
-// Answer is one of the three, with the evidence or why it is unknown. Why may quote the files.
-type Answer struct {
-	Shared Shared
-	Why    string
-}
-
 // SharedGPUs finds in slurm.conf whether a node's GPUs may be given out in shards or by MPS: a shard job looks to hooks
 // like one with whole GPUs. Slurm refuses a second definition of a node and complains about a second GresTypes, in
 // included files too. What is listed in gres.conf alone is not given out:
 //
 //	GresTypes=gpu,shard                   without shard and mps there are none
 //	NodeName=n[1-4] Gres=gpu:4,shard:16   what slurmctld gives out of a node
-func SharedGPUs(conf Conf, node string) Answer {
+func SharedGPUs(conf Conf, node string) slurm.Sharing {
 	types, stated := conf.Get("GresTypes")
 	own := conf.Node(node)
 	why := fmt.Sprintf("slurm.conf has Gres=%.80s", own.Gres)
 	switch {
 	case stated && !HasWord(types.Text, "shard") && !HasWord(types.Text, "mps"):
-		return Answer{No, fmt.Sprintf("slurm.conf has GresTypes=%.80s", types.Text)}
+		return slurm.Sharing{Shared: slurm.No, Why: fmt.Sprintf("slurm.conf has GresTypes=%.80s", types.Text)}
 	case own.Unsure != "":
-		return Answer{Unknown, own.Unsure}
+		return slurm.Sharing{Shared: slurm.Unknown, Why: own.Unsure}
 	case !own.Found:
-		return Answer{Unknown, "slurm.conf does not say what Gres this node has"}
+		return slurm.Sharing{Shared: slurm.Unknown, Why: "slurm.conf does not say what Gres this node has"}
 	case HasWord(own.Gres, "shard") || HasWord(own.Gres, "mps"):
-		return Answer{Yes, why}
+		return slurm.Sharing{Shared: slurm.Yes, Why: why}
 	}
-	return Answer{No, why}
+	return slurm.Sharing{Shared: slurm.No, Why: why}
 }

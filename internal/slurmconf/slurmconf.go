@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/config"
 	"bookend/internal/slurm"
 )
 
@@ -33,10 +32,16 @@ func Find(gresConf, slurmConf string) []Files {
 		return []Files{{slurmConf, path.Join(path.Dir(slurmConf), gresFile)}}
 	}
 	var all []Files
-	for _, folder := range config.SlurmDirs() {
+	for _, folder := range Dirs() {
 		all = append(all, Files{path.Join(folder, slurmFile), path.Join(folder, gresFile)})
 	}
 	return all
+}
+
+// Dirs are the directories of slurmd's configuration: fetched from slurmctld (configless), or of packages.
+func Dirs() []string {
+	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
+		"/usr/local/etc"}
 }
 
 type File struct {

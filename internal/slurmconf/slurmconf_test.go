@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -58,22 +57,17 @@ func TestIncludes(t *testing.T) {
 	for _, v := range c.All("PROLOG") {
 		prologs = append(prologs, v.Text)
 	}
-	if got, want := strings.Join(prologs, " "), "/a /b /c /d /z"; got != want {
-		t.Errorf("prologs %s, want %s", got, want)
-	}
+	must.Be(t, "prologs", strings.Join(prologs, " "), "/a /b /c /d /z")
 	if last, ok := c.Get("prolog"); !ok || last.Text != "/z" || last.Line.Where() != "slurm.conf line 6" {
 		t.Errorf("last prolog %+v", last)
 	}
-	if n := c.Node("n1"); !n.Found || n.Gres != "gpu:2" {
-		t.Errorf("node %+v", n)
-	}
+	must.Be(t, "gres", c.Node("n1").Gres, "gpu:2")
 	want := []string{
 		`more.conf line 2 includes "gone.conf", which is not read: no such file`,
 		`slurm.conf line 5 includes "bad", which is not read: permission denied`,
 	}
-	if got := doubts(c); !reflect.DeepEqual(got, want) || c.Doubt() != want[0] {
-		t.Errorf("doubts %q, want %q", got, want)
-	}
+	must.Be(t, "doubts", doubts(c), want)
+	must.Be(t, "doubt", c.Doubt(), want[0])
 }
 
 func TestIncludesThatLeadNowhere(t *testing.T) {
@@ -356,7 +350,7 @@ func TestDevices(t *testing.T) {
 		must.Do(t, json.Unmarshal([]byte(given), &g))
 		cards := cardsOf(t, g.Cards)
 		r := Devices(slurm.Job{GPUIndexes: g.Indexes, Visible: g.Visible, GPUProblem: g.Problem}, cards,
-			config.NVIDIA{GPUMap: g.Map}, g.List)
+			g.Map, g.List)
 		said := "source: " + string(r.Source) + "\n"
 		for _, a := range r.Devices {
 			said += fmt.Sprintf("%d: %s %s\n", a.Index, a.Device.BusID, a.Device.ID)
@@ -455,9 +449,7 @@ func TestPerhaps(t *testing.T) {
 		"without a GPU":         {[]string{"b", "b", "a"}, nil, nil},
 		"a number not certain":  {[]string{"b", "b", "a"}, at(-1), []gpu.ID{"GPU-0", "GPU-1", "GPU-2"}},
 	} {
-		if got := (List{Types: tt.types}).Perhaps(tt.own, at(0, 1, 2)); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: got %v, want %v", name, got, tt.want)
-		}
+		must.Be(t, name, List{Types: tt.types}.Perhaps(tt.own, at(0, 1, 2)), tt.want)
 	}
 }
 
@@ -465,9 +457,7 @@ func TestPerhaps(t *testing.T) {
 func TestHolds(t *testing.T) {
 	for want, types := range map[bool][]string{true: {""}, false: nil} {
 		k := Kept{Key: Key{Boot: "b"}, List: List{GPUs: []GPU{{"/dev/nvidia0"}}, Types: types}}
-		if got := k.Holds(k.Key); got != want {
-			t.Errorf("types %q: got %v, want %v", types, got, want)
-		}
+		must.Be(t, fmt.Sprintf("types %q", types), k.Holds(k.Key), want)
 	}
 }
 
@@ -478,7 +468,7 @@ func TestDevicesAreDistinct(t *testing.T) {
 	one := GPU{"/dev/nvidia0"}
 	list := List{Source: record.BySlurmd, GPUs: []GPU{one, one}}
 	for name, r := range map[string]Result{
-		"at a start": Devices(slurm.Job{GPUIndexes: []int{0, 1}}, cards, config.NVIDIA{}, list),
+		"at a start": Devices(slurm.Job{GPUIndexes: []int{0, 1}}, cards, nil, list),
 		"at an end": Again([]record.Assigned{{Index: 0, Device: cards[0].Device}, {Index: 1, Device: cards[0].Device}}, record.BySlurmd,
 			cards),
 	} {

@@ -129,7 +129,7 @@ func (s *Status) addMet(counted []metrics.Trouble) {
 			s.AddTrouble(m.Code, string(m.Detail))
 		}
 		if i := s.trouble(m.Code); i >= 0 {
-			s.Troubles[i].Met = &Met{m.Since, m.Last, m.Count, m.Hook, m.Job}
+			s.Troubles[i].Met = &Met{m.Since, m.Last, m.Count, m.Hook, slurm.JobID(m.Job)}
 		}
 	}
 }

@@ -68,17 +68,11 @@ func TestPageOfRealRecords(t *testing.T) {
 		"20.0 GiB left on the GPU", "still there at", "gone by", "Job 5104\nsince", "still running",
 		"(start not on record)", "most memory seen in use: 59.6 GiB",
 	} {
-		if !strings.Contains(p.Text, want) {
-			t.Errorf("lacks %q", want)
-		}
+		must.Not(t, !strings.Contains(p.Text, want), "lacks %q", want)
 	}
-	if exit != 0 || len(p.Problems) > 0 || strings.Contains(text, "<b>&") {
-		t.Errorf("exit %d, %q", exit, p.Problems)
-	}
+	must.Not(t, exit != 0 || len(p.Problems) > 0 || strings.Contains(text, "<b>&"), "exit %d, %q", exit, p.Problems)
 	for _, user := range []string{"alice", "bob", "carol", "dave", "60000"} {
-		if strings.Contains(text, user) {
-			t.Errorf("names %q", user)
-		}
+		must.Not(t, strings.Contains(text, user), "names %q", user)
 	}
 	t.Run("command", func(t *testing.T) { command(t, m, copied) })
 	t.Run("this node", func(t *testing.T) { ownRecords(t, m) })
@@ -106,9 +100,8 @@ func command(t *testing.T, m *machine, folder string) {
 		{[]string{"--html", folder, "--force"}, 1, "no regular file", "<html"},
 	} {
 		out, exit := report(m, "0", append([]string{"--records", folder}, tt.args...)...)
-		if exit != tt.exit || !strings.Contains(out, tt.has) || strings.Contains(out, tt.not) {
-			t.Errorf("%q: exit %d, want %d, with %q and without %q: %.600s", tt.args, exit, tt.exit, tt.has, tt.not, out)
-		}
+		must.Not(t, exit != tt.exit || !strings.Contains(out, tt.has) || strings.Contains(out, tt.not),
+			"%q: exit %d, want %d, with %q and without %q: %.600s", tt.args, exit, tt.exit, tt.has, tt.not, out)
 	}
 	if info, err := os.Stat(page); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, mode %v", err, info.Mode())
@@ -123,7 +116,6 @@ func ownRecords(t *testing.T, m *machine) {
 	}
 	text, exit := report(m, "0", "--html", "-")
 	p := inspect.Read([]byte(text))
-	if exit != 0 || len(p.Problems) > 0 || !strings.Contains(p.Text, "health check,") {
-		t.Errorf("exit %d, %q, or none of the health check's findings in\n%s", exit, p.Problems, p.Text)
-	}
+	must.Not(t, exit != 0 || len(p.Problems) > 0 || !strings.Contains(p.Text, "health check,"),
+		"exit %d, %q, or none of the health check's findings in\n%s", exit, p.Problems, p.Text)
 }

@@ -14,7 +14,6 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmconf"
 	"bookend/test/soak/world"
 )
 
@@ -187,15 +186,15 @@ func (h *hook) nodeNow() *judge.Node {
 	return node
 }
 
-func sharingOf(s world.Site) *slurmconf.Answer {
-	answer, known := map[world.Sharing]slurmconf.Answer{
-		world.SharedByName: {Shared: slurmconf.Yes, Why: "its partition is configured as shared"},
-		world.SharedByMPS:  {Shared: slurmconf.Yes, Why: "the job shares it through MPS"},
-		world.SharedShards: {Shared: slurmconf.Yes, Why: "it is given out in shards"},
-		world.MaybeShards:  {Shared: slurmconf.Unknown, Why: "gres.conf cannot be read"},
+func sharingOf(s world.Site) *slurm.Sharing {
+	answer, known := map[world.Sharing]slurm.Sharing{
+		world.SharedByName: {Shared: slurm.Yes, Why: "its partition is configured as shared"},
+		world.SharedByMPS:  {Shared: slurm.Yes, Why: "the job shares it through MPS"},
+		world.SharedShards: {Shared: slurm.Yes, Why: "it is given out in shards"},
+		world.MaybeShards:  {Shared: slurm.Unknown, Why: "gres.conf cannot be read"},
 	}[s.Sharing]
 	if !known {
-		answer.Shared = slurmconf.No
+		answer.Shared = slurm.No
 	}
 	return &answer
 }

@@ -133,7 +133,7 @@ func shipped(every time.Duration) config.Config {
 func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (p *pair) {
 	p = &pair{
 		cfg: cfg, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{},
-		prologs: map[time.Duration]*start{}, limits: cfg.Thresholds.Limits(),
+		prologs: map[time.Duration]*start{}, limits: record.NewLimits(cfg.Thresholds.Bytes()),
 		rand: rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]record.Baseline{}},
 	}
 	defer func() {
