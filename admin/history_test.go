@@ -1,9 +1,95 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"bookend/internal/catalog"
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+	"bookend/test/must"
 )
+
+// ranFor is a run of an hour on GPUs by their numbers, that began so many hours after the start of the day.
+func ranFor(id slurm.JobID, uid uint32, hours int, gpus ...int) record.Run {
+	at := time.Duration(hours+1) * time.Hour
+	r := record.Run{Key: "w", Job: slurm.Job{ID: id, UID: uid, User: fmt.Sprintf("u%d", uid)},
+		Start: &record.End{At: at, Wall: clock(float64(hours))},
+		Ends:  []record.End{{At: at + time.Hour, Wall: clock(float64(hours + 1))}}}
+	for _, n := range gpus {
+		r.Devices = append(r.Devices, record.Assigned{Index: n, Device: gpu.Device{Minor: &n,
+			ID: gpu.ID(fmt.Sprintf("GPU-%d", n)), BusID: gpu.BusID(fmt.Sprintf("0000:%d0:00.0", n))}})
+	}
+	return r
+}
+
+func clock(hours float64) time.Time {
+	return time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC).Add(time.Duration(hours * float64(time.Hour)))
+}
+
+// with adds a finding to the end of a run.
+func with(r record.Run, c catalog.Code, action config.Action) record.Run {
+	r.Ends[0].Findings = []record.Finding{{Code: c}}
+	r.Ends[0].Verdict.Judged = []record.Judged{{Action: action}}
+	return r
+}
+
+func TestFilter(t *testing.T) {
+	array := ranFor(103, 3, 4, 1)
+	array.Display.Array = slurm.ArrayTask{Master: 102, Task: 7}
+	het := ranFor(105, 3, 5, 1)
+	het.Job.HetJobID = 104
+	live := ranFor(107, 2, 7, 1)
+	live.Ends = nil
+	runs := []record.Run{with(ranFor(100, 1, 0, 0), catalog.Orphan, config.Warn),
+		with(ranFor(101, 1, 1, 0, 1), catalog.Throttle, config.Note), array, het, ranFor(106, 2, 6, 0), live}
+	of := func(s string) filter {
+		ref := must.Have(slurm.ParseRef(s))(t)
+		return filter{job: &ref}
+	}
+	for name, tt := range map[string]struct {
+		f    filter
+		want []slurm.JobID
+	}{
+		"all":               {filter{}, []slurm.JobID{100, 101, 103, 105, 106, 107}},
+		"a GPU":             {filter{gpu: "0"}, []slurm.JobID{100, 101, 106}},
+		"by UUID":           {filter{gpu: "gpu-1"}, []slurm.JobID{101, 103, 105, 107}},
+		"by bus id":         {filter{gpu: "0000:10:00.0"}, []slurm.JobID{101, 103, 105, 107}},
+		"by device node":    {filter{gpu: "nvidia0"}, []slurm.JobID{100, 101, 106}},
+		"no such GPU":       {filter{gpu: "9"}, nil},
+		"a job":             {of("101"), []slurm.JobID{101}},
+		"a task":            {of("102_7"), []slurm.JobID{103}},
+		"another task":      {of("102_8"), nil},
+		"an array":          {of("102"), []slurm.JobID{103}},
+		"a component":       {of("104+1"), []slurm.JobID{105}},
+		"another component": {of("104+2"), nil},
+		"a het job":         {of("104"), []slurm.JobID{105}},
+		"a user":            {filter{user: "u3"}, []slurm.JobID{103, 105}},
+		"a uid":             {filter{user: "2"}, []slurm.JobID{106, 107}},
+		"a code":            {filter{code: catalog.Orphan}, []slurm.JobID{100}},
+		"found":             {filter{found: true}, []slurm.JobID{100}}, // what is only noted is not
+		"noted, by code":    {filter{code: catalog.Throttle}, []slurm.JobID{101}},
+		"found, of a code":  {filter{code: catalog.Throttle, found: true}, nil},
+		"since":             {filter{since: clock(6.5)}, []slurm.JobID{106, 107}},
+		"since a live one":  {filter{since: clock(100)}, []slurm.JobID{107}},
+		"until":             {filter{until: clock(0.5)}, []slurm.JobID{100}},
+		"between":           {filter{since: clock(4.5), until: clock(5.5)}, []slurm.JobID{103, 105}},
+		"all at once":       {filter{gpu: "0", user: "u1", code: catalog.Orphan}, []slurm.JobID{100}},
+		"and nothing":       {filter{gpu: "1", code: catalog.Orphan}, nil},
+	} {
+		var got []slurm.JobID
+		for _, r := range tt.f.pick(runs) {
+			got = append(got, r.Job.ID)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
 
 func TestMoment(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)

@@ -6,13 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/catalog"
-	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -29,7 +25,7 @@ heterogeneous job (1234+1) or a SLUID. The id of an array means all of its tasks
 Users other than root get the reports of their own job, while Bookend keeps them.`,
 		Example: "  bookend show 1234\n  bookend show 1234_7 --json",
 	}
-	a.checks(cmd, "exit 1 if something was found")
+	cmd.Flags().BoolVar(&a.check, "exit-code", false, "exit 1 if something was found")
 	return ofJob(a, cmd, show)
 }
 
@@ -65,7 +61,7 @@ func ofJob(a *app, cmd *cobra.Command, show func(ref slurm.Ref, runs []record.Ru
 		if n := len(all.damaged); n > 0 {
 			a.warn(fmt.Sprintf("damaged records on this node: %d (bookend history names them)", n))
 		}
-		runs := record.Newest(view.Filter{Job: &ref}.Pick(all.runs))
+		runs := record.Newest(filter{job: &ref}.pick(all.runs))
 		if len(runs) == 0 {
 			return notFound("no record of job %s on node %s", ref.Text, all.node)
 		}
@@ -94,7 +90,7 @@ func show(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {
 	return view.NewShow(all.node, ref.Text, runs, all.runs, state.Recorded.Peek(all.store).Runs), found(runs)
 }
 
-func found(runs []record.Run) bool { return len(view.Filter{Found: true}.Pick(runs)) > 0 }
+func found(runs []record.Run) bool { return len(filter{found: true}.pick(runs)) > 0 }
 
 // ownReport shows the reports of a user's own job. It opens them as that user, so the kernel checks the permission.
 func ownReport(a *app, ref slurm.Ref) error {
@@ -115,133 +111,4 @@ func ownReport(a *app, ref slurm.Ref) error {
 		return fmt.Errorf("read the report of job %s: %w", ref.Text, err)
 	}
 	return a.write(view.NewOwnReport(node, ref.Text, r.Clean, r.Text, cmp.Or(r.End, r.Running)), false)
-}
-
-type asked struct {
-	gpu, user, code, since, until string
-	found, offenders              bool
-	limit                         int
-}
-
-const moments = `WHEN is a time ago (90m, 2h, 3d, 2w), a date (2026-11-21) or a date and time
-(2026-11-21T08:00).`
-
-func historyCommand(a *app) *cobra.Command {
-	var q asked
-	cmd := &cobra.Command{
-		Use: "history", Short: "list recorded jobs by GPU, user, finding and time",
-		Long: `Lists the recorded runs of jobs on this node, the newest first: those in memory and
-those on disk (90 days). With several filters, a run must match all of them.
-
---repeat-offenders lists GPUs with the same finding in two runs or more, with the number
-of jobs and users. If several users have it, the cause is the GPU or the node; if it is
-always the same user, the cause is most likely that user's program.
-
-` + moments,
-		Example: "  bookend history --gpu 0 --since 3d\n  bookend history --code ORPHAN --user alice\n  bookend " +
-			"history --repeat-offenders --since 4w",
-		Args: none,
-		RunE: func(cmd *cobra.Command, _ []string) error { return history(a, cmd, q) },
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	f.StringVar(&q.gpu, "gpu", "", "`GPU` by Slurm's number, UUID or PCI bus id, or as nvidiaN")
-	f.StringVar(&q.user, "user", "", "`USER` by name or uid")
-	f.StringVar(&q.code, "code", "", "runs with the finding `CODE` (BKD-ORPHAN, or orphan)")
-	f.StringVar(&q.since, "since", "", "runs that ended after `WHEN`")
-	f.StringVar(&q.until, "until", "", "runs that started before `WHEN`")
-	f.BoolVar(&q.found, "found", false, "only runs with findings that the policy does not ignore")
-	f.BoolVar(&q.offenders, "repeat-offenders", false, "GPUs with repeated findings, instead of runs")
-	f.IntVar(&q.limit, "limit", 20, "at most `N` runs; 0: all")
-	a.checks(cmd, "exit 1 if a run with findings, or a repeat offender, is listed")
-	return a.perNode(a.inJSON(cmd))
-}
-
-func history(a *app, cmd *cobra.Command, q asked) error {
-	filter, err := q.filter(a.env.Clock.Wall())
-	if err != nil {
-		return misused(cmd, err.Error())
-	}
-	all, err := a.records()
-	if err != nil {
-		return err
-	}
-	for _, d := range all.damaged {
-		a.warn(fmt.Sprintf("damaged record: %v", d))
-	}
-	picked := record.Newest(filter.Pick(all.runs))
-	if q.offenders {
-		l := view.NewOffenders(all.node, picked)
-		return a.write(l, len(l.GPUs) > 0)
-	}
-	more := 0
-	if q.limit > 0 && len(picked) > q.limit {
-		picked, more = picked[:q.limit], len(picked)-q.limit
-	}
-	return a.write(view.NewHistory(all.node, picked, all.runs, more), found(picked))
-}
-
-func (q asked) filter(now time.Time) (view.Filter, error) {
-	f := view.Filter{GPU: q.gpu, User: q.user, Found: q.found}
-	if q.limit < 0 {
-		return f, fmt.Errorf("--limit: want 0 or more, not %d", q.limit)
-	}
-	if q.code != "" {
-		c, ok := catalog.Parse(q.code)
-		if !ok {
-			return f, fmt.Errorf("--code: no such finding: %q", q.code)
-		}
-		f.Code = c
-	}
-	if bus, err := gpu.ParseBusID(q.gpu); err == nil {
-		f.GPU = string(bus)
-	}
-	var err error
-	f.Since, f.Until, err = period(q.since, q.until, now)
-	return f, err
-}
-
-var ages = map[byte]time.Duration{
-	's': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour,
-}
-
-// dates are the accepted date formats, in this host's time zone unless one is given.
-var dates = []string{
-	"2006-01-02", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.RFC3339,
-}
-
-const longestAge = 36500 // in days: a hundred years
-
-// moment parses a date, or how long ago something was. An empty text gives the zero time.
-func moment(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	for _, form := range dates {
-		if t, err := time.ParseInLocation(form, text, time.Local); err == nil {
-			return t, nil
-		}
-	}
-	last := len(text) - 1
-	unit, known := ages[text[last]]
-	n, err := strconv.ParseUint(text[:last], 10, 32)
-	if !known || err != nil || n > uint64(longestAge*24*time.Hour/unit) {
-		return time.Time{}, fmt.Errorf("%q is no moment: want how long ago (90m, 2h, 3d, 2w) or a date (2026-11-21, "+
-			"2026-11-21T08:00)", text)
-	}
-	return now.Add(-time.Duration(n) * unit), nil
-}
-
-func period(since, until string, now time.Time) (time.Time, time.Time, error) {
-	from, errSince := moment(since, now)
-	to, errUntil := moment(until, now)
-	switch {
-	case errSince != nil:
-		return from, to, fmt.Errorf("--since: %w", errSince)
-	case errUntil != nil:
-		return from, to, fmt.Errorf("--until: %w", errUntil)
-	case !from.IsZero() && !to.IsZero() && to.Before(from):
-		return from, to, fmt.Errorf("--until %s is before --since %s", until, since)
-	}
-	return from, to, nil
 }

@@ -64,10 +64,6 @@ func (a *app) inJSON(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-func (a *app) checks(cmd *cobra.Command, usage string) {
-	cmd.Flags().BoolVar(&a.check, "exit-code", false, usage)
-}
-
 // config returns the configuration in effect, and prints what is wrong with it.
 func (a *app) config() config.Config {
 	cfg, problem := node.LoadConfig(a.env)
@@ -89,21 +85,12 @@ func (a *app) write(document view.Document, found bool) error {
 	} else if err := view.Write(a.raw, document); err != nil {
 		return err
 	}
-	if a.check && found {
-		return ending{code: exitTrouble}
-	}
-	return nil
+	return verdict(!a.check || !found)
 }
 
 // say writes a line that may contain text from outside. A path can have 4095 bytes.
 func (a *app) say(format string, args ...any) {
 	fmt.Fprintln(a.env.Stdout, safetext.Keep(fmt.Sprintf(format, args...), 8<<10))
-}
-
-// fail writes what is wrong to standard output, and returns the exit code for it.
-func (a *app) fail(format string, args ...any) error {
-	a.say(format, args...)
-	return ending{code: exitTrouble}
 }
 
 // Exit codes of this command line. They never change their meaning. docs/cli.md has the same table.

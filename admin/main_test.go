@@ -162,3 +162,21 @@ func TestAnswersThatDoNotGetOut(t *testing.T) {
 		}
 	}
 }
+
+// Root writes the archive where it was told to, not where a user's link leads, and over nothing.
+func TestCollectFollowsNoUsersLink(t *testing.T) {
+	dir, config := home(t)
+	must.Do(t, os.Mkdir(filepath.Join(dir, "root"), 0o755))
+	must.Do(t, os.Symlink("root", filepath.Join(dir, "link")))
+	must.Do(t, os.Lchown(filepath.Join(dir, "link"), me, me))
+	if got := bookend(0, config, "snapshot", "--collect", filepath.Join(dir, "link/x.tar")); got.exit == 0 {
+		t.Errorf("%+v", got)
+	}
+	file := filepath.Join(dir, "root/x.tar")
+	if got := bookend(0, config, "snapshot", "--collect", file); got.exit != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := bookend(0, config, "snapshot", "--collect", file); got.exit == 0 || !strings.Contains(got.err, "exists") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -12,15 +13,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/backend"
 	"bookend/internal/catalog"
 	"bookend/internal/child"
 	"bookend/internal/config"
+	"bookend/internal/doctor"
 	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/nodefiles"
 	"bookend/internal/observe"
 	"bookend/internal/record"
+	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/state"
@@ -165,7 +167,7 @@ has 3 s and Slurm 2 s to answer; if one does not, the rest is shown.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return status(a, recordsAlone) },
 	}
 	cmd.Flags().BoolVar(&recordsAlone, "records", false, "use records only: do not ask the driver or Slurm")
-	a.checks(cmd, "exit 1 if something is wrong, 5 if the driver did not answer")
+	cmd.Flags().BoolVar(&a.check, "exit-code", false, "exit 1 if something is wrong, 5 if the driver did not answer")
 	return a.perNode(a.inJSON(cmd))
 }
 
@@ -208,10 +210,9 @@ func (r records) status(problem string) view.Status {
 	s := view.Status{Node: r.node, Mode: r.cfg.Mode, At: r.env.Clock.Wall(), Damaged: r.damage()}
 	s.AddTrouble(catalog.BadConfig, problem)
 	s.AddTrouble(catalog.BackendRefused, "")
-	for _, v := range nodefiles.Present(r.cfg.Paths.Sys) {
-		program, options := r.cfg.BackendOf(v.Name, false)
-		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
-			s.AddTrouble(t.Code, "the backend cannot be started: "+t.Detail)
+	for _, b := range doctor.Backends(r.cfg, false) {
+		if b.Trouble != nil {
+			s.AddTrouble(b.Trouble.Code, "the backend cannot be started: "+b.Trouble.Detail)
 		}
 	}
 	if r.store != nil {
@@ -315,4 +316,20 @@ func snapshot(a *app) error {
 		problem = fmt.Errorf("ask driver: %.200q", now.Problem)
 	}
 	return cmp.Or(problem, a.write(view.NewSnapshot(all.readings(now), now.Problem), false))
+}
+
+// collect writes the files that AMD's backend reads as an archive.
+func collect(a *app, file string) error {
+	paths := a.config().Paths
+	var b bytes.Buffer
+	err := doctor.Collect(paths.Proc, paths.Sys, &b)
+	if err == nil {
+		// Threat: another user's link in the path, to a file for root to overwrite: Create refuses it and replaces none.
+		err = safefile.Create(file, b.Bytes(), false)
+	}
+	if err != nil {
+		return fmt.Errorf("collect: %w", err)
+	}
+	fmt.Fprintf(a.env.Stdout, "written: %s\n", file)
+	return nil
 }

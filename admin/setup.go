@@ -76,12 +76,9 @@ func setup(w io.Writer, site slurmconf.Site, write bool) error {
 		files = append(files, file{s.Name, text})
 	}
 	files = append(files, file{slurmconf.Written, plan.Text}) // at the end: a line without its script would drain nodes
-	if !write {
-		files = nil
-	}
 	var done []string
-	for _, f := range files {
-		what, err := put(filepath.Dir(site.Conf.Path), f.name, f.text)
+	for i := 0; write && i < len(files); i++ {
+		what, err := put(filepath.Dir(site.Conf.Path), files[i].name, files[i].text)
 		if err != nil {
 			return err
 		}

@@ -12,12 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/backend"
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/doctor"
 	"bookend/internal/node"
-	"bookend/internal/nodefiles"
 	"bookend/internal/safefile"
 	"bookend/internal/view"
 )
@@ -98,34 +96,16 @@ func showConfig(a *app, defaults bool) error {
 	return nil
 }
 
-// listMistakes lists the mistakes in a file in the format that editors expect: FILE:LINE: mistake.
-func listMistakes(a *app, file string, problems []config.Problem) {
-	for _, p := range problems {
-		place := file
-		if p.Line > 0 {
-			place = fmt.Sprintf("%s:%d", file, p.Line)
-		}
-		p.Line = 0
-		a.say("%s: %s", place, p)
-	}
-}
-
 func checkSyntax(a *app, file string) error {
 	// Threat: none: the file is opened as the calling user, and nothing in it is used.
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
-	cfg, problems := config.Parse(data)
-	listMistakes(a, file, append(problems, cfg.Unused...))
-	if len(problems) > 0 {
-		return a.fail("configuration is not valid")
-	}
-	a.say("configuration is valid: mode %s", cfg.Mode)
-	return nil
+	return verdict(doctor.CheckSyntax(a.say, file, data))
 }
 
-// checkConfig checks a configuration as the hooks would. It prints a line for each mistake, then the result.
+// checkConfig checks a configuration as the hooks would.
 func checkConfig(a *app, args []string) error {
 	env := a.env
 	if len(args) == 1 {
@@ -141,40 +121,15 @@ func checkConfig(a *app, args []string) error {
 		}
 	}
 	cfg, path, problems, err := node.ReadConfig(env)
-	listMistakes(a, path, append(problems, cfg.Unused...))
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && len(args) == 0 && path == config.DefaultFile:
-		return a.fail("%s: missing: the defaults are in effect", path)
-	case err != nil:
-		a.say("%v", err)
-		return a.fail("configuration is not used: with it the hooks observe with the defaults")
-	case len(problems) > 0:
-		return a.fail("configuration is not valid: with it the hooks observe with the default policy")
-	}
-	a.say("checked: %s: every key; only root can write it and the directories above it", path)
-	return checkBackends(a, cfg)
+	return verdict(doctor.CheckConfig(a.say, cfg, path, problems, err))
 }
 
-// checkBackends finishes the check of a valid configuration: whether the hooks can start what it names.
-func checkBackends(a *app, cfg config.Config) error {
-	var programs []string
-	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
-		program, options := cfg.BackendOf(v.Name, false)
-		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
-			a.say("%s: %s", t.Code, t.Detail)
-			return a.fail("configuration is valid, but the hooks cannot start the backend and would look at no GPU")
-		}
-		a.say("checked: %s: there, executable; only root can write it and the directories above it", program)
-		tests, options := cfg.BackendOf(v.Name, true)
-		if t := backend.Check(backend.Params{Path: tests, Root: true}, options); cfg.Tests(v.Name) && t != nil {
-			a.say("%s: %s", t.Code, t.Detail)
-			return a.fail("configuration is valid, but the hooks would test no GPU")
-		}
-		programs = append(programs, program)
+// verdict is the exit code of a check that has written what is wrong.
+func verdict(ok bool) error {
+	if ok {
+		return nil
 	}
-	a.say("not checked: the driver and Slurm; bookend doctor looks at both")
-	a.say("configuration is valid: mode %s, backend %s", cfg.Mode, strings.Join(programs, ", "))
-	return nil
+	return ending{code: exitTrouble}
 }
 
 func doctorCommand(a *app) *cobra.Command {
@@ -197,11 +152,7 @@ func examine(a *app, all bool) error {
 	site := siteOf(a.env)
 	report := doctor.NewReport(view.Version, string(view.KindDoctor), site.NodeName,
 		doctor.Examine(site, doctor.Patience), all)
-	err := a.write(report, false)
-	if err == nil && report.Fails() {
-		return ending{code: exitTrouble}
-	}
-	return err
+	return cmp.Or(a.write(report, false), verdict(!report.Fails()))
 }
 
 // siteOf describes this node for doctor. Hooks are searched next to the backend, then at the default path.

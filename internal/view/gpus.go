@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -92,7 +93,7 @@ func NewGPUs(in Readings) []GPUStatus {
 
 func (c GPU) order() int {
 	if c.Index == nil {
-		return 1 << 20
+		return math.MaxInt
 	}
 	return *c.Index
 }
@@ -131,14 +132,10 @@ func (p Process) read() bool { return !p.Gone && p.Why == "" }
 
 func (in Readings) jobs(d gpu.Device) []string {
 	jobs := []string{}
+	has := func(a record.Assigned) bool { return a.Device.ID == d.ID || a.Device.Parent == d.ID && d.ID != "" }
 	for _, r := range in.Runs {
-		if !r.Running(in.Runs) || r.Epoch.OtherBoot(in.Epoch) {
-			continue
-		}
-		for _, a := range r.Devices {
-			if a.Device.ID == d.ID || a.Device.Parent == d.ID && d.ID != "" {
-				jobs = append(jobs, r.JobName())
-			}
+		if r.Running(in.Runs) && !r.Epoch.OtherBoot(in.Epoch) && slices.ContainsFunc(r.Devices, has) {
+			jobs = append(jobs, r.JobName())
 		}
 	}
 	slices.Sort(jobs)
@@ -197,31 +194,24 @@ func (c GPU) number() string {
 
 // identity returns the names of a GPU other than its number.
 func (c GPU) identity() string {
-	return strings.Join(slices.DeleteFunc([]string{string(c.ID), c.Name, c.Node()},
-		func(s string) bool { return s == "" }), "  ")
+	return strings.Join(given(string(c.ID), c.Name, c.Node()), "  ")
 }
 
-func (c GPUStatus) rows(now time.Time) (rows []string) {
+// row is a GPU in the table of "bookend status", with a line for each process.
+func (c GPUStatus) row(now time.Time) string {
 	processes := some(c.Processes, 8, "and %d more: bookend snapshot",
 		func(p Process) string { return p.short(now, len(c.Processes) > 1) })
-	if len(processes) == 0 {
-		processes = []string{"-"}
-	}
 	state, used := c.state(), "unknown: "+c.Memory.Used.Unknown
 	if state == stateUnexplained {
 		state += " " + Figure(c.Unexplained)
 	}
 	if m := c.Memory; m.Used.Known() && m.Total.Known() {
-		const gib = 1 << 30
-		used = fmt.Sprintf("%.1f/%.1f GiB", float64(m.Used.Bytes)/gib, float64(m.Total.Bytes)/gib)
+		used = fmt.Sprintf("%.1f/%.1f GiB", float64(m.Used.Bytes)/(1<<30), float64(m.Total.Bytes)/(1<<30))
 	} else if m.Used.Known() {
 		used = Figure(m.Used)
 	}
-	first := row(c.number(), used, state, cmp.Or(strings.Join(c.Jobs, ","), "-"))
-	for _, p := range processes {
-		rows, first = append(rows, row(first, p)), row("", "", "", "")
-	}
-	return rows
+	return row(c.number(), used, state, cmp.Or(strings.Join(c.Jobs, ","), "-"),
+		cmp.Or(strings.Join(processes, "\n"+row("", "", "", "", "")), "-"))
 }
 
 // The states of a GPU. Those in capitals need an admin's attention.
@@ -262,26 +252,20 @@ func (c GPUStatus) state() string {
 
 // short formats a process for a table, with its memory if several share the GPU.
 func (p Process) short(now time.Time, several bool) string {
-	text, facts := fmt.Sprint(p.PID), []string{}
+	text, user, ended, memory := fmt.Sprint(p.PID)+after(" ", p.Name), "", "", ""
 	if p.Gone {
-		text += " gone"
-	} else if p.Name != "" {
-		text += " " + p.Name
+		text = fmt.Sprintf("%d gone", p.PID)
 	}
 	if p.read() {
-		facts = append(facts, owner(p.User, p.UID))
-	}
-	for _, of := range [][2]string{{"job ", p.Job}, {"", p.Service}, {"container ", p.Container}} {
-		if of[1] != "" {
-			facts = append(facts, of[0]+of[1])
-		}
+		user = owner(p.User, p.UID)
 	}
 	if !p.JobEnded.IsZero() {
-		facts = append(facts, "ended "+day(p.JobEnded, now))
+		ended = "ended " + day(p.JobEnded, now)
 	}
 	if p.Memory.Known() && several {
-		facts = append(facts, Figure(p.Memory))
+		memory = Figure(p.Memory)
 	}
+	facts := given(user, after("job ", p.Job), p.Service, after("container ", p.Container), ended, memory)
 	if len(facts) == 0 {
 		return text
 	}
@@ -311,10 +295,9 @@ func NewSnapshot(in Readings, problem string) Snapshot {
 // Text writes one sample of the node's GPUs and their processes.
 func (s Snapshot) Text(w io.Writer) {
 	for _, c := range s.GPUs {
-		m := c.Memory
-		reserve := "" // neither used nor free: the driver reserves it on every GPU
-		if m.Reserved.Known() && m.Reserved.Bytes > 0 {
-			reserve = fmt.Sprintf(" (%s reserved by the driver itself)", Figure(m.Reserved))
+		m, reserve := c.Memory, amount(c.Memory.Reserved) // neither used nor free: the driver reserves it on every GPU
+		if reserve != "" {
+			reserve = fmt.Sprintf(" (%s reserved by the driver itself)", reserve)
 		}
 		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", c.BusID, cmp.Or(c.Node(), "(minor unknown)"), c.ID,
 			Figure(m.Used), Figure(m.Free), Figure(m.Total), reserve)

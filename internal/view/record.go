@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"bookend/internal/condition"
+	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
@@ -68,6 +69,39 @@ type Message struct {
 	Output    int                `json:"output"` // which of the outputs has it
 }
 
+// Finding is one finding of an end, with what policy decided.
+type Finding struct {
+	record.Finding
+	At         string        `json:"at"` // start, end
+	Action     config.Action `json:"action"`
+	Why        string        `json:"why,omitempty"`        // why the action is weaker than configured
+	Holder     *Process      `json:"holder,omitempty"`     // the process that it is about
+	Candidates []Process     `json:"candidates,omitempty"` // processes that may hold it
+}
+
+func newFindings(at string, e record.End) []Finding {
+	all := []Finding{}
+	for i, f := range e.Findings {
+		judged := e.Verdict.Of(i)
+		one := Finding{Finding: f, At: at, Action: judged.Action, Why: judged.Why}
+		if f.Holder != nil {
+			holder := newHolder(*f.Holder, e)
+			one.Holder = &holder
+		}
+		for _, h := range f.Candidates {
+			one.Candidates = append(one.Candidates, newHolder(h, e))
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func newHolder(h record.Holder, e record.End) Process {
+	p := newProcess(h.Process, h.Memory, e.Clock)
+	p.Classes, p.Owner, p.Open = h.Classes, h.Owner, h.Open
+	return p
+}
+
 func newRecord(r record.Run) RunRecord {
 	out := RunRecord{Numbering: r.Numbering, Ends: each(r.Ends, func(e record.End) HookEnd {
 		end := newEnd("end", r, e)
@@ -82,7 +116,7 @@ func newRecord(r record.Run) RunRecord {
 }
 
 func newEnd(at string, r record.Run, e record.End) HookEnd {
-	out := HookEnd{At: e.Wall, Unseen: e.Unseen, Verdict: newVerdict(e.Verdict), GPUs: []GPUEnd{},
+	out := HookEnd{At: e.Wall, Unseen: e.Unseen, Verdict: *newVerdict(e.Verdict), GPUs: []GPUEnd{},
 		Findings: newFindings(at, e), KernelLog: kernelLog(e.Kernel), Outputs: e.Outputs, Diagnosis: e.Diagnosis,
 		LeftOut: e.Rest, Messages: each(e.Messages, func(m record.Message) Message {
 			return Message{m.Kind, m.Framework, m.Asked, m.Line, m.Count, m.File}
@@ -96,8 +130,7 @@ func newEnd(at string, r record.Run, e record.End) HookEnd {
 }
 
 func newGPUEnd(index int, r gpu.Reading, e record.End) GPUEnd {
-	id := r.Device.ID
-	curve := e.Curves[id]
+	id, curve := r.Device.ID, e.Curves[r.Device.ID]
 	out := GPUEnd{Index: index, ID: id, Memory: r.Memory, State: curve.State, Looks: curve.Looks,
 		Settled: curve.Settled.Seconds(), Watched: curve.Span.Seconds(), Health: []gpu.Fact{}}
 	if n := len(r.Processes); r.ProcessesUnknown == "" {
@@ -121,35 +154,28 @@ func newGPUEnd(index int, r gpu.Reading, e record.End) GPUEnd {
 // kernelLog returns a line for each of the kernel log's entries since the job's start. What they caused is among the
 // findings.
 func kernelLog(k *gpu.KernelLog) []string {
-	lines := []string{}
-	add := func(is bool, format string, args ...any) {
-		if is {
-			lines = append(lines, fmt.Sprintf(format, args...))
-		}
-	}
 	if k == nil {
-		return lines
+		return []string{}
 	}
-	add(k.Unknown != "", "not read: %s", k.Unknown)
-	add(k.Lost, "part of it was overwritten before it was read")
+	lines := []string{after("not read: ", k.Unknown)}
+	if k.Lost {
+		lines = append(lines, "part of it was overwritten before it was read")
+	}
 	for _, x := range k.Xids {
-		text := ""
-		if row, known := condition.XidRow(x.Code); known {
-			text += ": " + row.Meaning
-		}
+		row, _ := condition.XidRow(x.Code)
+		text := after(": ", row.Meaning)
 		if x.PID != 0 {
 			text += fmt.Sprintf(", PID %d (%s)", x.PID, x.Name)
 		}
 		if x.More > 0 {
 			text += fmt.Sprintf(", and %d like it before", x.More)
 		}
-		add(true, "%s on %s%s: %s", gpu.Error(x.Code), x.BusID, text, x.Text)
+		lines = append(lines, fmt.Sprintf("%s on %s%s: %s", gpu.Error(x.Code), x.BusID, text, x.Text))
 	}
 	for _, kill := range k.Kills {
-		add(true, "host memory ran out: PID %d (%s) was ended", kill.PID, kill.Name)
+		lines = append(lines, fmt.Sprintf("host memory ran out: PID %d (%s) was ended", kill.PID, kill.Name))
 	}
-	add(k.Mismatch != "", "%s", k.Mismatch)
-	return lines
+	return given(append(lines, k.Mismatch)...)
 }
 
 // Recording is what the recorder sampled while the job ran: every maximum is a lower bound.

@@ -50,7 +50,7 @@ type Verdict struct {
 	Held   string        `json:"held,omitempty"` // why a drain was not carried out
 }
 
-func newVerdict(v record.Verdict) Verdict { return Verdict{v.Action, v.Exit, v.Code, v.Held} }
+func newVerdict(v record.Verdict) *Verdict { return &Verdict{v.Action, v.Exit, v.Code, v.Held} }
 
 // State is the state of a run.
 type State string
@@ -75,31 +75,28 @@ func newRun(r record.Run, all []record.Run) RunSummary {
 		s.Exit, s.Signal = &code, &signal
 	}
 	if r.Start != nil {
-		verdict := newVerdict(r.Start.Verdict)
-		s.BeganAt, s.Start, s.Findings = r.Start.Wall, &verdict, newFindings("start", *r.Start)
+		s.BeganAt, s.Start = r.Start.Wall, newVerdict(r.Start.Verdict)
+		s.Findings = newFindings("start", *r.Start)
 	}
-	switch end := r.Epilog(); {
+	for _, e := range r.Ends {
+		s.Findings = append(s.Findings, newFindings("end", e)...)
+	}
+	end := r.Epilog()
+	switch {
 	case end != nil:
-		s.addEnds(r, *end)
+		s.State, s.EndedAt, s.End = Ended, end.Wall, newVerdict(r.Last().Verdict)
+		s.StillBytes = stillThere(r, r.Last())
 	case r.Running(all):
 		s.State = Running
 	case r.Closed():
 		s.Unseen = r.Last().Unseen
 	}
-	s.addRecording(r)
-	return s
-}
-
-func (s *RunSummary) addEnds(r record.Run, first record.End) {
-	verdict := newVerdict(r.Last().Verdict)
-	s.State, s.EndedAt, s.End, s.StillBytes = Ended, first.Wall, &verdict, stillThere(r, r.Last())
-	if r.Start != nil {
-		took := (first.Over() - r.Start.At).Round(time.Millisecond).Seconds()
+	if end != nil && r.Start != nil {
+		took := (end.Over() - r.Start.At).Round(time.Millisecond).Seconds()
 		s.Seconds = &took
 	}
-	for _, e := range r.Ends {
-		s.Findings = append(s.Findings, newFindings("end", e)...)
-	}
+	s.addRecording(r)
+	return s
 }
 
 // stillThere returns memory that was in use at the start and still is, if the end's verdict names no finding.
@@ -177,18 +174,10 @@ func (s RunSummary) name() string {
 	return s.Job
 }
 
-func owner(user string, uid uint32) string {
-	if user != "" {
-		return user
-	}
-	return fmt.Sprintf("uid %d", uid)
-}
+func owner(user string, uid uint32) string { return cmp.Or(user, fmt.Sprintf("uid %d", uid)) }
 
 func (s RunSummary) numbers() string {
-	if len(s.GPUs) == 0 {
-		return "?"
-	}
-	return strings.Join(each(s.GPUs, GPU.number), ",")
+	return cmp.Or(strings.Join(each(s.GPUs, GPU.number), ","), "?")
 }
 
 // outcomes describes the findings at both ends of a run, and how the job itself failed if it did.
@@ -231,11 +220,7 @@ func (s RunSummary) codesAt(end string) string {
 			continue
 		}
 		listed[f.Code] = true
-		word := string(f.Code)
-		if f.Bytes.Known() && f.Bytes.Bytes > 0 {
-			word += " " + Figure(f.Bytes)
-		}
-		words = append(words, word)
+		words = append(words, string(f.Code)+after(" ", amount(f.Bytes)))
 	}
 	return strings.Join(words, ", ")
 }

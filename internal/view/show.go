@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/catalog"
 	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -49,11 +50,11 @@ func (s Show) Text(w io.Writer) {
 func (r Shown) text(w io.Writer, node string) {
 	fmt.Fprintf(w, "job %s on %s, user %s (uid %d), partition %s\n", r.name(), node, r.User, r.UID, r.Partition)
 	ends := r.Record.Ends
+	var last *HookEnd
+	if len(ends) > 0 {
+		last = &ends[len(ends)-1]
+	}
 	for _, g := range r.GPUs {
-		var last *HookEnd
-		if len(ends) > 0 {
-			last = &ends[len(ends)-1]
-		}
 		gpuText(w, g, r.Record.Start, last)
 	}
 	if r.Record.Start == nil {
@@ -185,12 +186,8 @@ func (t Test) text() string {
 		text = fmt.Sprintf("%s, largest block %s of %s free (%s, %.0f ms)", t.Result, Figure(t.Largest), Figure(t.Free),
 			count(t.Attempts, "attempt", "s"), t.Took*1000)
 	case e != nil:
-		text = fmt.Sprintf("%s: %s: %s (%d)", t.Result, e.Call, e.Name, e.Code)
-		for _, more := range []string{e.Meaning, e.Remedy} {
-			if more != "" {
-				text += "; " + more
-			}
-		}
+		text = fmt.Sprintf("%s: %s: %s (%d)%s%s", t.Result, e.Call, e.Name, e.Code, after("; ", e.Meaning),
+			after("; ", e.Remedy))
 	}
 	return "test allocation: " + text
 }
@@ -293,14 +290,11 @@ func (g RecordedGPU) processes() []string {
 		return nil
 	}
 	rows := each(g.Processes[:min(len(g.Processes), 8)], func(p RecordedProcess) string {
-		whose := fmt.Sprintf("uid %d", p.UID)
-		if p.Job != "" {
-			whose = "job " + p.Job
-		}
+		owner := owner(after("job ", p.Job), p.UID)
 		if p.Own {
-			whose = "the job's"
+			owner = "the job's"
 		}
-		return row(fmt.Sprintf("    PID %d", p.PID), whose, gpu.Size(p.Most)+" at most",
+		return row(fmt.Sprintf("    PID %d", p.PID), owner, gpu.Size(p.Most)+" at most",
 			timeOfDay(p.FirstAt)+" to "+timeOfDay(p.LastAt))
 	})
 	if more := len(g.Processes) + g.More - len(rows); more > 0 {
@@ -312,3 +306,71 @@ func (g RecordedGPU) processes() []string {
 func timeOfDay(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// text writes what was found, the owner with the evidence, and why it did not drain.
+func (f Finding) text(w io.Writer) {
+	place := after(" ", string(f.GPU))
+	if f.Index != nil {
+		place = fmt.Sprintf(" GPU %d", *f.Index)
+	}
+	entry, _ := catalog.Lookup(f.Code)
+	fmt.Fprintf(w, "  %s%s: %s [%s]\n", f.Code, place, entry.Title, f.Action)
+	line := func(label, text string) {
+		if text != "" {
+			fmt.Fprintf(w, "    %-9s %s\n", label+":", text)
+		}
+	}
+	line("memory", amount(f.Bytes))
+	candidate := "maybe"
+	if f.Holder != nil {
+		line("process", holderText(*f.Holder))
+		candidate = "holder"
+	}
+	for _, holder := range some(f.Candidates, 8, "and %d more", holderText) {
+		line(candidate, holder)
+	}
+	if f.Searched {
+		line("search", fmt.Sprintf("every process of the node was looked into; %d may hold it", len(f.Candidates)))
+	}
+	if o := f.Owner; o != nil {
+		user := fmt.Sprintf("uid %d", o.UID)
+		if f.Unknown != "" && o.Named() { // its job has no record here
+			user = "uid unknown"
+		}
+		line("job", fmt.Sprintf("%s (%s), evidence: %s%s", o.JobName(), user, o.Level, evidence[o.Level]))
+	}
+	line("seen", f.Observed)
+	line("unknown", f.Unknown)
+	line("doubt", f.Why)
+}
+
+// evidence describes each level of attribution; docs/holders.md explains them.
+var evidence = map[record.Level]string{
+	record.ByCgroup:      " (it is in the job's cgroup)",
+	record.BySighting:    " (an earlier hook saw it in the job's cgroup)",
+	record.ByRecorder:    " (the recorder saw it while the job ran)",
+	record.ByExclusive:   " (it came while the job had the GPU alone)",
+	record.ByEnvironment: " (its environment names the job: a hint)",
+}
+
+func processText(p Process) string {
+	switch {
+	case p.Reused:
+		return fmt.Sprintf("PID %d, which another process has by now", p.PID)
+	case p.Gone:
+		return fmt.Sprintf("PID %d, which no longer exists", p.PID)
+	case p.Why != "":
+		return fmt.Sprintf("PID %d, unknown: %s", p.PID, p.Why)
+	}
+	return fmt.Sprintf("PID %d (%s), uid %d, state %s, started %s", p.PID, p.Name, p.UID, p.State, stamp(p.BeganAt))
+}
+
+// holderText describes a process that an end found: its class, where it runs, its open files, and a candidate's job.
+func holderText(p Process) string {
+	job := ""
+	if p.Owner != nil {
+		job = fmt.Sprintf("job %s by %s", p.Owner.JobName(), p.Owner.Level)
+	}
+	return strings.Join(given(processText(p), join(p.Classes, " "), after("in ", p.Service), after("in ", p.Container),
+		after("has open ", strings.Join(p.Open, " ")), job), ", ")
+}

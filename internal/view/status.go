@@ -145,8 +145,6 @@ func (s *Status) AddCheck(c record.Check) {
 	}
 }
 
-const recent = 5
-
 // NewStatus is the document of a node with these runs, when all else is in it.
 func NewStatus(s Status, runs []record.Run) Status {
 	var live, ended []record.Run
@@ -159,7 +157,7 @@ func NewStatus(s Status, runs []record.Run) Status {
 	}
 	ended = record.Newest(ended)
 	s.Head, s.Running, s.OnRecord = head(KindStatus), newRuns(live, runs), len(ended)
-	s.Ended = newRuns(ended[:min(len(ended), recent)], runs)
+	s.Ended = newRuns(ended[:min(len(ended), 5)], runs) // the newest few
 	s.GPUs, s.Troubles = append([]GPUStatus{}, s.GPUs...), append([]Trouble{}, s.Troubles...)
 	s.Damaged = append([]string{}, s.Damaged...)
 	return cleaned(s)
@@ -178,16 +176,16 @@ func (s Status) Text(w io.Writer) {
 	if n := s.problems(); n > 0 {
 		problems = count(n, "PROBLEM", "S")
 	}
-	line := []string{s.Node, string(s.Mode), problems}
+	fmt.Fprintf(w, "%s  %s  %s", s.Node, s.Mode, problems)
 	if d := s.Driver; d != nil && d.Answers {
-		line = append(line, "driver "+cmp.Or(d.Release, "of an unknown release")+" ok")
+		fmt.Fprintf(w, "  driver %s ok", cmp.Or(d.Release, "of an unknown release"))
 	} else if d != nil {
-		line = append(line, "driver NO ANSWER")
+		fmt.Fprint(w, "  driver NO ANSWER")
 	}
-	if s.Slurm != nil && s.Slurm.State != "" {
-		line = append(line, "Slurm "+s.Slurm.State)
+	if s.Slurm != nil {
+		fmt.Fprint(w, after("  Slurm ", s.Slurm.State))
 	}
-	fmt.Fprintln(w, strings.Join(line, "  "))
+	fmt.Fprintln(w)
 	s.troublesText(w)
 	s.askedText(w)
 	s.gpusText(w)
@@ -240,26 +238,19 @@ func (s Status) troublesText(w io.Writer) {
 			fmt.Fprintf(w, "  trouble: %s\n", strings.Join(t.Seen, "; "))
 			continue
 		}
-		fmt.Fprintf(w, "  trouble: %s, %s\n", t.Code, t.Title)
-		for _, seen := range t.Seen {
-			fmt.Fprintf(w, "    %s\n", seen)
-		}
+		fmt.Fprintf(w, "  trouble: %s, %s\n    %s\n", t.Code, t.Title, strings.Join(t.Seen, "\n    "))
 		if m := t.Met; m != nil {
-			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(m.Count), "hook", "s"), stamp(m.Since),
-				lastBy(*m))
+			last := fmt.Sprintf("the %s at %s", hookName(m.Hook), stamp(m.Last))
+			if m.Job != 0 {
+				last = fmt.Sprintf("the %s of job %d at %s (bookend show %[2]d)", m.Hook, m.Job, stamp(m.Last))
+			}
+			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(m.Count), "hook", "s"), stamp(m.Since), last)
 		}
 		fmt.Fprintf(w, "    do: %s\n", t.Remedy)
 	}
 	for _, line := range some(s.Damaged, 10, "and %d more: bookend history", strings.Clone) {
 		fmt.Fprintf(w, "  trouble: damaged record set aside: %s\n", line)
 	}
-}
-
-func lastBy(m Met) string {
-	if m.Job == 0 {
-		return fmt.Sprintf("the %s at %s", hookName(m.Hook), stamp(m.Last))
-	}
-	return fmt.Sprintf("the %s of job %d at %s (bookend show %[2]d)", m.Hook, m.Job, stamp(m.Last))
 }
 
 func hookName(h metrics.Hook) string { return strings.ReplaceAll(string(h), "_", " ") }
@@ -289,7 +280,7 @@ func (s Status) gpusText(w io.Writer) {
 	for _, problem := range []bool{true, false} {
 		for _, c := range s.GPUs {
 			if c.problem() == problem {
-				rows = append(rows, c.rows(s.At)...)
+				rows = append(rows, c.row(s.At))
 			}
 		}
 	}

@@ -9,6 +9,7 @@ package view
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -72,23 +73,15 @@ type OwnReport struct {
 
 // NewOwnReport returns the document for a job's two reports.
 func NewOwnReport(node, job string, clean bool, start, end string) OwnReport {
-	lines := func(text string) []string {
-		return slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
-	}
-	return cleaned(OwnReport{Head: head(KindOwn), Node: node, Job: job, Clean: clean, Start: lines(start),
-		End: lines(end)})
+	return cleaned(OwnReport{head(KindOwn), node, job, clean, given(strings.Split(start, "\n")...),
+		given(strings.Split(end, "\n")...)})
 }
 
 // Text writes the reports that users may read about their own job.
 func (o OwnReport) Text(w io.Writer) {
-	fmt.Fprintf(w, "job %s on %s\n", o.Job, o.Node)
-	for i, lines := range [][]string{o.Start, o.End} {
-		when := []string{"at its start", "at its end, or until now"}[i]
-		if len(lines) == 0 {
-			lines = []string{"nothing to tell"}
-		}
-		fmt.Fprintf(w, "%s:\n  %s\n", when, strings.Join(lines, "\n  "))
-	}
+	text := func(lines []string) string { return cmp.Or(strings.Join(lines, "\n  "), "nothing to tell") }
+	fmt.Fprintf(w, "job %s on %s\nat its start:\n  %s\nat its end, or until now:\n  %s\n", o.Job, o.Node,
+		text(o.Start), text(o.End))
 }
 
 // textWidth limits quoted text. Names from outside are always shorter.
@@ -120,6 +113,14 @@ func Figure(f gpu.Figure) string {
 	return gpu.Size(f.Bytes)
 }
 
+// amount is Figure for what is left out if it is 0 or unknown.
+func amount(f gpu.Figure) string {
+	if f.Bytes == 0 || !f.Known() {
+		return ""
+	}
+	return gpu.Size(f.Bytes)
+}
+
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return "unknown"
@@ -139,6 +140,18 @@ func count(n int, one, more string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s%s", n, one, more)
+}
+
+// after returns a text behind a word, or nothing if there is no text.
+func after(word, text string) string {
+	if text == "" {
+		return ""
+	}
+	return word + text
+}
+
+func given(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 }
 
 func join[T ~string](words []T, separator string) string {

@@ -1,8 +1,7 @@
-package main
+package doctor
 
 import (
 	"archive/tar"
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -35,24 +34,9 @@ var collected = map[string][]string{
 	"proc": {"sys/kernel/osrelease", "[0-9]*/fdinfo/*"},
 }
 
-func collect(a *app, file string) error {
-	paths := a.config().Paths
-	var b bytes.Buffer
-	err := archive(paths.Proc, paths.Sys, &b)
-	if err == nil {
-		// Threat: another user's link in the path, to a file for root to overwrite: Create refuses it and replaces none.
-		err = safefile.Create(file, b.Bytes(), false)
-	}
-	if err != nil {
-		return fmt.Errorf("collect: %w", err)
-	}
-	fmt.Fprintf(a.env.Stdout, "written: %s\n", file)
-	return nil
-}
-
-// archive writes the files that AMD's backend reads as a tar archive, for debugging the backend. The GPUs' unique IDs
+// Collect writes the files that AMD's backend reads as a tar archive, for debugging the backend. The GPUs' unique IDs
 // are hashed. About processes it has PIDs, memory and the driver's own fdinfo, but no names.
-func archive(proc, sys string, w io.Writer) error {
+func Collect(proc, sys string, w io.Writer) error {
 	t := tar.NewWriter(w)
 	for name, root := range map[string]string{"sys": sys, "proc": proc} {
 		for _, pattern := range collected[name] {

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"archive/tar"
@@ -16,24 +16,6 @@ import (
 	"bookend/test/must"
 )
 
-// Root writes the archive where it was told to, not where a user's link leads, and over nothing.
-func TestCollectFollowsNoUsersLink(t *testing.T) {
-	dir, config := home(t)
-	must.Do(t, os.Mkdir(filepath.Join(dir, "root"), 0o755))
-	must.Do(t, os.Symlink("root", filepath.Join(dir, "link")))
-	must.Do(t, os.Lchown(filepath.Join(dir, "link"), me, me))
-	if got := bookend(0, config, "snapshot", "--collect", filepath.Join(dir, "link/x.tar")); got.exit == 0 {
-		t.Errorf("%+v", got)
-	}
-	file := filepath.Join(dir, "root/x.tar")
-	if got := bookend(0, config, "snapshot", "--collect", file); got.exit != 0 {
-		t.Errorf("%+v", got)
-	}
-	if got := bookend(0, config, "snapshot", "--collect", file); got.exit == 0 || !strings.Contains(got.err, "exists") {
-		t.Errorf("%+v", got)
-	}
-}
-
 // What a site sends has all that the backend reads, which finds the same processes in it, and neither its cards' ids nor
 // other programs' files.
 func TestCollect(t *testing.T) {
@@ -45,7 +27,7 @@ func TestCollect(t *testing.T) {
 	w.Open(12, 7, 0, fakeamd.Info(2, 3<<20))
 	w.Open(11, 6, 0, "drm-driver:\tother\n")
 	var out bytes.Buffer
-	if err := archive(w.Proc, w.Sys, &out); err != nil {
+	if err := Collect(w.Proc, w.Sys, &out); err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Contains(out.Bytes(), []byte("a1b2c3d4e5f60718")) || bytes.Contains(out.Bytes(), []byte("11651590505119483672")) {
