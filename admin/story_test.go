@@ -48,7 +48,7 @@ func TestStories(t *testing.T) {
 }
 
 func storyParams(root, file string) testscript.Params {
-	return testscript.Params{
+	p := testscript.Params{
 		Files: []string{file}, WorkdirRoot: root, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("BOOKEND_CONFIG", filepath.Join(e.WorkDir, "bookend.yaml"))
@@ -56,11 +56,12 @@ func storyParams(root, file string) testscript.Params {
 			e.Setenv("B", string(cardB))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"node": storyNode, "config": storyConfig, "shows": storyShows, "job": storyJob, "leaves": storyLeaves,
-			"again": storyAgain, "bookend": storyBookend, "user": storyUser,
-		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){},
 	}
+	for name, do := range storyCommands {
+		p.Cmds[name] = func(ts *testscript.TestScript, _ bool, args []string) { do(teller{ts}, args) }
+	}
+	return p
 }
 
 // teller lets a story use what makes nodes for tests.
@@ -76,64 +77,68 @@ func (s teller) number(text string) int {
 	return n
 }
 
-func storyNode(ts *testscript.TestScript, _ bool, args []string) {
-	s := teller{ts}
-	switch args[0] {
-	case "plain":
-		homeIn(s, s.dir())
-		write(s, filepath.Join(s.dir(), "bookend.yaml"), plainConfig(s.dir()), 0o644)
-		s.Check(os.MkdirAll(filepath.Join(s.dir(), "dev"), 0o755))
-		s.Setenv("PLAIN", "yes")
-	case "one":
-		newNodeIn(s, s.dir())
-	case "busy":
-		busyIn(s, s.dir())
-	case "private":
-		private(s, s.dir())
-	default:
-		s.Fatalf("no such node: %q", args)
+// configure writes the node's configuration, with a text at its end.
+func (s teller) configure(text string) {
+	config := nodeConfig(s.dir())
+	if s.Getenv("PLAIN") != "" { // a node that has no driver, and whose /dev is its own
+		config = strings.Replace(valid(s.dir()), "paths: {", "paths: {dev: "+s.dir()+"/dev, ", 1)
 	}
+	write(s, filepath.Join(s.dir(), "bookend.yaml"), config+strings.ReplaceAll(text, "DIR", s.dir()), 0o644)
 }
 
-// plainConfig is of a node that has no driver, and whose /dev is its own.
-func plainConfig(dir string) string {
-	return strings.Replace(valid(dir), "paths: {", "paths: {dev: "+dir+"/dev, ", 1)
-}
-
-func storyConfig(ts *testscript.TestScript, _ bool, args []string) {
-	s := teller{ts}
-	text := nodeConfig(s.dir())
-	if s.Getenv("PLAIN") != "" {
-		text = plainConfig(s.dir())
-	}
-	write(s, filepath.Join(s.dir(), "bookend.yaml"), text+strings.ReplaceAll(strings.Join(args, "\n"), "DIR",
-		s.dir())+"\n", 0o644)
-}
-
-func storyShows(ts *testscript.TestScript, _ bool, args []string) {
-	s := teller{ts}
-	var used []int
-	for _, a := range args {
-		used = append(used, s.number(a))
-	}
-	s.node().shows(s, used...)
-}
-
-func storyJob(ts *testscript.TestScript, _ bool, args []string) {
-	s := teller{ts}
-	card := map[string]gpu.ID{"A": cardA, "B": cardB}[args[1]]
-	s.node().job(s, slurm.JobID(s.number(args[0])), card, len(args) > 2)
-}
-
-func storyAgain(ts *testscript.TestScript, _ bool, args []string) {
-	s := teller{ts}
-	job := slurm.Job{ID: slurm.JobID(s.number(args[0])), Node: "n1", Start: time.Now()}
-	s.Check(s.node().store.Begin(record.Run{Job: job, Start: &record.End{At: time.Hour, Wall: time.Now()}}))
-}
-
-func storyLeaves(ts *testscript.TestScript, _ bool, args []string) {
-	s := teller{ts}
-	s.node().leaves(s, slurm.JobID(s.number(args[0])), args[1], uint32(s.number(args[2])))
+var storyCommands = map[string]func(s teller, args []string){
+	"node": func(s teller, args []string) {
+		switch args[0] {
+		case "plain":
+			homeIn(s, s.dir())
+			s.Setenv("PLAIN", "yes")
+			s.configure("")
+			s.Check(os.MkdirAll(filepath.Join(s.dir(), "dev"), 0o755))
+		case "one":
+			newNodeIn(s, s.dir())
+		case "busy":
+			busyIn(s, s.dir())
+		case "private":
+			private(s, s.dir())
+		default:
+			s.Fatalf("no such node: %q", args)
+		}
+	},
+	"config": func(s teller, args []string) { s.configure(strings.Join(args, "\n") + "\n") },
+	"shows": func(s teller, args []string) {
+		var used []int
+		for _, a := range args {
+			used = append(used, s.number(a))
+		}
+		s.node().shows(s, used...)
+	},
+	"job": func(s teller, args []string) {
+		card := map[string]gpu.ID{"A": cardA, "B": cardB}[args[1]]
+		s.node().job(s, slurm.JobID(s.number(args[0])), card, len(args) > 2)
+	},
+	"again": func(s teller, args []string) {
+		job := slurm.Job{ID: slurm.JobID(s.number(args[0])), Node: "n1", Start: time.Now()}
+		s.Check(s.node().store.Begin(record.Run{Job: job, Start: &record.End{At: time.Hour, Wall: time.Now()}}))
+	},
+	"leaves": func(s teller, args []string) {
+		s.node().leaves(s, slurm.JobID(s.number(args[0])), args[1], uint32(s.number(args[2])))
+	},
+	"bookend": func(s teller, args []string) {
+		uid, exit := s.option(&args, "as", 0), s.option(&args, "exits", exitOK)
+		environment := map[string]string{"BOOKEND_CONFIG": s.Getenv("BOOKEND_CONFIG"), "SLURM_CONF": s.Getenv("SLURM_CONF")}
+		s.ended(exit, typing(uid, environment, args...), args)
+	},
+	"user": func(s teller, args []string) {
+		uid, args := uint32(s.number(args[0])), args[1:]
+		exit := s.option(&args, "exits", exitOK)
+		got := asUser(s, uid, s.dir(), s.Getenv("BOOKEND_CONFIG"), args...)
+		s.ended(exit, got, args)
+		for _, secret := range foreign {
+			if uid == me && strings.Contains(got.out+got.err, secret) && !strings.Contains(strings.Join(args, " "), secret) {
+				s.Fatalf("%q says %q:\n%s%s", args, secret, got.out, got.err)
+			}
+		}
+	},
 }
 
 // option takes "NAME NUMBER" from the beginning of a command's arguments.
@@ -151,28 +156,6 @@ func (s teller) ended(want int, got typed, args []string) {
 	fmt.Fprint(s.Stderr(), got.err)
 	if got.exit != want {
 		s.Fatalf("%q: exit code %d, want %d\n%s%s", args, got.exit, want, got.out, got.err)
-	}
-}
-
-func storyBookend(ts *testscript.TestScript, _ bool, args []string) {
-	s := teller{ts}
-	uid := s.option(&args, "as", 0)
-	exit := s.option(&args, "exits", exitOK)
-	environment := map[string]string{"BOOKEND_CONFIG": s.Getenv("BOOKEND_CONFIG"), "SLURM_CONF": s.Getenv("SLURM_CONF")}
-	s.ended(exit, typing(uid, environment, args...), args)
-}
-
-func storyUser(ts *testscript.TestScript, _ bool, args []string) {
-	s := teller{ts}
-	uid, args := uint32(s.number(args[0])), args[1:]
-	exit := s.option(&args, "exits", exitOK)
-	got := asUser(s, uid, s.dir(), s.Getenv("BOOKEND_CONFIG"), args...)
-	s.ended(exit, got, args)
-	for _, secret := range foreign {
-		if uid == me && strings.Contains(got.out+got.err, secret) && !strings.Contains(strings.Join(args, " "),
-			secret) {
-			s.Fatalf("%q says %q:\n%s%s", args, secret, got.out, got.err)
-		}
 	}
 }
 

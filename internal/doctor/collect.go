@@ -87,17 +87,12 @@ func addFile(t *tar.Writer, name, file string) error {
 	return err
 }
 
-var (
-	uniqueIDFile = regexp.MustCompile(`^[0-9a-f]{16}\s*$`)
-	uniqueIDLine = regexp.MustCompile(`(?m)^unique_id ([1-9]\d*)$`)
-)
-
 // hashed replaces the unique ID of a GPU, which AMD's files have as 16 hexadecimal digits, or as a decimal number.
 func hashed(text string) string {
-	if uniqueIDFile.MatchString(text) {
+	if regexp.MustCompile(`^[0-9a-f]{16}\s*$`).MatchString(text) {
 		return fmt.Sprintf("%016x\n", hash(strings.TrimSpace(text)))
 	}
-	return uniqueIDLine.ReplaceAllStringFunc(text, func(line string) string {
+	return regexp.MustCompile(`(?m)^unique_id ([1-9]\d*)$`).ReplaceAllStringFunc(text, func(line string) string {
 		id, _ := strconv.ParseUint(strings.TrimPrefix(line, "unique_id "), 10, 64)
 		return fmt.Sprintf("unique_id %d", hash(fmt.Sprintf("%016x", id)))
 	})

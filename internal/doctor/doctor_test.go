@@ -143,6 +143,10 @@ func TestReport(t *testing.T) {
 		r.Text(&text)
 		must.Not(t, text.String() != want || !r.Fails(), "got\n%s\nwant\n%s", text.String(), want)
 	}
+	for level, fails := range map[string]bool{OK: false, Warning: false, Unknown: true} {
+		r := NewReport(2, "doctor", "n1", []Result{{Level: level}}, false)
+		must.Not(t, r.Fails() != fails, "%s: fails %v", level, r.Fails())
+	}
 }
 
 // Without slurm.conf the cause is said, and what depends on it is left out.

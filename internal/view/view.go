@@ -1,6 +1,6 @@
-// Package view defines the documents that the command line prints, one for each command: as text or, with --json, as
-// versioned JSON. Within a version, fields keep their names and meanings. docs/cli.md describes every field and is
-// tested against these types.
+// Package view defines the documents that the command line prints, one for each command but doctor: as text or, with
+// --json, as versioned JSON. Within a version, fields keep their names and meanings. docs/cli.md describes every field
+// and is tested against these types.
 //
 // Parts of a record appear in documents unchanged. Sizes are in bytes, times in RFC 3339; field names contain the
 // units. An unknown value carries a reason, or is missing or null. Text from outside is printable ASCII, with any other
