@@ -98,44 +98,32 @@ END
 	write(t, filepath.Join(n.dir, "gpu"), strings.Replace(script, "\ncat ", "\n/bin/cat ", 1), 0o755)
 }
 
-// A card with services on it may be accepted with them; with anybody else's process it may not.
+// A GPU with services on it may be accepted with them; with any other process it may not.
 func TestAcceptable(t *testing.T) {
-	service := record.Process{PID: 812, Start: time.Second, Service: "dcgm.service"}
-	reading := func(change func(*gpu.Reading)) gpu.Reading {
-		r := gpu.Reading{
-			Device: gpu.Device{ID: cardA}, Memory: gpu.Memory{Used: gpu.Bytes(80 << 20)},
-			Processes: []gpu.Process{{PID: 812, Memory: gpu.Bytes(30 << 20)}},
-		}
-		change(&r)
-		return r
-	}
+	type reading = gpu.Reading
+	type process = record.Process
 	for name, tt := range map[string]struct {
-		r    gpu.Reading
-		who  record.Process
-		says string
+		change func(r *reading, p *process)
+		says   string
 	}{
-		"a service": {reading(func(*gpu.Reading) {}), service, ""},
-		"somebody's": {reading(func(*gpu.Reading) {}), record.Process{PID: 812, Name: "train\x1b"},
-			`process 812 (train\x1b)`},
-		"a job's": {reading(func(*gpu.Reading) {}), record.Process{PID: 812, Service: "x",
-			Cgroup: slurm.Owner{ID: 3}}, "process 812"},
-		"perhaps a job's": {reading(func(*gpu.Reading) {}), record.Process{PID: 812, Service: "x", EnvJobID: 3},
-			"process 812"},
-		"gone": {reading(func(*gpu.Reading) {}), record.Process{PID: 812, Gone: true}, "process 812"},
-		"not read": {reading(func(*gpu.Reading) {}), record.Process{PID: 812, Why: "denied",
-			Service: "x"}, "process 812"},
-		"a large service": {reading(func(r *gpu.Reading) { r.Processes[0].Memory = gpu.Bytes(65 << 20) }),
-			service, "no small service"},
-		"bytes unknown": {reading(func(r *gpu.Reading) { r.Processes[0].Memory = gpu.Unknown("x") }), service,
-			"process 812"},
-		"processes unknown": {reading(func(r *gpu.Reading) { r.ProcessesUnknown = "cannot be true" }), service,
-			"cannot be true"},
-		"used unknown": {reading(func(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old driver") }), service,
-			"old driver"},
-		"figures say nothing": {reading(func(r *gpu.Reading) { r.Memory.Unjudged = "NUMA" }), service, "NUMA"},
+		"a service":           {func(*reading, *process) {}, ""},
+		"a user's":            {func(_ *reading, p *process) { *p = record.Process{Name: "train\x1b"} }, `812 (train\x1b)`},
+		"a job's":             {func(_ *reading, p *process) { p.Cgroup.ID = 3 }, "process 812"},
+		"perhaps a job's":     {func(_ *reading, p *process) { p.EnvJobID = 3 }, "process 812"},
+		"gone":                {func(_ *reading, p *process) { p.Gone = true }, "process 812"},
+		"not read":            {func(_ *reading, p *process) { p.Why = "denied" }, "process 812"},
+		"a large service":     {func(r *reading, _ *process) { r.Processes[0].Memory = gpu.Bytes(65 << 20) }, "no small service"},
+		"bytes unknown":       {func(r *reading, _ *process) { r.Processes[0].Memory = gpu.Unknown("x") }, "process 812"},
+		"processes unknown":   {func(r *reading, _ *process) { r.ProcessesUnknown = "cannot be true" }, "cannot be true"},
+		"used unknown":        {func(r *reading, _ *process) { r.Memory.Used = gpu.Unknown("old driver") }, "old driver"},
+		"figures say nothing": {func(r *reading, _ *process) { r.Memory.Unjudged = "NUMA" }, "NUMA"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := acceptable(tt.r, map[int]record.Process{812: tt.who}, config.Default().Thresholds)
+			r := gpu.Reading{Device: gpu.Device{ID: cardA}, Memory: gpu.Memory{Used: gpu.Bytes(80 << 20)},
+				Processes: []gpu.Process{{PID: 812, Memory: gpu.Bytes(30 << 20)}}}
+			p := record.Process{PID: 812, Start: time.Second, Service: "dcgm.service"}
+			tt.change(&r, &p)
+			b, err := acceptable(r, map[int]record.Process{812: p}, config.Default().Thresholds)
 			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Fatalf("%+v, %v; want %q", b, err, tt.says)
 			}

@@ -203,12 +203,12 @@ func (c GPUStatus) row(now time.Time) string {
 		func(p Process) string { return p.short(now, len(c.Processes) > 1) })
 	state, used := c.state(), "unknown: "+c.Memory.Used.Unknown
 	if state == stateUnexplained {
-		state += " " + Figure(c.Unexplained)
+		state += " " + figure(c.Unexplained)
 	}
 	if m := c.Memory; m.Used.Known() && m.Total.Known() {
 		used = fmt.Sprintf("%.1f/%.1f GiB", float64(m.Used.Bytes)/(1<<30), float64(m.Total.Bytes)/(1<<30))
 	} else if m.Used.Known() {
-		used = Figure(m.Used)
+		used = figure(m.Used)
 	}
 	return row(c.number(), used, state, cmp.Or(strings.Join(c.Jobs, ","), "-"),
 		cmp.Or(strings.Join(processes, "\n"+row("", "", "", "", "")), "-"))
@@ -263,7 +263,7 @@ func (p Process) short(now time.Time, several bool) string {
 		ended = "ended " + day(p.JobEnded, now)
 	}
 	if p.Memory.Known() && several {
-		memory = Figure(p.Memory)
+		memory = figure(p.Memory)
 	}
 	facts := given(user, after("job ", p.Job), p.Service, after("container ", p.Container), ended, memory)
 	if len(facts) == 0 {
@@ -300,7 +300,7 @@ func (s Snapshot) Text(w io.Writer) {
 			reserve = fmt.Sprintf(" (%s reserved by the driver itself)", reserve)
 		}
 		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", c.BusID, cmp.Or(c.Node(), "(minor unknown)"), c.ID,
-			Figure(m.Used), Figure(m.Free), Figure(m.Total), reserve)
+			figure(m.Used), figure(m.Free), figure(m.Total), reserve)
 		if c.Unlisted != "" {
 			fmt.Fprintf(w, "  processes unknown: %s\n", c.Unlisted)
 		}
@@ -311,7 +311,7 @@ func (s Snapshot) Text(w io.Writer) {
 			} else if p.EnvJob != 0 {
 				text += fmt.Sprintf(", job %d by its environment (a hint)", p.EnvJob)
 			}
-			fmt.Fprintf(w, "  %s  %s\n", Figure(p.Memory), text)
+			fmt.Fprintf(w, "  %s  %s\n", figure(p.Memory), text)
 		}
 	}
 	for _, f := range s.Faults {

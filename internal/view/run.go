@@ -157,7 +157,7 @@ func (s RunSummary) row() string {
 		ran = "runs"
 	}
 	if s.Peak.Known() {
-		peak = Figure(s.Peak)
+		peak = figure(s.Peak)
 	}
 	if s.BusyPercent != nil {
 		busy = fmt.Sprintf("%d %%", *s.BusyPercent)

@@ -82,7 +82,7 @@ func gpuText(w io.Writer, g GPU, start, end *HookEnd) {
 	was, now, total := start.gpu(g.ID), end.gpu(g.ID), ""
 	for _, seen := range []*GPUEnd{was, now} {
 		if seen != nil && seen.Memory.Total.Known() {
-			total = "  " + Figure(seen.Memory.Total)
+			total = "  " + figure(seen.Memory.Total)
 		}
 	}
 	fmt.Fprintf(w, "  GPU %s  %s%s\n", g.number(), g.identity(), total)
@@ -116,14 +116,14 @@ func column(e *HookEnd, g *GPUEnd, dirty bool) [5]string {
 	}
 	block, processes := "not tested", "unknown"
 	if t := g.Test; t != nil && t.searched() && t.Largest.Known() {
-		block = Figure(t.Largest)
+		block = figure(t.Largest)
 	} else if t != nil && t.Result != gpu.ProbeSkipped {
 		block = string(t.Result)
 	}
 	if g.Processes != nil {
 		processes = fmt.Sprint(*g.Processes)
 	}
-	return [5]string{Figure(g.Memory.Used), Figure(g.Memory.Free), block, processes, watched(*g, dirty)}
+	return [5]string{figure(g.Memory.Used), figure(g.Memory.Free), block, processes, watched(*g, dirty)}
 }
 
 // watched describes how a GPU settled. If it was dirty at the start, clean means no more memory than then.
@@ -183,7 +183,7 @@ func (t Test) text() string {
 	case t.Result == gpu.ProbeSkipped:
 		text = "not made: " + t.Why
 	case t.searched():
-		text = fmt.Sprintf("%s, largest block %s of %s free (%s, %.0f ms)", t.Result, Figure(t.Largest), Figure(t.Free),
+		text = fmt.Sprintf("%s, largest block %s of %s free (%s, %.0f ms)", t.Result, figure(t.Largest), figure(t.Free),
 			count(t.Attempts, "attempt", "s"), t.Took*1000)
 	case e != nil:
 		text = fmt.Sprintf("%s: %s: %s (%d)%s%s", t.Result, e.Call, e.Name, e.Code, after("; ", e.Meaning),

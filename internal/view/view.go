@@ -105,15 +105,15 @@ func table(w io.Writer, lines ...string) {
 
 func row(cells ...string) string { return strings.Join(cells, "\t") }
 
-// Figure formats a number of bytes; "unknown" if it is not known.
-func Figure(f gpu.Figure) string {
+// figure formats a number of bytes; "unknown" if it is not known.
+func figure(f gpu.Figure) string {
 	if !f.Known() {
 		return "unknown"
 	}
 	return gpu.Size(f.Bytes)
 }
 
-// amount is Figure for what is left out if it is 0 or unknown.
+// amount is figure for what is left out if it is 0 or unknown.
 func amount(f gpu.Figure) string {
 	if f.Bytes == 0 || !f.Known() {
 		return ""
