@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/backendkit"
+	"bookend/internal/allocation"
 	"bookend/internal/gpu"
 	"bookend/test/fakegpu"
 	"bookend/test/golden"
@@ -27,7 +27,7 @@ func TestErrorsDoc(t *testing.T) {
 	for _, e := range cudaErrors {
 		code := fmt.Sprint(e.Code)
 		switch {
-		case e.Code == backendkit.Lacks:
+		case e.Code == allocation.Lacks:
 			code = "none"
 		case e.Call != "":
 			code += " of " + e.Call
@@ -56,7 +56,7 @@ func failsWith(t *testing.T, w *fakegpu.World, call string, code int) {
 	p := probed(t, probeOf(t, w, 0))[0]
 	words, _ := cuda.LookUp(call, code)
 	result := gpu.ProbeBroken
-	if code == cudaDeviceUnavailable {
+	if code == 46 {
 		result = gpu.ProbeBlocked
 	}
 	want := gpu.CallError{Call: call, Code: code, Name: words.Name, Meaning: words.Meaning, Remedy: words.Remedy}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"bookend/internal/gpu"
 
@@ -29,10 +28,8 @@ const mostInstances = 64
 
 // opened is the result of opening a device or an index of the node: the device with its MIG instances, or the fault.
 type opened struct {
-	asked   gpu.Device // empty for an index
 	devices []device
 	fault   *gpu.Fault
-	took    time.Duration // by the last attempt
 }
 
 func isInstance(id gpu.ID) bool { return strings.HasPrefix(string(id), "MIG-") }
@@ -40,12 +37,8 @@ func isInstance(id gpu.ID) bool { return strings.HasPrefix(string(id), "MIG-") }
 func (d device) cut() bool { return d.Parent == "" && d.mig != nil && *d.mig }
 
 func (l *library) openIndex(i int) opened {
-	handle, failed := ask(func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByIndex(i) }, l,
-		"nvmlDeviceGetHandleByIndex_v2")
-	if failed != nil {
-		return opened{fault: l.about(gpu.Device{}, *failed)}
-	}
-	card, fault := l.identify(handle, gpu.Device{})
+	card, fault := l.openCard(gpu.Device{}, "nvmlDeviceGetHandleByIndex_v2",
+		func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByIndex(i) })
 	if fault != nil {
 		return opened{fault: fault}
 	}
@@ -53,48 +46,48 @@ func (l *library) openIndex(i int) opened {
 	if failed != nil {
 		fault = l.about(card.Device, *failed)
 	}
-	return opened{devices: append([]device{card}, instances...), fault: fault}
+	return opened{append([]device{card}, instances...), fault}
 }
 
 // openAsked opens one device by its bus id, which attaches no other GPU, or by its id if the bus id is unknown.
-func (l *library) openAsked(asked gpu.Device) (o opened) {
-	o.asked = asked
-	call, name := func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByUUID(string(asked.ID)) },
-		"nvmlDeviceGetHandleByUUID"
+func (l *library) openAsked(asked gpu.Device) opened {
+	name, call := "nvmlDeviceGetHandleByUUID",
+		func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByUUID(string(asked.ID)) }
 	if asked.BusID != "" {
-		call, name = func() (nvml.Device, nvml.Return) {
-			return l.api.DeviceGetHandleByPciBusId(string(asked.BusID))
-		}, "nvmlDeviceGetHandleByPciBusId_v2"
+		name, call = "nvmlDeviceGetHandleByPciBusId_v2",
+			func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByPciBusId(string(asked.BusID)) }
 	}
-	handle, failed := ask(call, l, name)
-	if failed == nil && asked.BusID == "" && isInstance(asked.ID) {
-		handle, failed = ask(handle.GetDeviceHandleFromMigDeviceHandle, l,
-			"nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
-	}
-	if failed != nil {
-		o.fault = l.about(asked, *failed)
-		return o
-	}
-	card, fault := l.identify(handle, asked)
-	o.fault = fault
+	card, fault := l.openCard(asked, name, call)
 	if fault != nil {
-		return o
+		return opened{fault: fault}
 	}
-	devices := []device{card}
+	devices, failed := []device{card}, (*failure)(nil)
 	if isInstance(asked.ID) {
 		devices, failed = l.instances(card)
 	}
 	i := slices.IndexFunc(devices, func(d device) bool { return asked.ID == "" || d.ID == asked.ID })
 	switch {
 	case i >= 0:
-		o.devices = devices[i : i+1]
+		return opened{devices: devices[i : i+1]}
 	case failed != nil:
-		o.fault = l.about(asked, *failed) // it may be the instance that could not be opened
-	default: // another device is at its bus id: a GPU was exchanged, an instance destroyed or created again
-		o.fault = &gpu.Fault{Code: gpu.FaultNoDevice, Device: asked.ID, BusID: asked.BusID,
-			Detail: "not found at its bus id"}
+		return opened{fault: l.about(asked, *failed)} // it may be the instance that could not be opened
 	}
-	return o
+	// Another device is at its bus id: a GPU was exchanged, an instance destroyed or created again.
+	return opened{fault: &gpu.Fault{Code: gpu.FaultNoDevice, Device: asked.ID, BusID: asked.BusID,
+		Detail: "not found at its bus id"}}
+}
+
+// openCard opens the whole GPU of a device.
+func (l *library) openCard(asked gpu.Device, name string, call func() (nvml.Device, nvml.Return)) (device, *gpu.Fault) {
+	handle, failed := ask(call, l, name)
+	if failed == nil && asked.BusID == "" && isInstance(asked.ID) {
+		handle, failed = ask(handle.GetDeviceHandleFromMigDeviceHandle, l,
+			"nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
+	}
+	if failed != nil {
+		return device{}, l.about(asked, *failed)
+	}
+	return l.identify(handle, asked)
 }
 
 // identify reads a GPU's ids and name. It fails without a UUID if the device is lost or was not requested by id.

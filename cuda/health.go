@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"encoding/binary"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +12,6 @@ import (
 	"bookend/internal/backendkit"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/protocol"
 )
 
 // healthLeast is the time that must be left before the end of sampling to read any health. The calls take some 4 ms
@@ -20,56 +19,39 @@ import (
 const healthLeast = 300 * time.Millisecond
 
 // tellHealth reads the health of the requested devices, if time is left. The samples are already sent, so this costs
-// them nothing; if they left no room in the answer, there is no health.
-func (s *session) tellHealth(end time.Duration) error {
-	if !s.Req.Health || end-s.Boot() < healthLeast {
+// them nothing.
+func (s *session) tellHealth() error {
+	if !s.Req.Health || s.End()-s.Boot() < healthLeast {
 		return nil
 	}
 	devices, _ := s.gather()
 	all, err := child.Parallel(len(devices), func(i int) gpu.Health { return s.checkUp(devices[i]) })
-	if err != nil || len(all) == 0 {
-		return err
-	}
-	if err = s.Out.Write(protocol.Reply{Kind: protocol.KindHealth, Health: all}); backendkit.TooLong(err) {
-		return nil
-	}
-	return err
+	return cmp.Or(err, s.TellHealth(all))
 }
 
-type patient struct {
-	device
-	lib *library
-	// lost is the driver's message that the GPU is lost, or empty. Each further call to a lost GPU may wait for a
-	// timeout of the driver, so none is made.
-	lost string
-}
-
+// checkUp reads a GPU's facts. Once the driver has said that the GPU is lost nothing more is read: each further call may
+// wait for a timeout of the driver. What the driver does not offer is left out.
 func (s *session) checkUp(d device) gpu.Health {
-	p := &patient{device: d, lib: s.lib}
-	for _, f := range s.last.Faults {
-		if f.Code == gpu.FaultLost && (f.Device == d.ID || f.BusID != "" && f.BusID == d.BusID) {
-			p.lost = f.Detail
+	h, lost := gpu.Health{Device: d.ID}, s.lost(d)
+	for _, e := range examinations {
+		if s.Req.Brief && e.slow {
+			continue
 		}
-	}
-	wanted := slices.DeleteFunc(slices.Clone(examinations), func(e examination) bool { return s.Req.Brief && e.slow })
-	return gpu.Health{Device: d.ID, Facts: p.examine(wanted)}
-}
-
-func (p *patient) examine(all []examination) (facts []gpu.Fact) {
-	for _, e := range all {
 		var values []string
-		why := backendkit.Bounded("not asked: " + p.lost)
-		if p.lost == "" {
+		why := backendkit.Bounded("not asked: " + lost)
+		if lost == "" {
 			var failed *failure
-			values, failed = ask(func() ([]string, nvml.Return) { return e.read(p.card) }, p.lib, e.source)
+			values, failed = ask(func() ([]string, nvml.Return) { return e.read(d.card) }, s.lib, e.source)
 			switch {
-			case failed != nil && optional(failed.ret):
-				facts = append(facts, p.examine(e.instead)...)
-				continue
-			case failed != nil:
-				why = p.refused(*failed)
-			default:
+			case failed == nil:
 				why = e.source + ": an answer that cannot be"
+			case optional(failed.ret):
+				continue
+			default:
+				why = s.lib.describe(*failed)
+			}
+			if failed != nil && failed.ret == nvml.ERROR_GPU_IS_LOST {
+				lost = why
 			}
 		}
 		for i, code := range e.codes {
@@ -77,64 +59,59 @@ func (p *patient) examine(all []examination) (facts []gpu.Fact) {
 			if values != nil {
 				fact.Value, fact.Unknown = values[i], ""
 			}
-			facts = append(facts, fact)
+			h.Facts = append(h.Facts, fact)
 		}
 	}
-	return facts
+	return h
 }
 
-// refused describes a failure in the driver's words. After ERROR_GPU_IS_LOST nothing more is read.
-func (p *patient) refused(f failure) string {
-	words := p.lib.describe(f)
-	if f.ret == nvml.ERROR_GPU_IS_LOST {
-		p.lost = words
+// lost returns the driver's message in the newest sample that a GPU is lost, or nothing.
+func (s *session) lost(d device) string {
+	for _, f := range s.last.Faults {
+		if f.Code == gpu.FaultLost && (f.Device == d.ID || f.BusID != "" && f.BusID == d.BusID) {
+			return f.Detail
+		}
 	}
-	return words
+	return ""
 }
 
 type examination struct {
 	source string
+	slow   bool // takes more than a millisecond, under a lock of the driver (measured: 3.2, then 1.2)
 	codes  []gpu.FactCode
 	// read returns a value for each code, or none if the driver's answer is impossible.
-	read    func(nvml.Device) ([]string, nvml.Return)
-	instead []examination // used if the driver does not offer this one
-	slow    bool          // takes more than a millisecond, under a lock of the driver (measured: 3.2, then 1.2)
-}
-
-func one[T any](code gpu.FactCode, source string, call func(nvml.Device) (T, nvml.Return),
-	word func(T) string) examination {
-	return examination{source: source, codes: []gpu.FactCode{code},
-		read: func(d nvml.Device) ([]string, nvml.Return) {
-			value, ret := call(d)
-			return []string{word(value)}, ret
-		}}
+	read func(nvml.Device) ([]string, nvml.Return)
 }
 
 // examinations are the facts read, in this order. GPUs before Ampere retire pages instead of remapping rows.
 var examinations = []examination{
-	slowly(one(gpu.ECCUncorrected, "nvmlDeviceGetTotalEccErrors", func(card nvml.Device) (uint64, nvml.Return) {
-		return card.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
-	}, decimal)),
-	{source: "nvmlDeviceGetRemappedRows", slow: true,
-		codes: []gpu.FactCode{gpu.RemapRows, gpu.RemapPending, gpu.RemapFailed},
-		read: func(card nvml.Device) ([]string, nvml.Return) {
+	{"nvmlDeviceGetTotalEccErrors", true, []gpu.FactCode{gpu.ECCUncorrected},
+		func(card nvml.Device) ([]string, nvml.Return) {
+			n, ret := card.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
+			return []string{decimal(n)}, ret
+		}},
+	{"nvmlDeviceGetRemappedRows", true, []gpu.FactCode{gpu.RemapRows, gpu.RemapPending, gpu.RemapFailed},
+		func(card nvml.Device) ([]string, nvml.Return) {
 			_, uncorrected, pending, failed, ret := card.GetRemappedRows()
 			return []string{strconv.Itoa(uncorrected), yesNo(pending), yesNo(failed)}, ret
-		},
-		instead: []examination{
-			one(gpu.RetiredPending, "nvmlDeviceGetRetiredPagesPendingStatus", nvml.Device.GetRetiredPagesPendingStatus,
-				func(s nvml.EnableState) string { return yesNo(s == nvml.FEATURE_ENABLED) }),
 		}},
-	{source: "nvmlDeviceGetFieldValues", codes: []gpu.FactCode{gpu.RecoveryAction}, read: recoveryAction},
-	{source: "nvmlDeviceGetGpuFabricInfoV", codes: []gpu.FactCode{gpu.FabricState}, read: fabricState},
-	one(gpu.PersistenceMode, "nvmlDeviceGetPersistenceMode", nvml.Device.GetPersistenceMode, onOff),
-	slowly(one(gpu.Throttled, "nvmlDeviceGetCurrentClocksEventReasons", nvml.Device.GetCurrentClocksEventReasons,
-		slowdown)),
-}
-
-func slowly(e examination) examination {
-	e.slow = true
-	return e
+	{"nvmlDeviceGetRetiredPagesPendingStatus", true, []gpu.FactCode{gpu.RetiredPending},
+		func(card nvml.Device) ([]string, nvml.Return) {
+			status, ret := card.GetRetiredPagesPendingStatus()
+			return []string{yesNo(status == nvml.FEATURE_ENABLED)}, ret
+		}},
+	{"nvmlDeviceGetFieldValues", false, []gpu.FactCode{gpu.RecoveryAction}, recoveryAction},
+	{"nvmlDeviceGetGpuFabricInfoV", false, []gpu.FactCode{gpu.FabricState}, fabricState},
+	{"nvmlDeviceGetPersistenceMode", false, []gpu.FactCode{gpu.PersistenceMode},
+		func(card nvml.Device) ([]string, nvml.Return) {
+			mode, ret := card.GetPersistenceMode()
+			return []string{map[bool]string{true: "on", false: "off"}[mode == nvml.FEATURE_ENABLED]}, ret
+		}},
+	{"nvmlDeviceGetCurrentClocksEventReasons", true, []gpu.FactCode{gpu.Throttled},
+		func(card nvml.Device) ([]string, nvml.Return) {
+			mask, ret := card.GetCurrentClocksEventReasons()
+			return []string{slowdown(mask)}, ret
+		}},
 }
 
 // Words for nvml.h's nvmlDeviceGpuRecoveryAction_t and NVML_GPU_FABRIC_STATE_*.
@@ -154,10 +131,6 @@ func wordOr(words []string, n uint64) string {
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func yesNo(yes bool) string { return map[bool]string{true: "yes", false: "no"}[yes] }
-
-func onOff(s nvml.EnableState) string {
-	return map[bool]string{true: "on", false: "off"}[s == nvml.FEATURE_ENABLED]
-}
 
 // recoveryAction reads a field's first bytes, with which every integer type begins on little-endian machines.
 func recoveryAction(card nvml.Device) ([]string, nvml.Return) {

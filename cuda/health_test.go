@@ -149,7 +149,8 @@ func TestHealthOfALostCard(t *testing.T) {
 			t.Errorf("got %+v", f)
 		}
 	}
-	if len(both[0].Facts) != len(atRest) || unlike(both[1]) != "" {
+	if len(both[0].Facts) != len(atRest)+1 || // and whether pages are to be retired
+		unlike(both[1]) != "" {
 		t.Errorf("got %s", text(t, both))
 	}
 	// One that was never open has a fault and no health.
@@ -199,13 +200,13 @@ func TestHealthIsNotAskedFor(t *testing.T) {
 
 func TestNoTimeForHealth(t *testing.T) {
 	var out bytes.Buffer
-	now := time.Hour
+	const now, reserve = time.Hour, 400 * time.Millisecond
 	s := session{ // without a library: nothing may be called
-		Session: backendkit.Session{Req: protocol.Request{Health: true},
+		Session: backendkit.Session{Req: protocol.Request{Health: true}, Began: now + reserve + healthLeast - 1,
 			Out: protocol.NewWriter(&out), Boot: func() time.Duration { return now }},
 		slots: []opened{{devices: []device{{}}}},
 	}
-	must.Do(t, s.tellHealth(now+healthLeast-1))
+	must.Do(t, s.tellHealth())
 	if out.Len() > 0 {
 		t.Errorf("said %q", &out)
 	}

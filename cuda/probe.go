@@ -1,60 +1,55 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"strings"
-	"time"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/allocation"
 	"bookend/internal/backendkit"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
 )
 
-type prober struct {
-	*backendkit.Tests
-	init time.Duration // what CUDA took to start
-	lib  *library
+// serveProbe tests devices through CUDA. NVML provides what CUDA does not: the free memory without a context, and the
+// processes.
+func serveProbe(s backendkit.Session) error {
+	path, err := libraryPath(s.Req.Options[optionCUDA], "libcuda.so.1")
+	if err != nil {
+		return err
+	}
+	folder := s.Req.Probe.Empty
+	unsafe := empty(folder)
+	return allocation.Vendor{
+		Library: &cuda, Path: path,
+		Refuse: func(id gpu.ID) string {
+			if isInstance(id) {
+				return "MIG instances are not tested"
+			}
+			return unsafe
+		},
+		Setenv: func(visible string) { setenv(visible, folder) },
+		Open: func(asked []gpu.Device) (devices []allocation.Device, fault *gpu.Fault, err error) {
+			lib, fault, err := openLibrary(s.Req.Options[optionNVML])
+			if err == nil && fault == nil {
+				devices, err = child.Parallel(len(asked), func(i int) allocation.Device { return lib.openTested(asked[i]) })
+			}
+			return devices, fault, err
+		},
+	}.Serve(s)
 }
 
-// serveProbe tests devices one after another, as the driver would do anyway. It sends each result immediately.
-func serveProbe(s backendkit.Session) error {
-	p := &prober{Tests: s.Tests()}
-	path, err := libraryPath(s.Req.Options[optionCUDA], cudaSoname)
-	if err != nil {
-		return err
-	}
-	folder := empty(s.Req.Probe.Empty)
-	asked, err := p.Admit(func(id gpu.ID) string {
-		if isInstance(id) {
-			return "MIG instances are not tested"
-		}
-		return folder
-	})
-	if err != nil {
-		return err
-	}
-	if len(asked) == 0 {
-		return p.Skip(nil, "")
-	}
-	if err := p.prepare(asked); err != nil {
-		return err
-	}
-	begin := s.Boot()
-	started, ok, err := backendkit.Await(p.Tests, func() (started, error) { return p.load(path, asked) })
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		// A slow start is no fault: cuInit serialises (1.2 s for four at once, measured), and without persistence mode
-		// it attaches the GPUs first, which was reported to take 1-3 s each.
-		return p.Skip(asked, fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start "+
-			"at once?)", (s.Boot()-begin).Round(100*time.Millisecond)))
-	}
-	return p.testAll(asked, started)
+// setenv replaces the environment: it keeps the driver to the GPUs named and away from a multi-process service.
+// Threat: a user who runs this program by hand may have set any variable.
+func setenv(visible, empty string) {
+	os.Clearenv()
+	os.Setenv("CUDA_VISIBLE_DEVICES", visible)
+	os.Setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID") // a search by bus id needs none; it is the driver's tools' own
+	// Without this the driver looks for a daemon in a place that anybody may make. None is found in an empty directory.
+	os.Setenv("CUDA_MPS_PIPE_DIRECTORY", empty)
+	os.Setenv("CUDA_CACHE_DISABLE", "1")
 }
 
 // empty returns why a directory may contain MPS. Threat: with a daemon in it the driver becomes its client, as root.
@@ -81,87 +76,41 @@ func empty(folder string) string {
 	return ""
 }
 
-// started is the result of starting what tests need: CUDA, NVML, and the devices opened through NVML.
-type started struct {
-	failed *outcome // of CUDA
-	took   time.Duration
-	lib    *library
-	fault  *gpu.Fault // of NVML
-	opened []opened
+func (l *library) openTested(asked gpu.Device) allocation.Device {
+	o := l.openAsked(asked)
+	if o.fault != nil {
+		return allocation.Device{Device: asked, Skip: o.fault.Detail}
+	}
+	d := o.devices[0]
+	return allocation.Device{Device: d.Device, Skip: l.untestable(d), Read: func() (gpu.Reading, string) {
+		r, _ := l.read(d, lists)
+		return r, l.forbidden(d)
+	}}
 }
 
-func (p *prober) prepare(asked []gpu.Device) error {
-	var ids []string
-	for _, d := range asked {
-		ids = append(ids, string(d.ID))
+func (l *library) untestable(d device) string {
+	switch {
+	case d.cut():
+		return isCut
+	case d.mig == nil:
+		return "whether the GPU is in MIG mode is not known"
+	case d.unjudged != "" && d.unjudged != isVGPU:
+		return d.unjudged
 	}
-	if err := prepareCUDA(strings.Join(ids, ","), p.Req.Probe.Empty); err != nil {
-		return err
-	}
-	// CUDA maps far more than it uses. Under an address-space limit inherited from slurmd it fails as on a broken GPU.
-	none := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-	_ = unix.Setrlimit(unix.RLIMIT_AS, &none) // if it fails, CUDA reports what it lacks
-	return nil
+	return l.forbidden(d)
 }
 
-// load starts CUDA, which takes longest, in parallel with NVML.
-func (p *prober) load(path string, asked []gpu.Device) (started, error) {
-	type answer struct {
-		failed *outcome
-		took   time.Duration
-		err    error
+func (l *library) forbidden(d device) string {
+	mode, failed := ask(d.handle.GetComputeMode, l, "nvmlDeviceGetComputeMode")
+	switch {
+	case failed != nil && optional(failed.ret):
+		return "" // a GPU without compute modes accepts every process
+	case failed != nil:
+		return "compute mode: " + l.describe(*failed)
+	case mode == nvml.COMPUTEMODE_PROHIBITED:
+		return "compute mode PROHIBITED lets no one in"
+	case mode != nvml.COMPUTEMODE_DEFAULT:
+		return "GPUs in an exclusive compute mode are not tested"
 	}
-	starting := make(chan answer, 1)
-	child.Go(func(defect *child.Panic) { starting <- answer{err: defect} }, func() {
-		begin := p.Boot()
-		failed := startCUDA(path)
-		starting <- answer{failed: failed, took: p.Boot() - begin}
-	})
-	lib, fault, err := openLibrary(p.Req.Options[optionNVML])
-	if err != nil || fault != nil {
-		return started{fault: fault}, err
-	}
-	all, err := child.Parallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
-	cuda := <-starting
-	return started{failed: cuda.failed, took: cuda.took, lib: lib, opened: all}, errors.Join(err, cuda.err)
-}
-
-// testAll tests GPUs in the order of their ids, as every program that locks several does. NVML provides what CUDA does
-// not: the free memory without a context, and the processes. Devices that cannot be tested are reported first.
-func (p *prober) testAll(asked []gpu.Device, s started) error {
-	if s.fault != nil {
-		return p.Skip(asked, s.fault.Detail, *s.fault)
-	}
-	p.lib, p.init = s.lib, s.took
-	var cards []device
-	for i, o := range s.opened {
-		if o.fault != nil {
-			p.Tell(backendkit.Skipped(asked[i].ID, o.fault.Detail))
-		} else if why := p.untestable(o.devices[0]); why != "" {
-			p.Tell(backendkit.Skipped(asked[i].ID, why))
-		} else {
-			cards = append(cards, o.devices[0])
-		}
-	}
-	for _, d := range cards {
-		result := backendkit.Skipped(d.ID, "")
-		if s.failed != nil {
-			p.unseen(&result, *s.failed)
-		} else {
-			p.test(d, &result)
-		}
-		result.Times.Init = p.init
-		p.Tell(result)
-	}
-	return p.Skip(nil, "")
-}
-
-// unseen skips a device that CUDA does not show if another may be the cause: its list ends at the first unknown one.
-func (p *prober) unseen(result *gpu.Probe, o outcome) {
-	if len(p.Req.Devices) > 1 && (o.Code == cudaNoDevice || o.Code == cudaInvalidDevice) {
-		backendkit.Skip(result, "CUDA does not show it, or not one that was asked for together with it: ask for it "+
-			"alone. "+o.Words())
-		return
-	}
-	backendkit.Fail(result, o)
+	return ""
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/backendkit"
 	"bookend/internal/gpu"
 	"bookend/internal/protocol"
 	"bookend/internal/safefile"
@@ -70,16 +69,6 @@ func TestProbeWaitsWithinItsTime(t *testing.T) {
 	defer held(t, req, 0, false)()
 	if p := probed(t, req)[0]; p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "somebody else") {
 		t.Errorf("got %s", text(t, p))
-	}
-}
-
-func TestProbeHasNoTimeLeft(t *testing.T) {
-	s := backendkit.Session{Boot: func() time.Duration { return 5 * time.Second }}
-	p := &prober{Tests: s.Tests(), init: 4*time.Second + 321*time.Microsecond}
-	result := backendkit.Skipped("GPU-1", "")
-	if p.test(device{}, &result); result.Result != gpu.ProbeSkipped ||
-		result.Why != "no time left for the test: CUDA took 4s to start" {
-		t.Errorf("got %s", text(t, result))
 	}
 }
 

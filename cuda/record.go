@@ -12,7 +12,7 @@ import (
 
 func (s *session) record() (gpu.Snapshot, error) {
 	if fault := s.list(); fault != nil {
-		return s.blank(*fault), nil
+		return s.snapshot(*fault), nil
 	}
 	if slices.ContainsFunc(s.slots, func(o opened) bool { return len(o.devices) == 0 }) {
 		if _, err := child.Parallel(len(s.slots), s.open); err != nil {
@@ -20,7 +20,7 @@ func (s *session) record() (gpu.Snapshot, error) {
 		}
 	}
 	devices, faults := s.gather()
-	look := s.blank(faults...)
+	look := s.snapshot(faults...)
 	for _, d := range devices { // one after another: waking a thread for each takes longer than reading it
 		reading, faults := s.recorded(d)
 		look.Readings, look.Faults = append(look.Readings, reading), append(look.Faults, faults...)

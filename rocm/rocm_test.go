@@ -251,15 +251,10 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// Nobody waits for a test that there is not; a recording goes on until it is stopped.
+// A recording goes on until it is stopped.
 func TestOtherRequests(t *testing.T) {
-	w := fakeamd.New(t.TempDir(), mi300x)
-	r := request(w, protocol.Probe)
-	r.All, r.Health, r.Devices = false, false, []gpu.Device{{ID: "GPU-a1b2c3d4e5f60718"}}
-	if p := ask(t, r).Probes; len(p) != 1 || p[0].Result != gpu.ProbeSkipped {
-		t.Errorf("%+v", p)
-	}
-	r.Op, r.Watch = protocol.Record, gpu.WatchRule{Every: 100 * time.Millisecond}
+	r := request(fakeamd.New(t.TempDir(), mi300x), protocol.Record)
+	r.Watch = gpu.WatchRule{Every: 100 * time.Millisecond}
 	stop, n := make(chan struct{}), 0
 	a := backend.Ask(backend.Params{Path: program, Stop: stop, OnLook: func(s gpu.Snapshot) {
 		if n++; n == 3 {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -33,15 +34,13 @@ const (
 // patience is how long the request may take to arrive; usually it is in the pipe before the backend starts.
 const patience = 5 * time.Second
 
-// Reserve is kept between the last sample and the deadline: one call was measured to block for 380 ms while another
+// reserve is kept between the last sample and the deadline: one call was measured to block for 380 ms while another
 // process's memory was torn down, and a watch that is ended by its alarm looks like a hang.
-const Reserve = 400 * time.Millisecond
+const reserve = 400 * time.Millisecond
 
 // Program is a backend: its name, the vendor in its greeting, its version, and what serves a request.
 type Program struct {
 	Name, Vendor, Version string
-	Boot                  func() time.Duration // CLOCK_BOOTTIME
-	Exit                  func(int)
 	// Answer serves a request. A fault of the driver is not an error.
 	Answer func(Session) error
 }
@@ -55,7 +54,7 @@ type Session struct {
 }
 
 // End returns the time by which the last sample must have been taken.
-func (s Session) End() time.Duration { return s.Began + s.Req.Deadline() - Reserve }
+func (s Session) End() time.Duration { return s.Began + s.Req.Deadline() - reserve }
 
 // Finish reports faults of the driver as a whole, and that the answer is complete.
 func (s Session) Finish(faults ...gpu.Fault) error {
@@ -67,8 +66,10 @@ func (s Session) Finish(faults ...gpu.Fault) error {
 	return s.Out.Write(protocol.Reply{Kind: protocol.KindDone})
 }
 
-// Run runs the program and returns its exit code.
-func (p Program) Run(args []string) (exit int) {
+// Main runs the program and exits.
+func (p Program) Main() { os.Exit(p.run(os.Args[1:])) }
+
+func (p Program) run(args []string) (exit int) {
 	if len(args) == 1 && args[0] == "--version" {
 		fmt.Println(p.Name, p.Version)
 		return Answered
@@ -92,7 +93,7 @@ func (p Program) Run(args []string) (exit int) {
 // serve reads the request and serves it, under an alarm from the start.
 func (p Program) serve(stopping *atomic.Bool) error {
 	runtime.LockOSThread() // the alarm is unblocked on this thread
-	if err := Alarm(patience); err != nil {
+	if err := alarm(patience); err != nil {
 		return err
 	}
 	out := protocol.NewWriter(os.Stdout)
@@ -100,99 +101,119 @@ func (p Program) serve(stopping *atomic.Bool) error {
 	hello := protocol.Reply{Kind: protocol.KindHello, Hello: &protocol.Hello{Backend: p.Vendor, Version: p.Version}}
 	req, err := protocol.ReadRequest(os.Stdin)
 	if err != nil {
-		var problem *protocol.Error
-		if errors.As(err, &problem) && problem.Problem == protocol.WrongVersion { // the hook uses another version
+		if violates(err, protocol.WrongVersion) { // the hook uses another version
 			err = errors.Join(err, out.Write(hello))
 		}
 		return err
 	}
-	if err := Alarm(req.Deadline()); err != nil {
+	if err := alarm(req.Deadline()); err != nil {
 		return err
 	}
-	stop := func() { p.stop(stopping) }
-	child.Go(func(*child.Panic) { stop() }, func() { awaitHangUp(stop) })
+	exit := func() { stop(stopping) }
+	child.Go(func(*child.Panic) { exit() }, func() { awaitHangUp(); exit() })
 	// The greeting goes first: without it a hang would not show how far this program came.
-	s := Session{Req: req, Out: out, Boot: p.Boot, Began: p.Boot()}
+	boot := child.SystemClock().Boot
+	s := Session{Req: req, Out: out, Boot: boot, Began: boot()}
 	if err := out.Write(hello); err != nil {
 		return err
 	}
 	return p.Answer(s)
 }
 
-// awaitHangUp calls stop when stdin ends: the hook that sent the request holds the other end, and waits no longer. This
+// awaitHangUp returns when stdin ends: the hook that sent the request holds the other end, and waits no longer. This
 // thread is never inside the driver, so the alarm always finds one that can take it.
-func awaitHangUp(stop func()) {
+func awaitHangUp() {
 	runtime.LockOSThread()
 	if err := unblockAlarm(); err == nil {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // the end, an error or a second request: all mean stop
 	}
-	stop()
 }
 
 // stop closes the outputs first: a stuck thread keeps the process and its descriptors alive after the exit.
-func (p Program) stop(stopping *atomic.Bool) {
+func stop(stopping *atomic.Bool) {
 	stopping.Store(true)
 	_ = unix.Close(1)
 	_ = unix.Close(2)
-	p.Exit(Stopped)
+	os.Exit(Stopped)
 }
 
-// TooLong reports whether writing failed because the answer has no room left for that line.
-func TooLong(err error) bool {
+// TellHealth sends the devices' health, if the samples left room for it in the answer.
+func (s Session) TellHealth(all []gpu.Health) error {
+	if len(all) == 0 {
+		return nil
+	}
+	err := s.Out.Write(protocol.Reply{Kind: protocol.KindHealth, Health: all})
+	if violates(err, protocol.TooLong) {
+		return nil
+	}
+	return err
+}
+
+func violates(err error, what protocol.Problem) bool {
 	var problem *protocol.Error
-	return errors.As(err, &problem) && problem.Problem == protocol.TooLong
-}
-
-// Eyes take samples of a vendor's devices.
-type Eyes interface {
-	Look() (gpu.Snapshot, error)
-	// Watched returns the devices that have to settle, including those that could not be read so far.
-	Watched() []gpu.Device
-	// Slow returns how much longer than usual a sample may take: a device that cannot be opened is slow to fail.
-	Slow() time.Duration
+	return errors.As(err, &problem) && problem.Problem == what
 }
 
 // Watch samples until the rule is met, the answer is full or the time is up. A snapshot is a watch of one sample.
-func (s Session) Watch(e Eyes) error {
+func (s Session) Watch(sample func() (gpu.Snapshot, error)) error {
 	var looks []gpu.Snapshot
 	for {
-		look, err := e.Look()
+		begin := s.Boot()
+		look, err := sample()
 		if err != nil {
 			return err
 		}
 		looks = append(looks, look)
 		err = s.Out.Write(protocol.Reply{Kind: protocol.KindSnapshot, Snapshot: &look})
-		if TooLong(err) && len(looks) > 1 {
+		if violates(err, protocol.TooLong) && len(looks) > 1 {
 			return nil // the samples sent are valid; the hook sees that they do not settle
 		}
 		if err != nil {
 			return err
 		}
-		if s.Req.Op != protocol.Watch || settle.Done(s.Req.Watch, e.Watched(), looks) {
+		if s.Req.Op != protocol.Watch || settle.Done(s.Req.Watch, s.watched(look), looks) {
 			return nil
 		}
-		now := s.Boot()
+		now, again := s.Boot(), time.Duration(0)
+		if len(look.Faults) > 0 { // a GPU that is slow to fail must not run into the alarm
+			again = now - begin
+		}
 		// The last sample is taken at Max.
 		pause := min(settle.Pause(len(looks)), looks[0].At+s.Req.Watch.Max-now)
-		if now+pause+e.Slow() > s.End() { // a GPU that is slow to fail must not run into the alarm
+		if now+pause+again > s.End() {
 			return nil
 		}
 		time.Sleep(pause)
 	}
 }
 
+// watched returns the devices that have to settle, including those that could not be read so far.
+func (s Session) watched(last gpu.Snapshot) (all []gpu.Device) {
+	if !s.Req.All {
+		return s.Req.Devices
+	}
+	for _, r := range last.Readings {
+		all = append(all, r.Device)
+	}
+	unread := func(f gpu.Fault) bool { _, read := last.Reading(f.Device); return !read }
+	if slices.ContainsFunc(last.Faults, unread) {
+		all = append(all, gpu.Device{})
+	}
+	return all
+}
+
 // Record samples repeatedly, each time under a new alarm, until the output fails or over reports the last sample.
-func (s Session) Record(look func() (gpu.Snapshot, error), over func(gpu.Snapshot) bool) error {
+func (s Session) Record(sample func() (gpu.Snapshot, error), over func(gpu.Snapshot) bool) error {
 	// The thread that waits for the end of stdin can take the alarm. Handing work from a locked thread to another and
 	// back takes longer than the work.
 	runtime.UnlockOSThread()
 	runtime.GOMAXPROCS(1)
 	for next := s.Boot(); ; next = max(next+s.Req.Watch.Every, s.Boot()) {
 		time.Sleep(next - s.Boot())
-		if err := Alarm(s.Req.Watch.Every + s.Req.Deadline()); err != nil {
+		if err := alarm(s.Req.Watch.Every + s.Req.Deadline()); err != nil {
 			return err
 		}
-		seen, err := look()
+		seen, err := sample()
 		if err != nil {
 			return err
 		}
@@ -206,8 +227,8 @@ func (s Session) Record(look func() (gpu.Snapshot, error), over func(gpu.Snapsho
 	}
 }
 
-// Alarm makes the kernel end this process after d, whatever the vendor's code or Go's runtime is doing.
-func Alarm(d time.Duration) error {
+// alarm makes the kernel end this process after d, whatever the vendor's code or Go's runtime is doing.
+func alarm(d time.Duration) error {
 	if err := defaultAlarm(); err != nil {
 		return fmt.Errorf("set alarm: %w", err)
 	}
@@ -241,4 +262,10 @@ func unblockAlarm() error {
 		return fmt.Errorf("unblock alarm: %w", err)
 	}
 	return nil
+}
+
+// Bounded cuts a driver's text to a length that fits in a reply.
+func Bounded(s string) string {
+	const most = 512 // bytes
+	return s[:min(len(s), most)]
 }

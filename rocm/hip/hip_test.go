@@ -82,7 +82,7 @@ func TestHIP(t *testing.T) {
 		"a process of DRM": {one, nil, func(w *fakeamd.World) { w.Open(10, 5, 0, fakeamd.Info(1, 1<<20)) },
 			"skipped 0 MiB: another process is on the GPU: 10"},
 		"not by hipMemCreate": {one, []string{"fails hipMemCreate 801"}, nil,
-			"skipped 0 MiB: its memory cannot be had by hipMemCreate"},
+			"skipped 0 MiB: its memory cannot be had without a context"},
 		"a partition": {[]gpu.Device{{ID: first.ID + "/renderD129", BusID: first.BusID}}, nil, nil,
 			"skipped 0 MiB: partitions are not tested"},
 		"without an id": {[]gpu.Device{{ID: "PCI-0000:26:00.0", BusID: first.BusID}}, nil, nil,

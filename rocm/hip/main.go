@@ -1,85 +1,49 @@
-// Command bookend-hip makes test allocations on AMD GPUs. It takes the request of a backend (package wire), of which it
-// serves only op probe. It is not a backend: it reads the GPU's processes from the files that bookend-amd reads, right
-// before it takes memory, and takes none if another process is there. It loads ROCm's HIP library, which opens
-// /dev/kfd: while it runs it is one of the driver's processes.
+// Command bookend-hip makes test allocations on AMD GPUs (package allocation). It takes the request of a backend
+// (package protocol), of which it serves only op probe. It is not a backend: it reads the GPU's processes from the files
+// that bookend-amd reads, right before it takes memory, and takes none if another process is there. It loads ROCm's HIP
+// library, which opens /dev/kfd: while it runs it is one of the driver's processes.
 //
 // It was written from ROCm's documentation and tested with a library made from that, not on real hardware. It runs if
 // amd.hip_library names the library.
 //
-// Exit codes: those of package serve.
+// Exit codes: those of package backendkit.
 package main
 
 import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
+	"bookend/internal/allocation"
 	"bookend/internal/backendkit"
-	"bookend/internal/child"
 	"bookend/internal/gpu"
 	"bookend/internal/nodefiles"
-	"bookend/internal/protocol"
 )
 
 var version = "devel" // set by the linker
 
 func main() {
-	p := backendkit.Program{
-		Name: "bookend-hip", Vendor: gpu.AMD.Name, Version: version,
-		Boot: child.SystemClock().Boot, Exit: os.Exit, Answer: answer,
-	}
-	os.Exit(p.Run(os.Args[1:]))
-}
-
-type prober struct {
-	*backendkit.Tests
-	nodefiles.AMDDriver
+	backendkit.Program{Name: "bookend-hip", Vendor: gpu.AMD.Name, Version: version, Answer: answer}.Main()
 }
 
 func answer(s backendkit.Session) error {
 	o := s.Req.Options
-	p := &prober{s.Tests(), nodefiles.AMDDriver{Proc: o["proc"], Sys: o["sys"]}}
-	if s.Req.Op != protocol.Probe || p.Proc == "" || p.Sys == "" || o["hip_library"] == "" {
-		return fmt.Errorf("serve %q: only test allocations, with proc, sys and hip_library", s.Req.Op)
+	driver := nodefiles.AMDDriver{Proc: o["proc"], Sys: o["sys"]}
+	if driver.Proc == "" || driver.Sys == "" || o["hip_library"] == "" {
+		return fmt.Errorf("serve %q: proc, sys and hip_library are needed", s.Req.Op)
 	}
-	asked, err := p.Admit(untestable)
-	if err != nil {
-		return err
-	}
-	if len(asked) == 0 {
-		return p.Skip(nil, "")
-	}
-	var ids []string
-	for _, d := range asked {
-		ids = append(ids, string(d.ID))
-	}
-	if err := prepare(strings.Join(ids, ",")); err != nil {
-		return err
-	}
-	begin := s.Boot()
-	failed, ok, err := backendkit.Await(p.Tests, func() (*backendkit.Outcome, error) {
-		return start(o["hip_library"]),
-			nil
-	})
-	took := s.Boot() - begin
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		return p.Skip(asked, fmt.Sprintf("HIP did not start within %v", took.Round(100*time.Millisecond)))
-	}
-	for _, d := range asked {
-		result := backendkit.Skipped(d.ID, "")
-		result.Times.Init = took
-		if failed != nil {
-			backendkit.Fail(&result, *failed)
-		} else {
-			p.test(d, &result)
-		}
-		p.Tell(result)
-	}
-	return p.Skip(nil, "")
+	return allocation.Vendor{
+		Library: &hip, Path: o["hip_library"], Refuse: untestable,
+		// Threat: a user who runs this program by hand may have set any variable.
+		Setenv: func(visible string) { os.Clearenv(); os.Setenv("ROCR_VISIBLE_DEVICES", visible) },
+		Open: func(asked []gpu.Device) (devices []allocation.Device, _ *gpu.Fault, _ error) {
+			for _, d := range asked {
+				read := func() (gpu.Reading, string) { return read(driver, d.ID) }
+				devices = append(devices, allocation.Device{Device: d, Read: read})
+			}
+			return devices, nil, nil
+		},
+	}.Serve(s)
 }
 
 // untestable returns why a device cannot be tested: ROCm is restricted to devices by their unique ids.
@@ -93,72 +57,37 @@ func untestable(id gpu.ID) string {
 	return ""
 }
 
-func (p *prober) test(d gpu.Device, result *gpu.Probe) {
-	if !p.More() {
-		backendkit.Skip(result, backendkit.OutOfTime)
-		return
-	}
-	number, failed := byBus(string(d.BusID))
-	var step uint64
-	if failed == nil {
-		step, failed = number.granularity()
-	}
-	if failed != nil {
-		backendkit.Fail(result, *failed)
-		return
-	}
-	release, why := p.Lock(d.ID)
-	if why != "" {
-		backendkit.Skip(result, why)
-		return
-	}
-	defer release()
-	step = max(step, 1)
-	step = (backendkit.SearchStep + step - 1) / step * step // rounded up to the driver's granularity
-	result.Method = gpu.Contextless
-	backendkit.Search(&vacancy{p, d, number, &result.Times}, step, p.Req.Probe.Gap, result)
-	if result.Error != nil && result.Error.Code == notSupported {
-		*result = backendkit.Skipped(d.ID, "its memory cannot be had by hipMemCreate")
-	}
-}
-
-// vacancy is a device's free memory, as long as no other process is on the device.
-type vacancy struct {
-	*prober
-	device gpu.Device
-	number device
-	times  *gpu.ProbeTimes
-}
-
-// Free returns the free memory right before a block is taken, or why the device is not free any more.
-func (v *vacancy) Free() (uint64, string) {
-	cards, err := nodefiles.AMD(v.Sys)
+func read(driver nodefiles.AMDDriver, id gpu.ID) (gpu.Reading, string) {
+	cards, err := nodefiles.AMD(driver.Sys)
 	if err != nil {
-		return 0, err.Error()
+		return gpu.Reading{}, err.Error()
 	}
-	users, unknown := v.Users(cards, func(nodefiles.AMDDevice, uint64) bool { return true })
-	if unknown != "" {
-		return 0, "who is on the GPU is not known: " + unknown
-	}
+	users, unknown := driver.Users(cards, func(nodefiles.AMDDevice, uint64) bool { return true })
 	for _, c := range cards {
-		if c.ID != v.device.ID {
-			continue
+		if c.ID == id {
+			r, _ := c.Read(users[c.Key], unknown)
+			return r, ""
 		}
-		for pid := range users[c.Key] {
-			if !v.Known[pid] {
-				return 0, fmt.Sprintf("another process is on the GPU: %d", pid)
-			}
-		}
-		free := c.Memory().Free
-		return free.Bytes, free.Unknown
 	}
-	return 0, "the driver has no such GPU"
+	return gpu.Reading{}, "the driver has no such GPU"
 }
 
-// Take implements serve.Room.
-func (v *vacancy) Take(bytes uint64) *backendkit.Outcome {
-	begin := v.Boot()
-	failed := v.number.take(bytes)
-	v.times.Search += v.Boot() - begin
-	return failed
-}
+var hip = allocation.Library{Name: "HIP", Prefix: "hip", Means: []allocation.Meaning{
+	allocation.Means(0, allocation.Load, "no HIP library", "The linker could not load ROCm's HIP library.",
+		"Install ROCm's runtime (libamdhip64.so), or correct amd.hip_library in the configuration."),
+	allocation.Means(allocation.Lacks, "", "missing function",
+		"The HIP library lacks a function that ROCm has since 5.3.",
+		"Use a newer ROCm, or switch the test off (amd.hip_library: empty)."),
+	allocation.Means(2, "hipInit", "hipErrorOutOfMemory",
+		"ROCm could not start for lack of the host's memory or address space, not of the GPU's.",
+		"Look for an address-space limit of slurmd's (LimitAS, ulimit -v) and for a host without free memory."),
+	allocation.Means(2, "", "hipErrorOutOfMemory",
+		"The GPU gave no block of memory although the driver counts it as free.",
+		"Find what holds the GPU (/sys/class/kfd/kfd/proc); if nothing does, reboot the node."),
+	allocation.Means(100, "", "hipErrorNoDevice", "ROCm sees none of the GPUs although the driver lists them.",
+		"Check that /dev/kfd and /dev/dri/renderD* may be opened, and the kernel's log (dmesg)."),
+	allocation.Means(101, "", "hipErrorInvalidDevice", "ROCm does not know the GPU that the driver lists.",
+		"See rocminfo and the kernel's log (dmesg)."),
+	allocation.Means(801, "", "hipErrorNotSupported", "The GPU or driver cannot do what was asked.",
+		"Switch the test off (amd.hip_library: empty)."),
+}}

@@ -9,7 +9,7 @@ import (
 const architecture = "docs/architecture.md"
 
 // rows are the bands, imports go from later ones to earlier ones.
-var rows = []string{"values", "pure", "ground", "effects", "node", "steps", "hooks", "views", "mains", testTree}
+var rows = []string{"values", "pure", "ground", "effects", "backends", "node", "steps", "hooks", "views", "mains", testTree}
 
 // testTree is the band of programs and packages that do not ship.
 const testTree = "tests"

@@ -35,7 +35,7 @@ const (
 
 var rules = []rule{
 	{
-		name: "vendor", mark: what("import", `C|github\.com/(NVIDIA|ROCm)/.*`), but: []string{"cuda", "rocm/hip"}, tests: true,
+		name: "vendor", mark: what("import", `C|github\.com/(NVIDIA|ROCm)/.*`), but: []string{"cuda", "internal/allocation"}, tests: true,
 		why: "a vendor's library can hang and crash: only a backend, a process of its own, is linked with it",
 	},
 	{name: "library", mark: what("import", `github\.com/sirupsen/logrus`), but: []string{"internal/publish"}, why: needed},
@@ -104,6 +104,8 @@ var exceptions = []exception{
 	{"fatal", "internal/publish", what("use", `value\.Exit`), "a child ends by the Exit that its main handed over; nothing of logrus does"},
 	{"root", "internal/slurmconf", what("string", "/(etc|usr/libexec)/bookend/.*"), "where the package installs it, as slurm.conf names it"},
 	{"root", "internal/slurmconf", what("string", "/run/slurm/conf|/etc/slurm.*|/var/spool/.*|/usr/local/etc"), "where packages install Slurm's files"},
+	{"system clock", "internal/backendkit", what("use", `bookend/internal/child\.SystemClock`), "is a backend's main"},
+	{"process", "internal/backendkit", what("use", `os\.Exit`), "is a backend's main"},
 	{"init", "internal/nogpu", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
 	{"process", "internal/nogpu", what("use", `os\.(Getenv|Exit)`), "ends a hook of a job without GPUs before all else"},
 	{"pure", "internal/oomlog", what("import", "sync|embed"), "its forms and the file of its words are read at their first use, and never at start"},

@@ -1,10 +1,12 @@
-package backendkit
+package allocation
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"bookend/internal/backendkit"
 	"bookend/internal/gpu"
 )
 
@@ -30,7 +32,7 @@ func at[T any](list []T, i int) (value T) {
 	return value
 }
 
-func (m *pretended) Free() (uint64, string) {
+func (m *pretended) free() (uint64, string) {
 	free, no := at(m.frees, m.asked), ""
 	if m.asked < len(m.nos) {
 		no = m.nos[m.asked]
@@ -39,30 +41,27 @@ func (m *pretended) Free() (uint64, string) {
 	return free, no
 }
 
-func (m *pretended) Take(bytes uint64) *Outcome {
+func (m *pretended) take(bytes uint64) *Outcome {
 	m.attempts++
 	m.most = max(m.most, bytes)
 	m.taken = append(m.taken, bytes>>20)
 	switch {
 	case m.broken != 0 && m.attempts > m.after:
-		return made.Returned("create", m.broken)
+		return &Outcome{Of: made, Call: "xMemCreate", Code: m.broken}
 	case bytes > at(m.bounds, m.asked-1):
-		return made.Returned("create", noBlock)
+		return &Outcome{Of: made, Call: "xMemCreate", Code: outOfMemory}
 	}
 	return nil
 }
 
-func (m *pretended) More() bool { return m.limit == 0 || m.attempts < m.limit }
-func (m *pretended) Rest() bool { return !m.noRest }
+func (m *pretended) more() bool { return m.limit == 0 || m.attempts < m.limit }
+func (m *pretended) rest() bool { return !m.noRest }
 
 const mib = 1 << 20
 
-const noBlock = 2
-
 var made = &Library{
-	Means: []Meaning{{Code: noBlock, Name: "no block"}, {Code: 214, Call: "create", Name: "sick"}},
-	Own:   func(int) string { return "" }, Nobody: 46,
-	Full: func(o Outcome) bool { return o.Code == noBlock },
+	Prefix: "x",
+	Means:  []Meaning{{Code: outOfMemory, Name: "no block"}, {Code: 214, Call: "xMemCreate", Name: "sick"}},
 }
 
 func mibs(n ...uint64) (bytes []uint64) {
@@ -98,7 +97,7 @@ func TestExamine(t *testing.T) {
 		"62 MiB missing":    {pretended{frees: mibs(1000), bounds: mibs(938)}, gpu.ProbeOK, 938, 0, ""},
 		"falls, a gap left": {pretended{frees: mibs(1000, 1000, 900), bounds: mibs(498)}, gpu.ProbeGap, 498, 0, ""},
 		"no block": {pretended{frees: mibs(143156), bounds: mibs(0)}, gpu.ProbeBlocked, 0, 0,
-			"create: no block (2)"},
+			"xMemCreate: no block (2)"},
 
 		"somebody there": {pretended{nos: []string{"somebody"}}, gpu.ProbeSkipped, 0, 0, "somebody"},
 		"somebody comes": {pretended{frees: mibs(1000), bounds: mibs(500), nos: []string{"", "somebody"}},
@@ -112,14 +111,14 @@ func TestExamine(t *testing.T) {
 			"a second time"},
 
 		"broken midway": {pretended{frees: mibs(1000), bounds: mibs(500), broken: 214, after: 4}, gpu.ProbeBroken, 0,
-			5, "create: sick (214)"},
+			5, "xMemCreate: sick (214)"},
 		"takes no one in": {pretended{frees: mibs(1000), broken: 46}, gpu.ProbeBlocked, 0, 1,
-			"create: unknown to the driver (46)"},
+			"xMemCreate: unknown to the driver (46)"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := Skipped("GPU-1", "")
-			Search(&tt.m, SearchStep, 64*mib, &p)
+			p := skipped("GPU-1", "")
+			search(&tt.m, searchStep, 64*mib, &p)
 			if p.Result != tt.result || p.Largest.Bytes != tt.largest*mib || tt.attempts > 0 &&
 				p.Attempts != tt.attempts {
 				t.Errorf("got %s, %d MiB after %d attempts %v: %s", p.Result, p.Largest.Bytes>>20, p.Attempts,
@@ -142,7 +141,7 @@ func TestExamine(t *testing.T) {
 // Wherever the bound lies, the search finds it, within its attempts and without asking for more than is free.
 func TestLargest(t *testing.T) {
 	const gib = 1 << 30
-	for _, step := range []uint64{SearchStep, 32 * mib} {
+	for _, step := range []uint64{searchStep, 32 * mib} {
 		for _, free := range []uint64{0, 1, step - 1, step, 2*step + 1, 3 * step, 129 * mib, 143156 * mib, 512 * gib} {
 			for _, bound := range []uint64{0, 1, step, free / 3, free / 2, free - free/100, free - min(free, 2*step),
 				free - min(free, step), free, 2 * free} {
@@ -165,10 +164,22 @@ func TestLargest(t *testing.T) {
 
 // A gap below what the driver itself keeps is none, whatever was asked for.
 func TestLeastGap(t *testing.T) {
-	for _, step := range []uint64{SearchStep, 32 * mib} {
-		m, p := &pretended{frees: []uint64{1000*mib + 1}, bounds: []uint64{1000*mib - step}}, Skipped("GPU-1", "")
-		if Search(m, step, 0, &p); p.Result != gpu.ProbeOK {
+	for _, step := range []uint64{searchStep, 32 * mib} {
+		m, p := &pretended{frees: []uint64{1000*mib + 1}, bounds: []uint64{1000*mib - step}}, skipped("GPU-1", "")
+		if search(m, step, 0, &p); p.Result != gpu.ProbeOK {
 			t.Errorf("step %d: got %s", step, p.Result)
 		}
+	}
+}
+
+func TestNoTimeLeft(t *testing.T) {
+	tests := &tests{
+		Session: backendkit.Session{Boot: func() time.Duration { return 5 * time.Second }},
+		Vendor:  Vendor{Library: &Library{Name: "CUDA"}}, init: 4*time.Second + 321*time.Microsecond,
+	}
+	p := skipped("GPU-1", "")
+	if tests.test(Device{}, &p); p.Result != gpu.ProbeSkipped ||
+		p.Why != "no time left for the test: CUDA took 4s to start" {
+		t.Errorf("%s: %s", p.Result, p.Why)
 	}
 }

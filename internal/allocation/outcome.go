@@ -1,0 +1,106 @@
+package allocation
+
+import (
+	"fmt"
+	"strings"
+
+	"bookend/internal/backendkit"
+	"bookend/internal/gpu"
+)
+
+// Library is a vendor's library: CUDA's driver API, or HIP, which has the same calls and codes.
+type Library struct {
+	Name   string // "CUDA"
+	Prefix string // of its functions' names
+	Means  []Meaning
+	Slow   string // why it may take long to start
+}
+
+// Meaning explains one of the library's codes to the admin who has to act on it.
+type Meaning struct {
+	Code    int
+	Call    string // empty: any call
+	Name    string
+	Meaning string
+	Remedy  string
+}
+
+// Means returns a row of a library's table.
+func Means(code int, call, name, meaning, remedy string) Meaning {
+	return Meaning{code, call, name, meaning, remedy}
+}
+
+// Load is the call that loads a library. Lacks is the code for a function that the library does not have.
+const (
+	Load  = "dlopen"
+	Lacks = -1
+)
+
+// Codes of both libraries; HIP has none for a GPU that accepts no new contexts.
+const (
+	outOfMemory       = 2
+	deviceUnavailable = 46
+	noDevice          = 100
+	invalidDevice     = 101
+	notSupported      = 801
+)
+
+// Outcome is a call that failed; nil is success.
+type Outcome struct {
+	Of   *Library
+	Call string
+	Code int    // the library's code, Lacks, or 0 for Load
+	Text string // for Load: the linker's message
+}
+
+// LookUp returns the meaning of a code that a call returned.
+func (l *Library) LookUp(call string, code int) (m Meaning, ok bool) {
+	for _, m := range l.Means {
+		if m.Code == code && (m.Call == "" || m.Call == call) {
+			return m, true
+		}
+	}
+	return Meaning{}, false
+}
+
+// explain returns what a failed call means. An unknown code gets the library's own name.
+func (o Outcome) explain() *gpu.CallError {
+	m, known := o.Of.LookUp(o.Call, o.Code)
+	if !known {
+		m.Name = strings.Clone(backendkit.Bounded(nameOf(o.Code)))
+	}
+	if m.Name == "" {
+		m.Name = "unknown to the driver"
+	}
+	return &gpu.CallError{Call: o.Call, Code: o.Code, Name: m.Name, Meaning: m.Meaning, Remedy: m.Remedy}
+}
+
+// words describes the failure in one line.
+func (o Outcome) words() string {
+	if o.Call == Load {
+		return backendkit.Bounded(o.Call + ": " + o.Text)
+	}
+	return backendkit.Bounded(fmt.Sprintf("%s: %s (%d)", o.Call, o.explain().Name, o.Code))
+}
+
+// full reports whether no block of that size is free.
+func (o Outcome) full() bool { return o.Code == outOfMemory && o.Call == o.Of.Prefix+"MemCreate" }
+
+// fail marks a probe as broken, or as blocked if the GPU accepts no new contexts.
+func fail(p *gpu.Probe, o Outcome) {
+	p.Result, p.Why, p.Error = gpu.ProbeBroken, o.words(), o.explain()
+	if o.Code == deviceUnavailable {
+		p.Result = gpu.ProbeBlocked
+	}
+}
+
+// skip marks a probe as not made or not finished.
+func skip(p *gpu.Probe, why string) { p.Result, p.Why = gpu.ProbeSkipped, backendkit.Bounded(why) }
+
+// skipped returns a probe that was not made.
+func skipped(id gpu.ID, why string) gpu.Probe {
+	no := gpu.Unknown("not tested")
+	p := gpu.Probe{Device: id, Free: no, Largest: no}
+	skip(&p, why)
+	return p
+}
