@@ -23,7 +23,7 @@ type Holding struct {
 }
 
 // Used returns the bytes held on a card now, as the driver's bookkeeping has it: memory in teardown no longer
-// counts, gpuN.extra_mib and gpuN.moving_mib never do. It asks neither library.
+// counts, gpuN.extra_mib never does. It asks neither library.
 func (w *World) Used(gpu int) (uint64, error) {
 	var sum uint64
 	all, err := w.Holdings()

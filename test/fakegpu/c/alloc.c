@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 // The sequence number at both ends tells a reader that it caught a writer half-way. Fixed widths: a rewrite
@@ -149,20 +148,12 @@ static void list_client(const struct ledger *all, int n, const struct ledger *cl
 		if (same(&all[i], client)) p->bytes += all[i].memory;
 }
 
-// Memory that something else on the card takes and gives back every 0.7 s, as long as the key moving_mib is set.
-static unsigned long long moving(const struct world *w, int gpu) {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	long long ms = (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-	return ms / 700 % 2 ? world_num(w, gpu, "moving_mib", 0) * MIB : 0;
-}
-
 void world_usage(const struct world *w, int gpu, struct usage *u) {
 	static _Thread_local struct ledger all[MAX_LISTED];
 	int n = read_all(gpu, all, MAX_LISTED);
 	u->total = world_num(w, gpu, "total_mib", 0) * MIB;
 	u->reserved = world_num(w, gpu, "reserved_mib", 0) * MIB;
-	u->used = world_num(w, gpu, "extra_mib", 0) * MIB + moving(w, gpu);
+	u->used = world_num(w, gpu, "extra_mib", 0) * MIB;
 	u->n = 0;
 	for (int i = 0; i < n; i++) dim(&all[i]);
 	for (int i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 // libcuda.so.1 of the fake vendor: the driver API as far as a memory probe or a small CUDA program needs it.
 // Memory taken here is a ledger file in the world's alloc/ folder, held by an open descriptor (see world.h).
-// This file: start and devices.
+// This file: start, devices and the names of its codes.
 #define _GNU_SOURCE
 #include "cuda.h"
 
@@ -112,13 +112,6 @@ EXPORT CUresult cuInit(unsigned flags) {
 	return rc;
 }
 
-EXPORT CUresult cuDriverGetVersion(int *out) {
-	WORLD;
-	(void)calls;
-	*out = (int)world_num(&w, ANY_GPU, "cuda_version", 0);
-	return OK;
-}
-
 // Devices
 
 EXPORT CUresult cuDeviceGetCount(int *out) {
@@ -145,15 +138,6 @@ EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *out, const char *id) {
 	}
 	return INVALID_DEVICE;
 }
-EXPORT CUresult cuDeviceGetPCIBusId(char *out, int length, CUdevice device) {
-	ENTER_DEVICE(device);
-	return snprintf(out, length, "%s", world_text(&w, gpu, "bus", "")) < length ? OK : INVALID_VALUE;
-}
-EXPORT CUresult cuDeviceGetName(char *out, int length, CUdevice device) {
-	ENTER_DEVICE(device);
-	snprintf(out, length, "%s", world_text(&w, gpu, "name", ""));
-	return OK;
-}
 EXPORT CUresult cuDeviceGetUuid_v2(unsigned char out[16], CUdevice device) {
 	ENTER_DEVICE(device);
 	int n = 0;
@@ -163,7 +147,6 @@ EXPORT CUresult cuDeviceGetUuid_v2(unsigned char out[16], CUdevice device) {
 	}
 	return n == 16 ? OK : UNKNOWN;
 }
-EXPORT CUresult cuDeviceGetUuid(unsigned char out[16], CUdevice device) { return cuDeviceGetUuid_v2(out, device); }
 EXPORT CUresult cuDeviceTotalMem_v2(size_t *out, CUdevice device) {
 	ENTER_DEVICE(device);
 	*out = (world_num(&w, gpu, "total_mib", 0) - world_num(&w, gpu, "reserved_mib", 0)) * MIB;
@@ -171,18 +154,33 @@ EXPORT CUresult cuDeviceTotalMem_v2(size_t *out, CUdevice device) {
 }
 EXPORT CUresult cuDeviceGetAttribute(int *out, int attribute, CUdevice device) {
 	ENTER_DEVICE(device);
-	unsigned n[4] = {0};
-	sscanf(world_text(&w, gpu, "bus", ""), "%x:%x:%x.%x", n, n + 1, n + 2, n + 3);
-	switch (attribute) {
-	case 16: *out = 132; break; // multiprocessors
-	case 20: *out = (int)world_num(&w, gpu, "compute_mode", 0); break;
-	case 33: *out = (int)n[1]; break;
-	case 34: *out = (int)n[2]; break;
-	case 50: *out = (int)n[0]; break;
-	case 75: *out = 9; break; // compute capability
-	case 76: *out = 0; break;
-	case 102: case 103: *out = (int)world_num(&w, gpu, "vmm", 1); break; // virtual memory management, POSIX descriptors
-	default: *out = 0;
-	}
+	enum { VIRTUAL_MEMORY_MANAGEMENT = 102 };
+	*out = attribute == VIRTUAL_MEMORY_MANAGEMENT ? (int)world_num(&w, gpu, "vmm", 1) : 0;
 	return OK;
+}
+
+// The names of its codes
+
+static const struct { int rc; const char *name; } errors[] = {
+	{0, "CUDA_SUCCESS"},
+	{1, "CUDA_ERROR_INVALID_VALUE"},
+	{2, "CUDA_ERROR_OUT_OF_MEMORY"},
+	{3, "CUDA_ERROR_NOT_INITIALIZED"},
+	{46, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+	{100, "CUDA_ERROR_NO_DEVICE"},
+	{101, "CUDA_ERROR_INVALID_DEVICE"},
+	{201, "CUDA_ERROR_INVALID_CONTEXT"},
+	{214, "CUDA_ERROR_ECC_UNCORRECTABLE"},
+	{304, "CUDA_ERROR_OPERATING_SYSTEM"},
+	{400, "CUDA_ERROR_INVALID_HANDLE"},
+	{720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"},
+	{801, "CUDA_ERROR_NOT_SUPPORTED"},
+	{803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+	{999, "CUDA_ERROR_UNKNOWN"},
+};
+EXPORT CUresult cuGetErrorName(CUresult rc, const char **out) {
+	*out = NULL;
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+		if (errors[i].rc == rc) *out = errors[i].name;
+	return *out ? OK : INVALID_VALUE;
 }

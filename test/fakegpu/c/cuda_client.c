@@ -94,13 +94,6 @@ int client_context(const struct world *w, struct client *c, unsigned long long b
 	return OK;
 }
 
-void client_forget(struct client *c) {
-	for (size_t i = 0; i < block_count; i++)
-		if (blocks[i].gpu == c->gpu && !blocks[i].file) blocks[i].bytes = 0;
-	c->ledger.context = c->ledger.memory = c->ledger.blocks = 0;
-	client_settle(c);
-}
-
 int block_new(struct block b, unsigned long long *out) {
 	if ((block_count & (block_count - 1)) == 0) {
 		struct block *more = realloc(blocks, (block_count ? 2 * block_count : 1) * sizeof *blocks);

@@ -12,8 +12,8 @@ typedef unsigned long long CUdeviceptr, Handle;
 
 // This process on one card.
 struct client {
-	bool open;
-	int gpu, fd, retained; // fd holds while open
+	bool open, retained;
+	int gpu, fd; // fd holds while open
 	char file[PATH_MAX];
 	struct ledger ledger;
 };
@@ -36,7 +36,6 @@ struct client *client_on(int gpu);
 int client_context(const struct world *w, struct client *c, unsigned long long bytes);
 // client_settle writes down what the client has now; a client without anything goes.
 void client_settle(struct client *c);
-void client_forget(struct client *c);
 // block_new writes the address, which is the handle too.
 int block_new(struct block b, unsigned long long *out);
 // block_at finds the block that has this address, NULL if none.

@@ -71,8 +71,3 @@ EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, u
 	if (rc != OK) close(fd);
 	return rc;
 }
-
-EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
-	ENTER(ANY_GPU);
-	return block_free(pointer);
-}

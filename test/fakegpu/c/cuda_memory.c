@@ -8,39 +8,20 @@
 
 // Contexts
 
-EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
-	ENTER_DEVICE(device);
-	(void)flags;
-	return OK;
-}
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
 	ENTER_DEVICE(device);
 	pthread_mutex_lock(&cuda_lock);
 	int guard = alloc_guard();
 	struct client *c = client_on(gpu);
 	int rc = client_context(&w, c, world_num(&w, ANY_GPU, "context_mib", 527) * MIB);
-	if (rc == OK) c->retained++, *out = c;
+	if (rc == OK) c->retained = true, *out = c;
 	if (guard >= 0) close(guard);
-	pthread_mutex_unlock(&cuda_lock);
-	return rc;
-}
-EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-	ENTER_DEVICE(device);
-	pthread_mutex_lock(&cuda_lock);
-	struct client *c = client_on(gpu);
-	int rc = c->retained ? OK : INVALID_CONTEXT;
-	if (c->retained && --c->retained == 0) client_forget(c);
 	pthread_mutex_unlock(&cuda_lock);
 	return rc;
 }
 EXPORT CUresult cuCtxSetCurrent(CUcontext context) {
 	ENTER(ANY_GPU);
 	cuda_current = context;
-	return OK;
-}
-EXPORT CUresult cuCtxGetCurrent(CUcontext *out) {
-	ENTER(ANY_GPU);
-	*out = cuda_current;
 	return OK;
 }
 

@@ -1,8 +1,10 @@
 // Asking the fake MPS daemon.
 #define _GNU_SOURCE
+#include "cuda.h"
 #include "mps.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,4 +25,12 @@ bool mps_ask(const char *folder, const char *line, char *answer, size_t size) {
 	answer[n] = 0;
 	if (s >= 0) close(s);
 	return sent;
+}
+
+// A process whose environment names an MPS daemon's folder computes through that daemon's server. The daemon's default
+// folder is left alone: it is the whole machine's, not this world's.
+bool cuda_join_mps(void) {
+	char answer[64];
+	const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+	return folder && mps_ask(folder, MPS_JOIN, answer, sizeof answer) && !strcmp(answer, MPS_JOINED);
 }

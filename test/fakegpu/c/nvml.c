@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static atomic_int initialised;
-static atomic_bool no_attach;
+static atomic_bool initialised;
 
 static const char *const texts[] = {
 	"Success", "Uninitialized", "Invalid Argument", "Not Supported", "Insufficient Permissions",
@@ -50,17 +49,7 @@ EXPORT nvmlReturn_t nvmlInit_v2(void) {
 	world_load(&w);
 	int rc = world_act(&w, __func__, ANY_GPU, calls);
 	if (rc > 0) return rc;
-	atomic_fetch_add(&initialised, 1);
-	return SUCCESS;
-}
-EXPORT nvmlReturn_t nvmlInit(void) { return nvmlInit_v2(); }
-EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
-	no_attach = flags & 2; // measured: the device count comes back 0
-	return nvmlInit_v2();
-}
-EXPORT nvmlReturn_t nvmlShutdown(void) {
-	ENTER(ANY_GPU);
-	atomic_fetch_sub(&initialised, 1);
+	initialised = true;
 	return SUCCESS;
 }
 
@@ -74,23 +63,6 @@ EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *out, unsigned length) {
 	ENTER(ANY_GPU);
 	return put(out, length, world_text(&w, ANY_GPU, "nvml_version", ""));
 }
-EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *out) {
-	ENTER(ANY_GPU);
-	*out = (int)world_num(&w, ANY_GPU, "cuda_version", 0);
-	return SUCCESS;
-}
-EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *out) { return nvmlSystemGetCudaDriverVersion_v2(out); }
-EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *out, unsigned length) {
-	ENTER(ANY_GPU);
-	char path[64], line[4096] = "";
-	snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
-	FILE *f = fopen(path, "re");
-	if (!f) return NOT_FOUND;
-	size_t n = fread(line, 1, sizeof line - 1, f);
-	fclose(f);
-	line[n] = 0;
-	return put(out, length, line);
-}
 
 // Which card
 
@@ -98,10 +70,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *out) {
 	ENTER(ANY_GPU);
 	unsigned n = 0;
 	while (world_card(&w, (int)n) >= 0) n++;
-	*out = no_attach ? 0 : n;
+	*out = n;
 	return SUCCESS;
 }
-EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned *out) { return nvmlDeviceGetCount_v2(out); }
 
 static int handle(const struct world *w, const char *function, int gpu, calls_t calls, nvmlDevice_t *out) {
 	bool there = gpu >= 0 && !world_num(w, gpu, "excluded", 0);
@@ -118,9 +89,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *
 	int rc = handle(&w, __func__, gpu, calls, out);
 	return rc == NOT_FOUND && gpu < 0 ? INVALID_ARGUMENT : rc;
 }
-EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *out) {
-	return nvmlDeviceGetHandleByIndex_v2(index, out);
-}
 
 static bool bus(const char *text, unsigned n[4]) {
 	return text && sscanf(text, "%x:%x:%x.%x", &n[0], &n[1], &n[2], &n[3]) == 4;
@@ -135,9 +103,6 @@ static int card_at(const struct world *w, const char *text) {
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *out) {
 	WORLD;
 	return handle(&w, __func__, card_at(&w, id), calls, out);
-}
-EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *id, nvmlDevice_t *out) {
-	return nvmlDeviceGetHandleByPciBusId_v2(id, out);
 }
 static int card_named(const struct world *w, const char *uuid) {
 	for (int gpu = 0; uuid && gpu < world_cards(w); gpu++)
@@ -186,10 +151,4 @@ EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *out)
 	ENTER_DEVICE(device);
 	*out = (unsigned)world_num(&w, gpu, "minor", gpu);
 	return SUCCESS;
-}
-EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *out) {
-	ENTER_DEVICE(device);
-	for (*out = 0; world_card(&w, (int)*out) >= 0; ++*out)
-		if (world_card(&w, (int)*out) == gpu) return SUCCESS;
-	return NOT_FOUND;
 }

@@ -8,29 +8,16 @@
 
 // Memory
 
-typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
 
-// A call that falls into a teardown may block: the keeper leaves a token, the first call takes it.
-static void read_usage(const struct world *w, int gpu, int instance, struct usage *u) {
-	char token[PATH_MAX];
-	mig_usage(w, gpu, instance, u);
-	if (unlink(world_path(token, "alloc/.stall")) == 0)
-		world_nap(world_num(w, ANY_GPU, "teardown_stall_ms", 380));
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
-	ENTER_ANY(device);
-	struct usage u;
-	read_usage(&w, gpu, instance, &u);
-	*out = (nvmlMemory_t){u.total, u.free, u.used + u.reserved};
-	return SUCCESS;
-}
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *out) {
 	ENTER_ANY(device);
 	if (out->version != (sizeof *out | 2u << 24)) return VERSION_MISMATCH;
 	struct usage u;
-	read_usage(&w, gpu, instance, &u);
+	char token[PATH_MAX];
+	mig_usage(&w, gpu, instance, &u);
+	// A call that falls into a teardown may block (measured): the keeper leaves a token, the first call takes it.
+	if (unlink(world_path(token, "alloc/.stall")) == 0) world_nap(380);
 	*out = (nvmlMemory_v2_t){out->version, u.total, u.reserved, u.free, u.used};
 	return SUCCESS;
 }
@@ -78,7 +65,6 @@ static void add_invented(const struct world *w, int gpu, int instance, const cha
 static void collect(const struct world *w, int gpu, int instance, const char *role, struct process_list *l) {
 	struct usage u;
 	bool all = instance == WHOLE || !strcmp(world_text(w, gpu, "mig_lists", ""), "parent");
-	bool unknown = world_num(w, gpu, "process_memory", 0) == -1;
 	world_usage(w, gpu, &u);
 	l->n = 0;
 	for (int i = 0; i < u.n; i++) {
@@ -86,7 +72,7 @@ static void collect(const struct world *w, int gpu, int instance, const char *ro
 		int on = mig_place(w, gpu, p->pid);
 		// An MPS client stands in the compute list and in the MPS list.
 		bool here = !strcmp(p->list, role) || (!strcmp(p->list, "mps") && !strcmp(role, "compute"));
-		if (here && (all || on == instance)) add(l, w, gpu, on, (unsigned)p->pid, unknown ? ~0ULL : p->bytes);
+		if (here && (all || on == instance)) add(l, w, gpu, on, (unsigned)p->pid, p->bytes);
 	}
 	for (int i = WHOLE; i < MAX_INSTANCES; i++)
 		if ((all || i == instance) && (i == WHOLE || mig_exists(w, gpu, i))) add_invented(w, gpu, i, role, l);

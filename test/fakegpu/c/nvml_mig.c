@@ -90,11 +90,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, uns
 	*out = nvml_handle(gpu, (int)index);
 	return SUCCESS;
 }
-EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *out) {
-	ENTER_ANY(device);
-	*out = instance != WHOLE;
-	return SUCCESS;
-}
 EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t device, nvmlDevice_t *out) {
 	ENTER_ANY(device);
 	if (instance == WHOLE) return NOT_FOUND;
@@ -105,11 +100,5 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *ou
 	ENTER_ANY(device);
 	if (instance == WHOLE) return NOT_SUPPORTED;
 	*out = (unsigned)mig_num(&w, gpu, instance, "gi", 0);
-	return SUCCESS;
-}
-EXPORT nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned *out) {
-	ENTER_ANY(device);
-	if (instance == WHOLE) return NOT_SUPPORTED;
-	*out = (unsigned)mig_num(&w, gpu, instance, "ci", 0);
 	return SUCCESS;
 }

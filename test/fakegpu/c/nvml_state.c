@@ -2,9 +2,7 @@
 #define _GNU_SOURCE
 #include "nvml.h"
 
-#include <stddef.h>
 #include <string.h>
-#include <time.h>
 
 // Modes
 
@@ -42,11 +40,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigne
 
 // Health
 
-EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
-	ENTER_DEVICE(device);
-	*current = *pending = 1;
-	return SUCCESS;
-}
 EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int counter,
                                                 unsigned long long *out) {
 	ENTER_DEVICE(device);
@@ -105,43 +98,21 @@ typedef struct {
 	unsigned field, scope;
 	long long timestamp, latency;
 	int type, rc;
-	union { unsigned ui; unsigned long long ull; long long sll; int si; unsigned short us; } value;
+	union { unsigned ui; unsigned long long ull; } value;
 } nvmlFieldValue_t;
 
-static const struct { unsigned field; const char *key; } fields[] = {
-	{142, "remapped_corrected"}, {143, "remapped_uncorrected"}, {144, "remap_pending"}, {145, "remap_failure"},
-	{230, "recovery_action"},
-};
-
-static const char *key_of(unsigned field) {
-	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-		if (fields[i].field == field) return fields[i].key;
-	return NULL;
-}
-
 // The keys recovery_action_type and recovery_action_rc give another type than unsigned int, and a failure of the
-// field alone. The types: 2 and 3 unsigned of 8 bytes, 4 signed, 5 int, 6 unsigned short.
-static void give_field(const struct world *w, int gpu, nvmlFieldValue_t *v, const char *key) {
-	long long n = world_num(w, gpu, key, 0);
-	bool action = !strcmp(key, "recovery_action");
-	v->rc = action ? (int)world_num(w, gpu, "recovery_action_rc", 0) : SUCCESS;
-	v->type = action ? (int)world_num(w, gpu, "recovery_action_type", 1) : 1;
-	memset(&v->value, 0xee, sizeof v->value); // what is not the value is anything
-	if (v->type >= 2 && v->type <= 4) v->value.sll = n;
-	else if (v->type == 5) v->value.si = (int)n;
-	else if (v->type == 6) v->value.us = (unsigned short)n;
-	else v->value.ui = (unsigned)n;
-}
-
+// field alone.
 EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int n, nvmlFieldValue_t *values) {
+	enum { RECOVERY_ACTION = 230, UNSIGNED_INT = 1 };
 	ENTER_DEVICE(device);
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
 	for (nvmlFieldValue_t *v = values; v < values + n; v++) {
-		const char *key = key_of(v->field);
-		v->timestamp = now.tv_sec * 1000000LL + now.tv_nsec / 1000;
-		if (key) give_field(&w, gpu, v, key);
-		else v->rc = NOT_SUPPORTED, v->type = 1;
+		long long action = world_num(&w, gpu, "recovery_action", 0);
+		v->rc = v->field == RECOVERY_ACTION ? (int)world_num(&w, gpu, "recovery_action_rc", 0) : NOT_SUPPORTED;
+		v->type = (int)world_num(&w, gpu, "recovery_action_type", UNSIGNED_INT);
+		memset(&v->value, 0xee, sizeof v->value); // what is not the value is anything
+		if (v->type == UNSIGNED_INT) v->value.ui = (unsigned)action;
+		else v->value.ull = (unsigned long long)action;
 	}
 	return SUCCESS;
 }
