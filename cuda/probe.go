@@ -83,7 +83,7 @@ func (l *library) openTested(asked gpu.Device) allocation.Device {
 	}
 	d := o.devices[0]
 	return allocation.Device{Device: d.Device, Skip: l.untestable(d), Read: func() (gpu.Reading, string) {
-		r, _ := l.read(d, lists)
+		r, _ := l.read(d)
 		return r, l.forbidden(d)
 	}}
 }

@@ -25,7 +25,7 @@ import (
 )
 
 // read takes one sample of a device. What cannot be read is unknown; an error but "not supported" is a fault too.
-func (l *library) read(d device, lists []list) (gpu.Reading, []gpu.Fault) {
+func (l *library) read(d device) (gpu.Reading, []gpu.Fault) {
 	r := gpu.Reading{Device: d.Device, Parts: d.cut(), Processes: []gpu.Process{}}
 	memory, failed := l.memory(d.handle)
 	r.Memory = memory
@@ -37,10 +37,19 @@ func (l *library) read(d device, lists []list) (gpu.Reading, []gpu.Fault) {
 	case failed != nil && failed.ret == nvml.ERROR_GPU_IS_LOST:
 		r.ProcessesUnknown = l.describe(*failed) // each further call may wait for a timeout of the driver
 	default:
-		r.Processes, r.ProcessesUnknown, failed = l.processes(d, lists, memory.Total)
+		r.Processes, r.ProcessesUnknown, failed = l.processes(d, memory.Total)
 		faults = l.deviceFaults(d, faults, failed)
 	}
 	return r, faults
+}
+
+// busy reads a device's utilization, nil if unknown: MIG instances have none.
+func (l *library) busy(d device) *gpu.Busy {
+	used, failed := ask(d.handle.GetUtilizationRates, l, "nvmlDeviceGetUtilizationRates")
+	if failed != nil || used.Gpu > 100 || used.Memory > 100 {
+		return nil
+	}
+	return &gpu.Busy{GPU: int(used.Gpu), Memory: int(used.Memory)}
 }
 
 func (l *library) deviceFaults(d device, faults []gpu.Fault, failed *failure) []gpu.Fault {
@@ -86,20 +95,18 @@ func impossible(total uint64, parts ...uint64) string {
 	return ""
 }
 
-type list struct {
+// lists are the driver's process lists, called directly: go-nvml doubles its room without end, and checks nothing.
+var lists = []struct {
 	kind gpu.Kind
 	call string
-}
-
-// lists are the driver's process lists, called directly: go-nvml doubles its room without end, and checks nothing.
-var lists = []list{
+}{
 	{gpu.Compute, "nvmlDeviceGetComputeRunningProcesses"},
 	{gpu.Graphics, "nvmlDeviceGetGraphicsRunningProcesses"},
 	{gpu.MPS, "nvmlDeviceGetMPSComputeRunningProcesses"},
 }
 
 // processes reads and merges the lists. If one cannot be read, the others count; if one cannot be true, none counts.
-func (l *library) processes(d device, lists []list, total gpu.Figure) ([]gpu.Process, string, *failure) {
+func (l *library) processes(d device, total gpu.Figure) ([]gpu.Process, string, *failure) {
 	merged := []gpu.Process{}
 	var why string
 	var worst *failure

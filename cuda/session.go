@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
 	"bookend/internal/backendkit"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
@@ -11,10 +13,9 @@ import (
 
 type session struct {
 	backendkit.Session
-	lib    *library
-	slots  []opened         // nil until the driver reported how many
-	last   gpu.Snapshot     // the newest sample
-	wholes map[gpu.ID]whole // while recording
+	lib   *library
+	slots []opened     // nil until the driver reported how many
+	last  gpu.Snapshot // the newest sample
 }
 
 func answer(asked backendkit.Session) error {
@@ -28,9 +29,9 @@ func answer(asked backendkit.Session) error {
 	if fault != nil {
 		return asked.Finish(*fault)
 	}
-	s := session{Session: asked, lib: lib, wholes: map[gpu.ID]whole{}}
+	s := session{Session: asked, lib: lib}
 	if s.Req.Op == protocol.Record {
-		err = s.Record(s.record, s.unused)
+		err = s.Record(s.sample, s.unused)
 	} else if err = s.Watch(s.sample); err == nil {
 		err = s.tellHealth()
 	}
@@ -41,22 +42,17 @@ func answer(asked backendkit.Session) error {
 }
 
 // sample opens and reads each GPU in its own thread: attaching takes 6.5 ms and more each, and the driver overlaps it.
-func (s *session) sample() (gpu.Snapshot, error) {
-	type answer struct {
-		reading gpu.Reading
-		faults  []gpu.Fault
-	}
+// GPUs of a recording are open, and waking a thread for each takes longer than reading it.
+func (s *session) sample() (look gpu.Snapshot, err error) {
 	if fault := s.list(); fault != nil {
 		return s.snapshot(*fault), nil
 	}
-	answers, err := child.Parallel(len(s.slots), func(i int) (all []answer) {
-		for _, d := range s.open(i) {
-			reading, faults := s.lib.read(d, lists)
-			all = append(all, answer{reading, faults})
+	answers := make([][]answered, len(s.slots))
+	if s.Req.Op == protocol.Record && !slices.ContainsFunc(s.slots, func(o opened) bool { return len(o.devices) == 0 }) {
+		for i := range s.slots {
+			answers[i] = s.read(i)
 		}
-		return all
-	})
-	if err != nil {
+	} else if answers, err = child.Parallel(len(s.slots), s.read); err != nil {
 		return gpu.Snapshot{}, err
 	}
 	_, faults := s.gather()
@@ -67,6 +63,22 @@ func (s *session) sample() (gpu.Snapshot, error) {
 		}
 	}
 	return s.last, nil
+}
+
+type answered struct {
+	reading gpu.Reading
+	faults  []gpu.Fault
+}
+
+func (s *session) read(slot int) (all []answered) {
+	for _, d := range s.open(slot) {
+		reading, faults := s.lib.read(d)
+		if s.Req.Op == protocol.Record {
+			reading.Busy = s.lib.busy(d)
+		}
+		all = append(all, answered{reading, faults})
+	}
+	return all
 }
 
 // snapshot returns one without readings.
@@ -116,4 +128,18 @@ func (s *session) gather() (devices []device, faults []gpu.Fault) {
 		}
 	}
 	return devices, faults
+}
+
+// unused reports whether no process uses the sampled devices, and the driver unloads one then (no persistence mode).
+func (s *session) unused(look gpu.Snapshot) bool {
+	for _, r := range look.Readings {
+		if len(r.Processes) > 0 || r.ProcessesUnknown != "" && r.Memory.Unjudged != isCut {
+			return false
+		}
+	}
+	devices, _ := s.gather()
+	return slices.ContainsFunc(devices, func(d device) bool {
+		mode, failed := ask(d.card.GetPersistenceMode, s.lib, "nvmlDeviceGetPersistenceMode")
+		return failed == nil && mode == nvml.FEATURE_DISABLED
+	})
 }

@@ -235,19 +235,8 @@ func parseClient(text string) (c client, ok bool) {
 func parseSize(text string) (bytes uint64, ok bool) {
 	digits, unit, _ := strings.Cut(text, " ")
 	n, err := strconv.ParseUint(digits, 10, 40)
-	if err != nil {
-		return 0, false
-	}
-	switch unit {
-	case "KiB":
-		n <<= 10
-	case "MiB":
-		n <<= 20
-	case "":
-	default:
-		return 0, false
-	}
-	return n, true
+	shift, known := map[string]int{"": 0, "KiB": 10, "MiB": 20}[unit]
+	return n << shift, err == nil && known
 }
 
 // apart is how far KFD and fdinfo may differ, in bytes, because they are read one after the other.

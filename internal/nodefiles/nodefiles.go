@@ -49,14 +49,12 @@ func Read(driverProc, sys string) (cards []gpu.Physical, err error) {
 // Present returns the vendors of the node's GPUs, NVIDIA if unknown. AMD's integrated graphics count only if alone.
 func Present(sys string) (all []*gpu.Vendor) {
 	amd, _ := AMD(sys)
-	host := func(c AMDDevice) bool { return c.Host }
 	nvidia, _ := onBus(sys, &gpu.NVIDIA)
 	other, _ := onBus(sys, &gpu.AMD)
-	nvidia = nvidia || loaded(sys, &gpu.NVIDIA)
-	if nvidia || len(amd) == 0 && !other {
+	if nvidia || loaded(sys, &gpu.NVIDIA) || len(amd) == 0 && !other {
 		all = append(all, &gpu.NVIDIA)
 	}
-	if len(slices.DeleteFunc(slices.Clone(amd), host)) > 0 || len(all) == 0 {
+	if len(all) == 0 || slices.ContainsFunc(amd, func(c AMDDevice) bool { return !c.Host }) {
 		all = append(all, &gpu.AMD)
 	}
 	return all
@@ -200,14 +198,15 @@ func readWord(file string) string {
 	return text
 }
 
-// OnBus reports whether a GPU is on the PCI bus, one of AMD's with its driver. No driver is called, no device wakes up.
-func OnBus(sys string) (bool, error) {
+// hasGPU reports whether a GPU is on the PCI bus, one of AMD's with its driver.
+func hasGPU(sys string) (bool, error) {
 	if present := Present(sys); present[len(present)-1] == &gpu.AMD {
 		return true, nil
 	}
 	return onBus(sys, &gpu.NVIDIA)
 }
 
+// onBus reports whether a vendor's GPU is on the PCI bus. No driver is called, no device wakes up.
 func onBus(sys string, v *gpu.Vendor) (bool, error) {
 	root := filepath.Join(sys, "bus/pci/devices")
 	devices, err := os.ReadDir(root)

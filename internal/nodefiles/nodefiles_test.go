@@ -108,11 +108,11 @@ func TestOnBus(t *testing.T) {
 			must.Write(t, filepath.Join(dir, "vendor"), vendor+"\n")
 			must.Write(t, filepath.Join(dir, "class"), class+"\n")
 		}
-		return fmt.Sprint(must.Have(OnBus(sys))(t))
+		return fmt.Sprint(must.Have(hasGPU(sys))(t))
 	})
 	sys := t.TempDir()
 	must.Write(t, filepath.Join(sys, "bus/pci/devices"), "")
-	if got, err := OnBus(sys); got || err == nil {
+	if got, err := hasGPU(sys); got || err == nil {
 		t.Errorf("what cannot be listed is no answer: %v, %v", got, err)
 	}
 }
@@ -161,7 +161,7 @@ func TestVendors(t *testing.T) {
 			if e := ReadEpoch(w.Proc, w.Sys); e.Driver != tt.driver {
 				t.Errorf("driver %q, want %q", e.Driver, tt.driver)
 			}
-			if has, err := OnBus(w.Sys); err != nil || has != (tt.nvidia == "on the bus" || tt.listed > 0) {
+			if has, err := hasGPU(w.Sys); err != nil || has != (tt.nvidia == "on the bus" || tt.listed > 0) {
 				t.Errorf("on the bus: %v, %v", has, err)
 			}
 		})

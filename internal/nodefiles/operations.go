@@ -36,13 +36,14 @@ var ListGPUs = child.NewOperation("inventory", func(r Request) (Inventory, error
 	return list, nil
 })
 
-// HasGPU reports whether a GPU is on the kernel's bus list, or a driver has its directory in /proc; neither is asked.
+// HasGPU reports whether a GPU is on the PCI bus, one of AMD's with its driver, or NVIDIA's driver has its directory in
+// /proc.
 var HasGPU = child.NewOperation("present", func(r Request) (bool, error) {
 	// Threat: none, nothing is opened.
 	if _, err := os.Lstat(r.DriverProc); err == nil {
 		return true, nil
 	}
-	return OnBus(r.Sys)
+	return hasGPU(r.Sys)
 })
 
 // ReadKernel reads the kernel's log, a ring buffer of up to many megabytes, record by record, and the epoch.

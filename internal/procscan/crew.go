@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"bookend/internal/child"
@@ -58,15 +57,15 @@ func (c *crew) partial() string {
 // round is one pass over a list of processes by several workers.
 type round struct {
 	pids []int
-	look func(*reader, int)
-	free chan *reader  // of the workers that may start
+	look func(pid int)
+	free chan struct{} // one for each worker that may start
 	over chan struct{} // closed when all were read
 	busy sync.WaitGroup
 
 	mu    sync.Mutex
 	done  int
-	spare int // workers that may still be added to replace hanging ones
-	at    map[int]bool
+	spare int          // workers that may still be added to replace hanging ones
+	at    map[int]bool // the processes being read, and whether another worker replaces that one
 }
 
 // maxRelief limits how many hanging workers a round replaces: each may be a thread that cannot be killed.
@@ -74,23 +73,30 @@ const maxRelief = 64
 
 // send has up to most workers at a time call look for each process, and one more for each that hangs, so that the
 // others are read.
-func (c *crew) send(most int, pids []int, look func(r *reader, pid int)) *round {
+func (c *crew) send(most int, pids []int, look func(pid int)) *round {
 	r := &round{pids: pids, look: look, over: make(chan struct{}), spare: maxRelief, at: map[int]bool{}}
-	r.free = make(chan *reader, most+maxRelief)
+	r.free = make(chan struct{}, most+maxRelief)
 	for range min(most, len(pids)) {
-		r.free <- newReader()
+		r.free <- struct{}{}
 	}
 	child.Go(c.panicked, func() {
 		for _, pid := range pids {
 			select {
-			case own := <-r.free:
-				if !c.going() {
-					return
-				}
-				r.start(c, own, pid)
+			case <-r.free:
 			case <-c.over.Done():
+			}
+			if !c.going() {
 				return
 			}
+			r.mu.Lock()
+			r.at[pid] = false
+			r.mu.Unlock()
+			r.busy.Add(1)
+			child.Go(c.panicked, func() {
+				defer r.busy.Done()
+				defer child.Recover(c.panicked) // before this worker counts as ended
+				r.work(c, pid)
+			})
 		}
 		r.busy.Wait()
 		close(r.over)
@@ -100,51 +106,37 @@ func (c *crew) send(most int, pids []int, look func(r *reader, pid int)) *round 
 
 func (c *crew) panicked(p *child.Panic) { c.trouble("a search ended early: %v", p) }
 
-func (r *round) start(c *crew, own *reader, pid int) {
-	r.mu.Lock()
-	r.at[pid] = true
-	r.mu.Unlock()
-	r.busy.Add(1)
-	child.Go(c.panicked, func() {
-		defer r.busy.Done()
-		defer child.Recover(c.panicked) // before this worker counts as ended
-		r.work(c, own, pid)
-	})
-}
-
 // patience is how long a worker may spend on one process before another worker starts. The additional worker does no
 // harm if the machine is merely busy.
 const patience = 50 * time.Millisecond
 
 // work reads one process. It counts as unread if the time was up meanwhile.
-func (r *round) work(c *crew, own *reader, pid int) {
-	var relieved atomic.Bool
-	late := time.AfterFunc(patience, func() { relieved.Store(r.relieve()) })
-	r.look(own, pid)
+func (r *round) work(c *crew, pid int) {
+	late := time.AfterFunc(patience, func() { r.relieve(pid) })
+	r.look(pid)
 	late.Stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.at, pid)
 	if c.going() {
 		r.done++
 	}
-	if relieved.Load() { // another took its place, but it has not hung after all
+	if r.at[pid] { // another took its place, but it has not hung after all
 		r.spare++
 	} else {
-		r.free <- own
+		r.free <- struct{}{}
 	}
+	delete(r.at, pid)
 }
 
-// relieve lets a worker start in place of one that hangs.
-func (r *round) relieve() bool {
+// relieve lets a worker start in place of one that hangs at a process.
+func (r *round) relieve(pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.spare == 0 {
-		return false
+	if _, reading := r.at[pid]; reading && r.spare > 0 {
+		r.at[pid] = true
+		r.spare--
+		r.free <- struct{}{}
 	}
-	r.spare--
-	r.free <- newReader()
-	return true
 }
 
 // hung returns how many processes were not read completely, and which processes workers are still reading.

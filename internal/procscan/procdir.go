@@ -207,33 +207,25 @@ func (f procDir) environment() slurm.JobID {
 // gone reports whether an error means that the process, thread or descriptor no longer exists.
 func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
 
-// reader reuses its buffers, because a search reads a million links. Only one goroutine may use it at a time.
-type reader struct {
-	target []byte // of one link: at most a page
-	text   []byte // lines of a file
-}
-
-func newReader() *reader { return &reader{make([]byte, unix.PathMax), make([]byte, maxLine)} }
-
 // descriptors calls visit with the target of each descriptor while going reports true. Threads share one table, so one
 // is read. A target is valid only during the call. Unreadable links are skipped and an error is returned at the end;
 // gone reports true for it if they were only closed meanwhile. Threat: opening an entry would open the device, or hang
 // on a pipe or a dead file system, and so would a stat of its target; only the links are read.
-func (r *reader) descriptors(f procDir, going func() bool, visit func(target []byte)) error {
+func (f procDir) descriptors(going func() bool, visit func(target []byte)) error {
 	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
 	var failed error
-	fd := int(dir.Fd())
+	fd, target := int(dir.Fd()), make([]byte, unix.PathMax)
 	for {
 		batch, err := dir.Readdirnames(1024)
 		for _, name := range batch {
-			n, err := unix.Readlinkat(fd, name, r.target)
+			n, err := unix.Readlinkat(fd, name, target)
 			switch {
 			case err == nil:
-				visit(r.target[:n])
+				visit(target[:n])
 			case failed == nil || !gone(err): // a link that has only vanished does not replace an error
 				failed = fmt.Errorf("read link %.20q: %w", name, err)
 			}
@@ -251,14 +243,14 @@ func (r *reader) descriptors(f procDir, going func() bool, visit func(target []b
 }
 
 // maps calls visit with each line of the maps file while going reports true. The line is valid only during the call.
-func (r *reader) maps(f procDir, going func() bool, visit func(line []byte)) error {
+func (f procDir) maps(going func() bool, visit func(line []byte)) error {
 	file, err := f.at(path.Join(f.thread, "maps"), 0)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	lines := bufio.NewScanner(file)
-	lines.Buffer(r.text, maxLine)
+	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
 		if visit(lines.Bytes()); !going() {
 			return errBound

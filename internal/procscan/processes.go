@@ -83,7 +83,7 @@ func (s *survey) keep(p record.Process) {
 }
 
 // look reads a process. A panic becomes the reason why this process is unknown, and does not end the survey.
-func (s *survey) look(r *reader, pid int) {
+func (s *survey) look(pid int) {
 	defer child.Recover(func(p *child.Panic) { s.keep(record.Process{PID: pid, Why: p.Error()}) })
 	p := record.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
 	s.keep(p)
@@ -91,7 +91,7 @@ func (s *survey) look(r *reader, pid int) {
 	if slices.Contains(s.skip, record.Instance{PID: pid}) {
 		err = errors.New("not read: an earlier read of its entry in /proc still hangs")
 	} else if pid > 0 {
-		p, err = twice(func() (record.Process, error) { return s.read(r, pid) })
+		p, err = twice(func() (record.Process, error) { return s.read(pid) })
 	}
 	if err != nil {
 		p = record.Process{PID: pid, Why: err.Error()}
@@ -101,7 +101,7 @@ func (s *survey) look(r *reader, pid int) {
 
 // read reads a process once. It returns errEnded if the parts may be of different processes. What the memory contains
 // is read last, since that can hang: if a cgroup has proven the owner, the rest is valid without it.
-func (s *survey) read(r *reader, pid int) (record.Process, error) {
+func (s *survey) read(pid int) (record.Process, error) {
 	f, err := openProcDir(s.proc, pid)
 	if gone(err) {
 		return record.Process{PID: pid, Gone: true}, nil
@@ -122,17 +122,17 @@ func (s *survey) read(r *reader, pid int) (record.Process, error) {
 	s.keep(hung)
 	p.EnvJobID = f.environment()
 	if s.dev != "" && !p.Gone && p.State != ending {
-		return s.listed(r, f, p)
+		return s.listed(f, p)
 	}
 	return p, f.stillOf(p)
 }
 
 // listed returns a process that a driver lists. One without an open GPU is gone: the driver means an earlier process.
-func (s *survey) listed(r *reader, f procDir, p record.Process) (record.Process, error) {
+func (s *survey) listed(f procDir, p record.Process) (record.Process, error) {
 	hung := p
 	hung.DeviceUnknown, hung.Hangs = "it does not answer: what it has mapped was not read in time", true
 	s.keep(hung)
-	open, err := s.opens(r, f)
+	open, err := s.opens(f)
 	if err != nil {
 		p.DeviceUnknown = err.Error()
 	}
@@ -153,16 +153,16 @@ func (s *survey) listed(r *reader, f procDir, p record.Process) (record.Process,
 }
 
 // opens reports whether a process has a GPU device node open or mapped. Threads may have descriptors of their own.
-func (s *survey) opens(r *reader, f procDir) (bool, error) {
+func (s *survey) opens(f procDir) (bool, error) {
 	var open held
 	own, left := placeOf(s.proc, s.dev, f), maxLinks
 	going := func() bool { left--; return left >= 0 && !open.any() && s.going() }
 	add := func(target []byte) { open.add(target, own) }
-	descriptors := func(of procDir) error { return r.descriptors(of, going, add) }
+	descriptors := func(of procDir) error { return of.descriptors(going, add) }
 	for _, read := range []func() error{
 		func() error { return descriptors(f) },
 		func() error { return f.eachThread(descriptors) },
-		func() error { return r.maps(f, going, func(line []byte) { add(parseMap(line)) }) },
+		func() error { return f.maps(going, func(line []byte) { add(parseMap(line)) }) },
 	} {
 		err := f.gap(read())
 		if open.any() {
@@ -253,12 +253,12 @@ func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 
 // Using lists the job's processes that have a GPU device node below dev (/dev) open; with an error, those found.
 func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
-	r, links := newReader(), maxLinks
+	links := maxLinks
 	here := place{dev, func() bool { return false }}
 	return find(proc, uid, in, func(_ child.Stat, f procDir) bool {
 		var open held
 		// what cannot be read, such as another user's process, counts as using none
-		_ = r.descriptors(f, func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
+		_ = f.descriptors(func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
 		return len(open.Minors)+len(open.Renders) > 0
 	})
 }

@@ -795,7 +795,7 @@ func TestDescriptorsOfAThreadThatEnds(t *testing.T) {
 	})
 	going := func() bool { once(); return true }
 	err := f.answered(func(n *int) error {
-		return newReader().descriptors(f, going, func(target []byte) { *n++; seen = append(seen, string(target)) })
+		return f.descriptors(going, func(target []byte) { *n++; seen = append(seen, string(target)) })
 	})
 	must.Not(t, err != nil || !slices.Contains(seen, "/dev/nvidia1"), "%q, %v", seen, err)
 }
@@ -804,7 +804,7 @@ func TestDescriptorsOfAThreadThatEnds(t *testing.T) {
 func TestScanBounds(t *testing.T) {
 	c := newCrew(time.Hour)
 	defer c.end()
-	c.wait(c.send(1, []int{10, 11}, func(*reader, int) { panic("defect") }), "descriptors")
+	c.wait(c.send(1, []int{10, 11}, func(int) { panic("defect") }), "descriptors")
 	says(t, c.partial(), "ended early: panic: defect", "2 of 2")
 	s := &search{crew: newCrew(time.Hour), found: map[int]held{}}
 	defer s.end()

@@ -198,9 +198,9 @@ func (s *search) skips(pid int, start time.Duration) bool {
 }
 
 // look returns the function of a worker, which reads a process and keeps it if it is a holder.
-func (s *search) look(what part) func(*reader, int) {
-	return func(r *reader, pid int) {
-		h, err := twice(func() (held, error) { return s.read(r, pid, what) })
+func (s *search) look(what part) func(int) {
+	return func(pid int) {
+		h, err := twice(func() (held, error) { return s.read(pid, what) })
 		if gone(err) {
 			return
 		}
@@ -232,7 +232,7 @@ func (s *search) refused(pid int, err error) bool {
 
 // read reads a process from one open directory, and completely only if it has a device node. A holder that cannot be
 // identified or not be read completely is still a holder.
-func (s *search) read(r *reader, pid int, what part) (h held, err error) {
+func (s *search) read(pid int, what part) (h held, err error) {
 	f, err := openProcDir(s.proc, pid)
 	if err != nil {
 		return h, err
@@ -242,7 +242,7 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 	if what&links != 0 {
 		failed[0] = f.answered(func(n *int) error {
 			in := placeOf(s.proc, s.dev, f)
-			return r.descriptors(f, s.going, func(target []byte) { *n++; h.add(target, in) })
+			return f.descriptors(s.going, func(target []byte) { *n++; h.add(target, in) })
 		})
 	}
 	if err := h.identify(&f, pid); err != nil {
@@ -251,7 +251,7 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 	if what&memory != 0 && !s.skips(pid, h.Start) {
 		failed[1] = f.answered(func(n *int) error {
 			in := placeOf(s.proc, s.dev, f)
-			return r.maps(f, s.going, func(line []byte) { *n++; h.add(parseMap(line), in) })
+			return f.maps(s.going, func(line []byte) { *n++; h.add(parseMap(line), in) })
 		})
 		if err := h.identify(&f, pid); err != nil {
 			return held{}, err

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -97,7 +94,7 @@ func (c *crew) each(pids []int, read func(pid int) error) string {
 		defer mu.Unlock()
 		why = err.Error()
 	}
-	unread, _ := c.await(c.send(workers(), pids, func(_ *reader, pid int) {
+	unread, _ := c.await(c.send(workers(), pids, func(pid int) {
 		if err := read(pid); err != nil && !gone(err) && !errors.Is(err, errEnded) {
 			miss(fmt.Errorf("process %d: %w", pid, err))
 		}
@@ -112,11 +109,6 @@ func (c *crew) each(pids []int, read func(pid int) error) string {
 
 // readDaemon records the job of a slurmstepd. Of any other process it reads one link.
 func (s *steps) readDaemon(pid int) error {
-	// Threat: PIDs are reused, so the link is read again in the open directory. It is not followed.
-	exe, err := os.Readlink(filepath.Join(s.proc, strconv.Itoa(pid), "exe"))
-	if gone(err) || err == nil && !isStepDaemon(exe) {
-		return nil
-	}
 	f, err := openProcDir(s.proc, pid)
 	if err != nil {
 		return err
@@ -161,7 +153,7 @@ func (s *steps) readChild(pid int) error {
 // path of its program comes from the kernel, and only root's processes count.
 func (f procDir) stepOf() (slurm.JobID, error) {
 	exe, errExe := f.link("exe")
-	if errExe == nil && !isStepDaemon(exe) {
+	if errExe == nil && path.Base(strings.TrimSuffix(exe, deleted)) != stepDaemon {
 		return 0, nil
 	}
 	if uid, _, err := f.status(); err != nil || uid != 0 {
@@ -173,8 +165,6 @@ func (f procDir) stepOf() (slurm.JobID, error) {
 	title, err := f.text("cmdline", maxTitle)
 	return parseTitle(title), err
 }
-
-func isStepDaemon(exe string) bool { return path.Base(strings.TrimSuffix(exe, deleted)) == stepDaemon }
 
 // parseTitle returns the job in a slurmstepd's title, "slurmstepd: [1234.batch]", or 0.
 func parseTitle(title string) slurm.JobID {
