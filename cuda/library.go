@@ -8,6 +8,7 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -26,9 +27,6 @@ const (
 	optionCUDA = "cuda_library"
 )
 
-// soname is the name by which the dynamic linker finds the driver's library.
-var soname = gpu.NVIDIA.Library
-
 // library is the vendor's library, loaded and initialised. A process loads only one: go-nvml's calls are bound to it.
 type library struct {
 	handle unsafe.Pointer // of dlopen
@@ -38,7 +36,7 @@ type library struct {
 
 // openLibrary loads and initialises the library at path (empty: the linker's). An error means a bad request.
 func openLibrary(path string) (*library, *gpu.Fault, error) {
-	path, err := libraryPath(path, soname)
+	path, err := libraryPath(path, gpu.NVIDIA.Library)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,24 +118,18 @@ func (l *library) describe(f failure) string {
 	return backendkit.Bounded(fmt.Sprintf("%s: %s (%d)", f.call, text, int(f.ret)))
 }
 
-func faultCode(ret nvml.Return) gpu.FaultCode {
-	switch ret {
-	case nvml.ERROR_DRIVER_NOT_LOADED:
-		return gpu.FaultNoDriver
-	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return gpu.FaultNoLibrary
-	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return gpu.FaultMismatch
-	case nvml.ERROR_NOT_FOUND, nvml.ERROR_GPU_NOT_FOUND:
-		return gpu.FaultNoDevice
-	case nvml.ERROR_GPU_IS_LOST:
-		return gpu.FaultLost
-	case nvml.ERROR_RESET_REQUIRED:
-		return gpu.FaultReset
-	case nvml.ERROR_FUNCTION_NOT_FOUND:
-		return gpu.FaultNoSymbol
-	case nvml.ERROR_NO_PERMISSION, nvml.ERROR_OPERATING_SYSTEM: // the latter if a cgroup forbids the device node
-		return gpu.FaultForbidden
-	}
-	return gpu.FaultDriver
+// faultCodes are the codes with a fault of their own; any other is the driver's.
+var faultCodes = map[nvml.Return]gpu.FaultCode{
+	nvml.ERROR_DRIVER_NOT_LOADED:       gpu.FaultNoDriver,
+	nvml.ERROR_LIBRARY_NOT_FOUND:       gpu.FaultNoLibrary,
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH: gpu.FaultMismatch,
+	nvml.ERROR_NOT_FOUND:               gpu.FaultNoDevice,
+	nvml.ERROR_GPU_NOT_FOUND:           gpu.FaultNoDevice,
+	nvml.ERROR_GPU_IS_LOST:             gpu.FaultLost,
+	nvml.ERROR_RESET_REQUIRED:          gpu.FaultReset,
+	nvml.ERROR_FUNCTION_NOT_FOUND:      gpu.FaultNoSymbol,
+	nvml.ERROR_NO_PERMISSION:           gpu.FaultForbidden,
+	nvml.ERROR_OPERATING_SYSTEM:        gpu.FaultForbidden, // a cgroup forbids the device node
 }
+
+func faultCode(ret nvml.Return) gpu.FaultCode { return cmp.Or(faultCodes[ret], gpu.FaultDriver) }

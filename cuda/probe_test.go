@@ -93,12 +93,20 @@ func TestProbeOfAllCards(t *testing.T) {
 	}
 }
 
-// Each result, with what it says, by what the driver does.
+// Each result, with what it says, by what the driver does: each call that may fail, and codes with and without words.
 func TestProbeResults(t *testing.T) {
 	golden.Lines(t, *update, "testdata/probe.txt", func(given string) string {
 		w := world(t, "gpus=1, "+given)
 		p := probed(t, probeOf(t, w, 0))[0]
-		if p.Largest.Known() == (p.Result == gpu.ProbeSkipped || p.Result == gpu.ProbeBroken) {
+		broke := p.Result == gpu.ProbeSkipped || p.Result == gpu.ProbeBroken
+		if e := p.Error; e != nil {
+			words, _ := cuda.LookUp(e.Call, e.Code)
+			broke = broke || e.Code == 46
+			if e.Name == "" || words.Name != "" && e.Name != words.Name || e.Meaning != words.Meaning || e.Remedy != words.Remedy {
+				t.Errorf("%s: got %+v, want %+v", given, e, words)
+			}
+		}
+		if p.Largest.Known() == broke {
 			t.Errorf("%s: got %s", given, text(t, p))
 		}
 		unused(t, w, 0)

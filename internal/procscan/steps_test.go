@@ -22,31 +22,24 @@ func TestJobsOfEnvironments(t *testing.T) {
 		child           string // the user of a process that it runs; empty for none
 	}
 	for name, tt := range map[string]struct {
-		step            step
-		environ, cgroup string
-		want            string
+		step         step
+		cgroup, want string
 	}{
-		"a step of its user":            {step{"0", program, title, "1000"}, "777", "0::/\n", "runs on this node"},
-		"a program replaced since":      {step{"0", program + " (deleted)", title, "1000"}, "777", "0::/\n", "runs on this node"},
-		"a step of another job":         {step{"0", program, "slurmstepd: [77.0]", "1000"}, "777", "0::/\n", ""},
-		"a step of another user's job":  {step{"0", program, title, "1001"}, "777", "0::/\n", ""},
-		"a step without a process":      {step{"0", program, title, ""}, "777", "0::/\n", ""},
-		"a user's process of that name": {step{"1000", program, title, "1000"}, "777", "0::/\n", ""},
-		"another program of root's":     {step{"0", "/usr/bin/sudo", title, "1000"}, "777", "0::/\n", ""},
-		"a cgroup names its job":        {step{"0", program, title, "1000"}, "777", jobCgroup, ""},
-		"a container's own users": {step{"0", program, title, "1001"}, "777", "0::/system.slice/docker-" + hex64 + ".scope\n",
+		"a step of its user":            {step{"0", program, title, "1000"}, "0::/\n", "runs on this node"},
+		"a program replaced since":      {step{"0", program + " (deleted)", title, "1000"}, "0::/\n", "runs on this node"},
+		"a step of another job":         {step{"0", program, "slurmstepd: [77.0]", "1000"}, "0::/\n", ""},
+		"a step of another user's job":  {step{"0", program, title, "1001"}, "0::/\n", ""},
+		"a step without a process":      {step{"0", program, title, ""}, "0::/\n", ""},
+		"a user's process of that name": {step{"1000", program, title, "1000"}, "0::/\n", ""},
+		"another program of root's":     {step{"0", "/usr/bin/sudo", title, "1000"}, "0::/\n", ""},
+		"a cgroup names its job":        {step{"0", program, title, "1000"}, jobCgroup, ""},
+		"a container's own users": {step{"0", program, title, "1001"}, "0::/system.slice/docker-" + hex64 + ".scope\n",
 			"runs on this node"},
-		"the step cannot be read": {step{"0", program, "", "1000"}, "777", "0::/\n", "could not be read"},
+		"the step cannot be read": {step{"0", program, "", "1000"}, "0::/\n", "could not be read"},
 	} {
 		proc := t.TempDir()
-		process := func(pid, uid, parent string) string {
-			folder := fixture(t, proc, pid, tt.cgroup, "SLURM_JOB_ID="+tt.environ+"\x00")
-			must.Write(t, filepath.Join(folder, "stat"), pid+" (x) S"+strings.Replace(statTail, " 1 ", " "+parent+" ", 1))
-			must.Write(t, filepath.Join(folder, "status"), "Name:\tx\nUid:\t"+strings.Repeat(uid+"\t", 3)+uid+"\n")
-			return folder
-		}
-		process("10", "1000", "1")
-		folder := process("20", tt.step.uid, "1")
+		below(t, proc, "1", "10", "1000", tt.cgroup)
+		folder := below(t, proc, "1", "20", tt.step.uid, tt.cgroup)
 		must.Link(t, filepath.Join(folder, "exe"), tt.step.exe)
 		if tt.step.title != "" {
 			must.Write(t, filepath.Join(folder, "cmdline"), tt.step.title+"\x00")
@@ -54,7 +47,7 @@ func TestJobsOfEnvironments(t *testing.T) {
 			must.Write(t, filepath.Join(folder, "cmdline", "no file"), "")
 		}
 		if tt.step.child != "" {
-			process("21", tt.step.child, "20")
+			below(t, proc, "20", "21", tt.step.child, tt.cgroup)
 		}
 		must.Link(t, filepath.Join(proc, "10/fd/3"), "/dev/nvidia0")
 		listed, held := one(t, proc, 10), Scan(proc, "/dev", time.Hour).Holdings
@@ -65,6 +58,14 @@ func TestJobsOfEnvironments(t *testing.T) {
 		must.Be(t, name, slices.Contains(hung.Steps, 777), strings.Contains(tt.want, "runs"))
 		must.Be(t, name, hung.Why != "", strings.Contains(tt.want, "could not be read"))
 	}
+}
+
+// below is a user's process with a parent, whose environment names job 777.
+func below(t *testing.T, proc, parent, pid, uid, cgroup string) (folder string) {
+	folder = fixture(t, proc, pid, cgroup, "SLURM_JOB_ID=777\x00")
+	must.Write(t, filepath.Join(folder, "stat"), pid+" (x) S"+strings.Replace(statTail, " 1 ", " "+parent+" ", 1))
+	must.Write(t, filepath.Join(folder, "status"), "Name:\tx\nUid:\t"+strings.Repeat(uid+"\t", 3)+uid+"\n")
+	return folder
 }
 
 // What cannot be read of a user's processes, for there are so many or for any other reason, backs no job without a step
@@ -78,18 +79,13 @@ func TestCrowdBacksNoJob(t *testing.T) {
 		"another user's step, programs unread": {"777", "exe", ""},
 	} {
 		proc := t.TempDir()
-		process := func(pid, uid, parent string) string {
-			folder := fixture(t, proc, pid, "0::/\n", "SLURM_JOB_ID=777\x00")
-			must.Write(t, filepath.Join(folder, "stat"), pid+" (x) S"+strings.Replace(statTail, " 1 ", " "+parent+" ", 1))
-			must.Write(t, filepath.Join(folder, "status"), "Name:\tx\nUid:\t"+strings.Repeat(uid+"\t", 3)+uid+"\n")
-			return folder
-		}
-		process("10", "1000", "1")
-		step := process("20", "0", "1")
+		const none = "0::/\n"
+		below(t, proc, "1", "10", "1000", none)
+		step := below(t, proc, "1", "20", "0", none)
 		must.Link(t, filepath.Join(step, "exe"), "/usr/sbin/slurmstepd")
 		must.Write(t, filepath.Join(step, "cmdline"), "slurmstepd: ["+tt.job+".batch]\x00")
-		process("21", "1001", "20")
-		one := process("30", "1000", "10")
+		below(t, proc, "20", "21", "1001", none)
+		one := below(t, proc, "10", "30", "1000", none)
 		must.Do(t, os.RemoveAll(filepath.Join(one, tt.unreadable)))
 		must.Write(t, filepath.Join(one, tt.unreadable, "no file"), "")
 		found := Processes(proc, "", []int{10}, time.Hour)[0].EnvJobHere

@@ -19,12 +19,6 @@ int nvml_card_of(nvmlDevice_t device);  // also of an instance
 int nvml_instance(nvmlDevice_t device); // or WHOLE
 int nvml_enter(const struct world *w, const char *function, int gpu, calls_t calls);
 
-// MIG instances: a card in MIG mode has those whose gpuN.migI_mib is set.
-#define WHOLE (-1)
-#define MAX_INSTANCES 7
-bool mig_exists(const struct world *w, int gpu, int instance);
-const char *mig_text(const struct world *w, int gpu, int instance, const char *key, const char *fallback);
-long long mig_num(const struct world *w, int gpu, int instance, const char *key, long long fallback);
 // mig_place returns the instance that a process was put on, or WHOLE.
 int mig_place(const struct world *w, int gpu, int pid);
 // mig_named returns the handle of the instance with this UUID, or NULL.

@@ -2,25 +2,8 @@
 #define _GNU_SOURCE
 #include "nvml.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *mig_text(const struct world *w, int gpu, int instance, const char *key, const char *fallback) {
-	char name[64];
-	snprintf(name, sizeof name, "mig%d_%s", instance, key);
-	return world_text(w, gpu, name, fallback);
-}
-
-long long mig_num(const struct world *w, int gpu, int instance, const char *key, long long fallback) {
-	const char *value = mig_text(w, gpu, instance, key, NULL);
-	return value ? strtoll(value, NULL, 0) : fallback;
-}
-
-bool mig_exists(const struct world *w, int gpu, int instance) {
-	return world_num(w, gpu, "mig", 0) == 1 && instance >= 0 && instance < MAX_INSTANCES &&
-	       mig_num(w, gpu, instance, "mib", 0) > 0;
-}
 
 int mig_place(const struct world *w, int gpu, int pid) {
 	for (int instance = 0; instance < MAX_INSTANCES; instance++) {

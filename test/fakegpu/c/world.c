@@ -135,3 +135,19 @@ int world_card(const struct world *w, int index) {
 		if (!world_num(w, gpu, "excluded", 0) && index-- == 0) return gpu;
 	return -1;
 }
+
+const char *mig_text(const struct world *w, int gpu, int instance, const char *key, const char *fallback) {
+	char name[64];
+	snprintf(name, sizeof name, "mig%d_%s", instance, key);
+	return world_text(w, gpu, name, fallback);
+}
+
+long long mig_num(const struct world *w, int gpu, int instance, const char *key, long long fallback) {
+	const char *value = mig_text(w, gpu, instance, key, NULL);
+	return value ? strtoll(value, NULL, 0) : fallback;
+}
+
+bool mig_exists(const struct world *w, int gpu, int instance) {
+	return world_num(w, gpu, "mig", 0) == 1 && instance >= 0 && instance < MAX_INSTANCES &&
+	       mig_num(w, gpu, instance, "mib", 0) > 0;
+}

@@ -37,6 +37,13 @@ int world_cards(const struct world *w);
 // world_card returns the card at an index that counts only cards the driver serves, or -1.
 int world_card(const struct world *w, int index);
 
+// MIG instances: a card in MIG mode has those whose gpuN.migI_mib is set.
+#define WHOLE (-1)
+#define MAX_INSTANCES 7
+bool mig_exists(const struct world *w, int gpu, int instance);
+const char *mig_text(const struct world *w, int gpu, int instance, const char *key, const char *fallback);
+long long mig_num(const struct world *w, int gpu, int instance, const char *key, long long fallback);
+
 // How often one function was called in this process, for each card and (slot 0) without one.
 typedef atomic_int calls_t[MAX_GPUS + 1];
 // world_act does what world.conf's rule "on.FUNCTION[.gpuN]" or "on.any.gpuN" says: blocks, sleeps, crashes, or
