@@ -153,8 +153,8 @@ func (s *steps) readChild(pid int) error {
 // path of its program comes from the kernel, and only root's processes count.
 func (f procDir) stepOf() (slurm.JobID, error) {
 	exe, errExe := f.link("exe")
-	if errExe == nil && path.Base(strings.TrimSuffix(exe, deleted)) != stepDaemon {
-		return 0, nil
+	if gone(errExe) || errExe == nil && path.Base(strings.TrimSuffix(exe, deleted)) != stepDaemon {
+		return 0, nil // a thread of the kernel has no program
 	}
 	if uid, _, err := f.status(); err != nil || uid != 0 {
 		return 0, err
