@@ -135,7 +135,7 @@ func (s *story) runsApart(id cluster.JobID) {
 	if len(runs) != 2 {
 		s.t.Fatalf("%d records of job %s, want 2", len(runs), id)
 	}
-	named := version(s.t.T).Since(25, 11)
+	named := version(s.t.T).Has(slurm.TellsRun)
 	for i, r := range runs {
 		must.Not(s.t, r.Start == nil || len(r.Ends) != 1 || r.Job.Restarts > i+1 || (r.Job.SLUID != "") != named,
 			"run %d: %+v; want both ends, and an id of its own: %v", i, r, named)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"bookend/internal/slurm"
 	"bookend/test/cluster"
 	"bookend/test/must"
 	"bookend/test/site"
@@ -15,7 +16,7 @@ import (
 
 // setUp is what a site has before "bookend setup", and what proves that it works afterwards.
 type setUp struct {
-	since [2]int // the first Slurm that has this; none: all
+	since slurm.Version // the first Slurm that has this; none: all
 	// settings are what slurmctld must then say of itself where it is not plain, as regular expressions; %s is the
 	// directory of the scripts.
 	settings map[string]string
@@ -46,10 +47,10 @@ var setUps = map[string]setUp{
 	"adopted logins": {story: containedJob,
 		site:     site.Options{Track: cluster.CgroupV1, Conf: []string{"PrologFlags=Contain"}},
 		settings: map[string]string{"PrologFlags": `^Alloc,Contain$`}},
-	"RunInJob": {since: [2]int{24, 5}, story: runInJob,
+	"RunInJob": {since: slurm.SeveralHooks, story: runInJob,
 		site:     site.Options{Mode: "enforce", Track: cluster.CgroupV1, Conf: []string{"PrologFlags=RunInJob"}},
 		settings: map[string]string{"PrologFlags": `RunInJob`}},
-	"configless": {since: [2]int{23, 11}, story: sentByController,
+	"configless": {since: slurm.ConfiglessHooks, story: sentByController,
 		site: site.Options{Conf: []string{cluster.Configless}},
 		settings: map[string]string{"Prolog": `(^|/)bookend-prolog\.sh$`, "Epilog": `(^|/)bookend-epilog\.sh$`,
 			"TaskProlog": `(null|bookend-task-prolog.sh)`, "TaskEpilog": `(null|bookend-task-epilog.sh)`,
@@ -65,7 +66,7 @@ func tells(a tale) func(*story) { return func(s *story) { s.happens(a) } }
 func TestSetup(t *testing.T) {
 	t.Parallel()
 	for name, p := range setUps {
-		if !version(t).Since(p.since[0], p.since[1]) {
+		if !version(t).Has(p.since) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"testing"
 
+	"bookend/internal/slurm"
 	"bookend/test/cluster"
 	"bookend/test/must"
 	"bookend/test/site"
@@ -12,7 +13,7 @@ import (
 
 // What differs from one Slurm to the next.
 
-func version(t *testing.T) cluster.Version {
+func version(t *testing.T) slurm.Version {
 	t.Helper()
 	return must.Have(cluster.VersionIn(cluster.Root()))(t)
 }
@@ -43,7 +44,7 @@ var jobCgroup = regexp.MustCompile(`(?m)(?::freezer:/slurm_n1/uid_\d+|^0::/syste
 func TestNamesOfCgroups(t *testing.T) {
 	t.Parallel()
 	track := inCgroups()
-	sluids := track == cluster.CgroupV2 && version(t).Since(26, 5)
+	sluids := track == cluster.CgroupV2 && version(t).Has(slurm.Version{26, 5})
 	s := given(t, site.Options{Track: track})
 	job, name := s.inItsCgroup()
 	if sluids {
@@ -65,7 +66,7 @@ func (s *story) inItsCgroup() (job cluster.JobID, name string) {
 
 func TestJobIDsInCgroups(t *testing.T) {
 	t.Parallel()
-	if inCgroups() != cluster.CgroupV2 || !version(t).Since(26, 5) {
+	if inCgroups() != cluster.CgroupV2 || !version(t).Has(slurm.Version{26, 5}) {
 		t.Skip("job ids are in cgroups anyway")
 	}
 	s := given(t, site.Options{Mode: "enforce", Track: cluster.CgroupV2, Cgroup: []string{"CgroupJobIdPaths=yes"}})
@@ -79,7 +80,7 @@ func TestJobIDsInCgroups(t *testing.T) {
 // whatever stays on the card drains nothing, and nothing is held up.
 func TestRunInJob(t *testing.T) {
 	t.Parallel()
-	if !version(t).Since(24, 5) {
+	if !version(t).Has(slurm.SeveralHooks) {
 		t.Skip("no such flag: before 24.05")
 	}
 	runInJob(given(t, site.Options{Mode: "enforce", Flags: "RunInJob", Track: inCgroups()}))

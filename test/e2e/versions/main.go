@@ -1,10 +1,9 @@
 // Command versions runs the end-to-end tests on several releases of Slurm and with each way to track processes, and
-// lists what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. A run is
-// kept in test/e2e/results, a failed one too; each run's whole output is in build/.
+// lists in docs/admin.md what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. Each
+// run's whole output is in build/.
 //
 //	go run ./test/e2e/versions -slurm all
 //	go run ./test/e2e/versions -slurm 24.11,26.05
-//	go run ./test/e2e/versions -page       the table of what ran where in docs/admin.md, from the kept results and nothing else
 package main
 
 import (
@@ -15,30 +14,20 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"bookend/internal/slurm"
 	"bookend/test/cluster"
 	"bookend/test/rig"
 )
 
-// releases are those that Debian has, oldest first, and where.
-var releases = []struct{ branch, from string }{
-	{"22.05", "Debian 12"}, {"24.11", "Debian 13"}, {"26.05", "Debian 14 (in the making)"},
-}
+// releases are those that Debian 12, 13 and the next one have.
+var releases = []string{"22.05", "24.11", "26.05"}
 
 func main() {
 	slurm := flag.String("slurm", "all", "releases of Slurm, separated by commas, or all")
-	page := flag.Bool("page", false, "only write the table of docs/admin.md, from the kept results")
 	flag.Parse()
-	err := rig.Attempt(func() {
-		if *page {
-			rig.Try(os.WriteFile(tablePage, []byte(rendered(".")), 0o644))
-		} else {
-			runAll(*slurm)
-		}
-	})
-	if err != nil {
+	if err := rig.Attempt(func() { runAll(*slurm) }); err != nil {
 		fmt.Fprintln(os.Stderr, "versions:", err)
 		os.Exit(1)
 	}
@@ -54,14 +43,14 @@ func said(name string, args ...string) string {
 const hostIs = `. /etc/os-release; echo "$PRETTY_NAME, kernel $(uname -r | cut -d- -f1)"`
 
 func runAll(slurm string) {
-	// of the commit "+" says that files differ; results that are kept change the tree
+	// of the commit "+" says that files differ; what is listed changes the tree
 	commit := said("git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+")
 	host := said("sh", "-c", hostIs)
 	ran, failed := 0, 0
 	for _, r := range releases {
-		if slurm == "all" || strings.Contains(","+slurm+",", ","+r.branch+",") {
+		if slurm == "all" || strings.Contains(","+slurm+",", ","+r+",") {
 			ran++
-			failed += runRelease(Run{Slurm: r.branch, Slurms: r.from, Host: host, Commit: commit})
+			failed += runRelease(Run{Slurm: r, Host: host, Commit: commit})
 		}
 	}
 	if ran == 0 || failed > 0 {
@@ -71,29 +60,33 @@ func runAll(slurm string) {
 
 // runRelease runs the tests with each way to track side by side: they wait most of the time, and clusters keep out of
 // each other's cgroups. It counts the runs in which something failed.
-func runRelease(release Run) int {
+func runRelease(release Run) (failed int) {
 	_, root, _ := strings.Cut(said("test/install-slurm.sh", "--version", release.Slurm), "BOOKEND_SLURM_ROOT=")
 	version := rig.Have(cluster.VersionIn(root))
-	release.Slurm, release.Date = version.String(), time.Now().UTC().Truncate(time.Second)
-	tracks := cluster.Tracks()
-	fmt.Printf("Slurm %v of %s, %v\n", version, root, tracks)
+	release.Slurm = version.String()
+	fmt.Printf("Slurm %v of %s, %v\n", version, root, cluster.Tracks())
+	var runs []*Run
 	var all sync.WaitGroup
-	var failed atomic.Int64
-	for _, track := range tracks {
+	for _, track := range cluster.Tracks() {
+		r := release
+		r.Track, r.Paths = string(track), paths(version, track)
+		runs = append(runs, &r)
 		all.Go(func() {
-			r := release
-			r.Track, r.Paths = string(track), paths(version, track)
+			began := time.Now()
 			r.test(root)
-			r.Seconds = time.Since(release.Date).Seconds()
-			fmt.Printf("  %s: %s\n%s", r.Track, r.cell(), notes([]Run{r}))
-			r.write(kept)
-			if r.count(Failed) > 0 || r.Passed == 0 {
-				failed.Add(1)
-			}
+			r.Seconds = time.Since(began).Seconds()
+			fmt.Printf("  %s: %s\n%s", r.Track, r.cell(), r.note())
 		})
 	}
 	all.Wait()
-	return int(failed.Load())
+	for _, r := range runs {
+		text := rig.Have(os.ReadFile(page))
+		rig.Try(os.WriteFile(page, []byte(r.on(string(text))), 0o644)) //nolint:gosec // a document
+		if r.count(Failed) > 0 || r.Passed == 0 {
+			failed++
+		}
+	}
+	return failed
 }
 
 // test runs the tests; that some failed is no error.
@@ -108,16 +101,16 @@ func (r *Run) test(root string) {
 	out, failed := cmd.Output()
 	text := r.read(out)
 	rig.Try(os.MkdirAll("build", 0o755))
-	rig.Try(os.WriteFile(filepath.Join("build", "e2e-"+r.name()+".log"), []byte(text), 0o644))
+	rig.Try(os.WriteFile(filepath.Join("build", "e2e-"+r.Slurm+"-"+strings.ReplaceAll(r.Track, "/", "-")+".log"), []byte(text), 0o644))
 	r.blame(failed)
 }
 
 // paths is how a job's cgroup is called, which TestNamesOfCgroups checks.
-func paths(v cluster.Version, track cluster.Track) string {
+func paths(v slurm.Version, track cluster.Track) string {
 	switch {
 	case track == cluster.LinuxProc:
 		return ""
-	case track == cluster.CgroupV2 && v.Since(26, 5):
+	case track == cluster.CgroupV2 && v.Has(slurm.Version{26, 5}):
 		return "SLUID"
 	}
 	return "job_N"

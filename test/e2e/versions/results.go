@@ -3,37 +3,29 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
-	"time"
-
-	"bookend/test/rig"
 )
-
-// kept holds the committed results, a file a run, seen from the root of the tree.
-const kept = "test/e2e/results"
 
 // Run is one run of the suite.
 type Run struct {
-	Slurm   string    `json:"slurm"`            // "24.11.5"
-	Track   string    `json:"track"`            // "cgroup/v2"
-	Paths   string    `json:"paths"`            // how a job's cgroup is called there: "job_N", "SLUID", "" for none
-	Slurms  string    `json:"slurms"`           // where Slurm comes from: "Debian 13"
-	Host    string    `json:"host"`             // system and kernel that it ran on
-	Commit  string    `json:"commit,omitempty"` // of the tree, with "+" if files differed; "" in old records
-	Date    time.Time `json:"date"`
-	Seconds float64   `json:"seconds"`
-	Passed  int       `json:"passed"` // stories
-	Others  []Test    `json:"others,omitempty"`
+	Slurm   string // "24.11.5"
+	Track   string // "cgroup/v2"
+	Paths   string // how a job's cgroup is called there: "job_N", "SLUID", "" for none
+	Host    string // system and kernel that it ran on
+	Commit  string // of the tree, with "+" if files differed
+	Seconds float64
+	Passed  int // stories
+	Others  []Test
 }
 
 // Test is one story that did not pass.
 type Test struct {
-	Name    string  `json:"name"`
-	Outcome Outcome `json:"outcome"`
-	Why     string  `json:"why,omitempty"`
+	Name    string
+	Outcome Outcome
+	Why     string
 }
 
 // Outcome is how a test went.
@@ -115,25 +107,66 @@ func (r *Run) read(out []byte) (text string) {
 	return text
 }
 
-// name is that of a branch and way of tracking: the next run of the same takes its place.
-func (r Run) name() string {
-	return r.Slurm[:strings.LastIndex(r.Slurm, ".")] + "-" + strings.ReplaceAll(r.Track, "/", "-")
-}
+// page has the table of what ran where, seen from the root of the tree. Each run takes the place of the last one of its
+// branch of Slurm and way of tracking, a failed one too.
+const page = "docs/admin.md"
 
-// write keeps a run in a directory, a failed one too.
-func (r Run) write(dir string) {
-	data := append(rig.Have(json.MarshalIndent(r, "", "\t")), '\n')
-	rig.Try(os.WriteFile(filepath.Join(dir, r.name()+".json"), data, 0o644)) //nolint:gosec // a document
-}
+// The marks between which the page has the table, and below it a line a run.
+const (
+	begin = "<!-- what ran where: go run ./test/e2e/versions -->\n"
+	end   = "<!-- end of what ran where -->\n"
+)
 
-// load reads what is kept in a directory, by Slurm and then by way of tracking.
-func load(dir string) (all []Run) {
-	for _, name := range rig.Have(filepath.Glob(filepath.Join(dir, "*.json"))) {
-		var r Run
-		if err := json.Unmarshal(rig.Have(os.ReadFile(name)), &r); err != nil {
-			panic(fmt.Errorf("read %q: %w", name, err))
+// tracks are the columns behind Slurm and where it is from, in the order in which Slurm got them.
+var tracks = []string{"linuxproc", "cgroup/v1", "cgroup/v2"}
+
+// on returns the page with a run on it.
+func (r Run) on(page string) string {
+	before, rest, begins := strings.Cut(page, begin)
+	block, after, ends := strings.Cut(rest, end)
+	branch := r.Slurm[:strings.LastIndex(r.Slurm, ".")+1]
+	old := regexp.MustCompile(`^\* ` + regexp.QuoteMeta(branch) + `\d+ ` + r.Track + `: `)
+	var notes []string
+	text, in := "", false
+	for line := range strings.Lines(block) {
+		switch {
+		case strings.HasPrefix(line, "| "+branch):
+			cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+			cells[0], cells[2+slices.Index(tracks, r.Track)], in = r.Slurm, r.cell(), true
+			text += "| " + strings.Join(cells, " | ") + " |\n"
+		case strings.HasPrefix(line, "* "):
+			notes = append(notes, line)
+		default:
+			text += line
 		}
-		all = append(all, r)
 	}
-	return all
+	if !begins || !ends || !in {
+		panic(fmt.Errorf("the page has no block between %q and %q with a row of Slurm %s", begin, end, branch))
+	}
+	notes = append(slices.DeleteFunc(notes, old.MatchString), r.note())
+	slices.Sort(notes)
+	return before + begin + text + strings.Join(notes, "") + end + after
+}
+
+func (r Run) cell() string {
+	text := fmt.Sprintf("%d of %d", r.Passed, r.Passed+len(r.Others))
+	if n := r.count(LeftOut); n > 0 {
+		text += fmt.Sprintf(", %d left out", n)
+	}
+	if n := r.count(Failed); n > 0 {
+		text += fmt.Sprintf(", **%d failed**", n)
+	}
+	if r.Paths != "" {
+		text += "; `" + r.Paths + "`"
+	}
+	return fmt.Sprintf("%s; %.0f s", text, r.Seconds)
+}
+
+// note says of which commit a run is, and what did not pass, and why.
+func (r Run) note() string {
+	text := fmt.Sprintf("* %s %s: commit %s on %s", r.Slurm, r.Track, r.Commit, r.Host)
+	for _, t := range r.Others {
+		text += fmt.Sprintf("; %s %s: `%s`", t.Name, t.Outcome, strings.ReplaceAll(t.Why, "`", "'"))
+	}
+	return text + "\n"
 }

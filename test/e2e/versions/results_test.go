@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"bookend/test/must"
 )
@@ -23,35 +22,23 @@ func TestReadTests(t *testing.T) {
 		"%v", text)
 }
 
-// What failed stays visible, and why. The next run of the same Slurm and way of tracking takes its place.
-func TestKeptAndShown(t *testing.T) {
-	runs := []Run{
-		{Slurm: "22.05.8", Track: "linuxproc", Slurms: "Debian 12", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(),
-			Seconds: 59.6, Passed: 1, Others: []Test{{Name: "B", Outcome: LeftOut, Why: "too old"}}},
-		{Slurm: "26.05.5", Track: "cgroup/v2", Paths: "SLUID", Slurms: "the next Debian", Host: "Debian 12",
-			Commit: "abc", Date: time.Unix(1e9, 0).UTC(), Seconds: 100,
-			Passed: 1, Others: []Test{{Name: "A/one", Outcome: Failed, Why: "late `again`"}}},
-	}
-	dir := t.TempDir()
-	for _, r := range []Run{runs[1], runs[0], runs[0]} {
-		r.write(dir)
-	}
-	have := load(dir)
-	must.Be(t, "kept", have, runs)
-	rest := table(have)
-	for _, part := range []string{
-		"| Slurm | from | linuxproc | cgroup/v1 | cgroup/v2 |\n",
-		"| 22.05.8 | Debian 12 | 1 of 2, 1 left out; 60 s | not run | not run |\n",
-		"1 of 2, **1 failed**; `SLUID`; 100 s |\n",
-		"On Debian 12.\n\n", "* 22.05.8 linuxproc: commit unknown\n", "* 26.05.5 cgroup/v2: commit abc\n",
-		"* 22.05.8 linuxproc: B left out: `too old`\n",
-		"* 26.05.5 cgroup/v2: A/one failed: `late 'again'`\n",
+// What failed stays visible, and why. The next run of the same branch of Slurm and way of tracking takes its place.
+func TestPage(t *testing.T) {
+	const head = "Tested.\n" + begin + "| Slurm | from | linuxproc | cgroup/v1 | cgroup/v2 |\n| --- | --- | --- | --- | --- |\n"
+	have := head + "| 22.05.8 | Debian 12 | not run | not run | not run |\n| 26.05.5 | the next | a | b | c |\n\n" +
+		"* 22.05.8 cgroup/v2: of old\n* 26.05.5 cgroup/v2: of old\n" + end + "Rest.\n"
+	for _, r := range []Run{
+		{Slurm: "22.05.9", Track: "linuxproc", Host: "here", Commit: "abc", Seconds: 59.6, Passed: 1,
+			Others: []Test{{"B", LeftOut, "too old"}}},
+		{Slurm: "26.05.6", Track: "cgroup/v2", Paths: "SLUID", Host: "here", Commit: "abc+", Seconds: 100, Passed: 1,
+			Others: []Test{{"A/one", Failed, "late `again`"}}},
 	} {
-		_, after, ok := strings.Cut(rest, part)
-		if rest = after; !ok {
-			t.Fatalf("no %q, in this order, in\n%s", part, table(have))
-		}
+		have = r.on(r.on(have))
 	}
+	must.Be(t, "page", have, head+"| 22.05.9 | Debian 12 | 1 of 2, 1 left out; 60 s | not run | not run |\n"+
+		"| 26.05.6 | the next | a | b | 1 of 2, **1 failed**; `SLUID`; 100 s |\n\n* 22.05.8 cgroup/v2: of old\n"+
+		"* 22.05.9 linuxproc: commit abc on here; B left out: `too old`\n"+
+		"* 26.05.6 cgroup/v2: commit abc+ on here; A/one failed: `late 'again'`\n"+end+"Rest.\n")
 }
 
 // If "go test" fails and no test does, something else did: nothing compiled, or what ends all tests failed.
@@ -68,10 +55,9 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// The page says what the committed results say.
-func TestReadme(t *testing.T) {
-	want := rendered("../../..")
-	if have, err := os.ReadFile("../../../" + tablePage); err != nil || string(have) != want {
-		t.Errorf("the page is not what the results say (%v): go run ./test/e2e/versions -page", err)
+// The page has a row of each release.
+func TestRows(t *testing.T) {
+	for _, r := range releases {
+		Run{Slurm: r + ".1", Track: tracks[0]}.on(must.Read(t, "../../../"+page))
 	}
 }
