@@ -47,9 +47,8 @@ const (
 	ProbeEpilog ProbeAt = "epilog"
 	ProbeBoth   ProbeAt = "both"
 
-	ReasonByHealthcheck ReasonBy = "healthcheck"
-	ReasonByHook        ReasonBy = "hook"
-	ReasonByNone        ReasonBy = "none"
+	ReasonByHook ReasonBy = "hook"
+	ReasonByNone ReasonBy = "none"
 
 	ShowProblems Show = "problems" // what is wrong, at the start and at the end
 	ShowSummary  Show = "summary"  // and one line at an end if nothing is wrong

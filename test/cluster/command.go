@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +11,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/slurm"
 	"bookend/test/rig"
 )
 
@@ -130,4 +133,20 @@ func (c *Cluster) runBounded(cmd *exec.Cmd) error {
 		return fmt.Errorf("killed after %v: %w", c.options.Patience, err)
 	}
 	return err
+}
+
+// Root is the root folder of the Slurm that clusters run unless told otherwise.
+func Root() string { return cmp.Or(os.Getenv("BOOKEND_SLURM_ROOT"), "/") }
+
+// VersionIn is the version of the Slurm in a root folder.
+func VersionIn(root string) (v slurm.Version, err error) {
+	err = rig.Attempt(func() {
+		cmd := exec.Command(lookUp(root, "slurmd"), "-V")
+		if root != "/" {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+		}
+		cmd.Dir = "/"
+		v, _ = slurm.ParseVersion(string(rig.Have(cmd.Output())))
+	})
+	return v, err
 }
