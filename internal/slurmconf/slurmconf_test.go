@@ -404,11 +404,7 @@ func FuzzParseListed(f *testing.F) {
 		f.Fatal(texts, err)
 	}
 	for _, name := range texts {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(text))
+		f.Add(must.Read(f, name))
 	}
 	f.Add("Gres Name=gpu Count=2 File=/dev/nvidia[0-1\nGres Name=gpu Type= Count=1 File=,")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -30,9 +30,7 @@ func screen[T interface{ Text(io.Writer) }](command string) func(*testing.T) str
 	return func(t *testing.T) string {
 		var said T
 		name, _, _ := strings.Cut(command, " ")
-		if err := json.Unmarshal([]byte(must.Read(t, "testdata/"+name+".json")), &said); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(must.Read(t, "testdata/"+name+".json")), &said))
 		var b strings.Builder
 		b.WriteString("root@n1# bookend " + command + "\n")
 		said.Text(safetext.Terminal(&b))

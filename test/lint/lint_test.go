@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"bookend/test/golden"
+	"bookend/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -24,10 +25,7 @@ const page = `
 
 func breaks(t *testing.T, name, source string) string {
 	t.Helper()
-	f, err := parse(name, []byte("package x; "+source))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Have(parse(name, []byte("package x; "+source)))(t)
 	var broken []string
 	breaches, _ := check(bandsOf(page), []file{f})
 	for _, b := range breaches {
@@ -51,9 +49,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	for _, r := range rules {
-		if !bitten[r.name] {
-			t.Errorf("no source breaks rule %q", r.name)
-		}
+		must.Not(t, !bitten[r.name], "no source breaks rule %q", r.name)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"bookend/internal/record"
+	"bookend/test/must"
 )
 
 // What users showed others of their outputs is recognised, and what only speaks of it is not taken for it. Host memory is
@@ -11,10 +12,7 @@ import (
 func TestCollection(t *testing.T) {
 	for _, path := range []string{Written, Formats, Heldout} {
 		t.Run(path, func(t *testing.T) {
-			all, err := Load(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := must.Have(Load(path))(t)
 			for _, text := range all {
 				text.look(t)
 			}
