@@ -149,26 +149,14 @@ func (s *story) drainedTwice(unsaid, kept bool, resumes func()) {
 	s.nodeIsDrained("n1", s.ofOrphan(long))
 }
 
-// A hook that is to give the reason itself does, but not over an admin's.
+// A hook that is to give the reason itself does not give it over an admin's.
 func TestReasonByTheHook(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Config: "drain: {resume: {enabled: true, after: 1}}\n"})
-	s.tell("the health check resumes what a hook drained", func(s *story) {
-		job := s.runs(s.user, leavesOrphan, oneGPU)
-		s.nodeIsDrained("n1", s.ofOrphan(job))
-		s.hooksRan("n1", "prolog 0", "epilog 10")
-		s.checks("n1")
-		s.nodeIsDrained("n1", s.ofOrphan(job))
-		s.adminKills(s.pid(job), "n1")
-		s.checksUntil("resumed")
-		s.comesBack("n1")
-	})
-	s.tell("an admin's reason stands", func(s *story) {
-		job := s.starts(s.user, leavesOrphan+"\n"+awaits, oneGPU)
-		s.adminUpdates("n1", "State=DRAIN", "Reason=disk swap")
-		s.touches(s.user, "done")
-		s.ends(job)
-		s.nodeIsDrained("n1", "disk swap")
-		s.hooksRan("n1", "prolog 0", "epilog 10")
-	})
+	s := given(t, site.Options{Mode: "enforce"})
+	job := s.starts(s.user, leavesOrphan+"\n"+awaits, oneGPU)
+	s.adminUpdates("n1", "State=DRAIN", "Reason=disk swap")
+	s.touches(s.user, "done")
+	s.ends(job)
+	s.nodeIsDrained("n1", "disk swap")
+	s.hooksRan("n1", "prolog 0", "epilog 10")
 }

@@ -53,10 +53,10 @@ func moreAt(job cluster.JobID) string {
 
 func lines(all ...string) []string { return strings.Split(strings.Join(all, "\n"), "\n") }
 
-// An orphan drains the node until an admin has dealt with it.
+// An orphan drains the node until an admin has dealt with it: then a health check resumes it.
 func TestEnforce(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce"})
+	s := given(t, site.Options{Mode: "enforce", Config: "drain: {resume: {enabled: true, after: 1}}\n"})
 	first := s.happens(drains)
 	pid := s.pid(first)
 	s.inOrder("the output", s.outputOf(first), stillUses(pid), maybeLeft,
@@ -69,8 +69,10 @@ func TestEnforce(t *testing.T) {
 		j, err := s.on.Job(second)
 		return err == nil && j.State == "PENDING" && strings.Contains(j.Reason, "DRAINED")
 	})
+	s.checks("n1")
+	s.nodeIsDrained("n1", s.ofOrphan(first))
 	s.adminKills(pid, "n1")
-	s.adminResumes("n1")
+	s.checksUntil("resumed")
 	s.ends(second)
 
 	s.jobIs(second, "COMPLETED")

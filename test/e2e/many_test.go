@@ -5,9 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/record"
 	"bookend/internal/slurm"
-	"bookend/internal/state"
 	"bookend/test/cluster"
 	"bookend/test/must"
 	"bookend/test/site"
@@ -131,32 +129,13 @@ func TestRequeue(t *testing.T) {
 }
 
 func (s *story) runsApart(id cluster.JobID) {
-	runs := s.runsOf("n1", id)
-	if len(runs) != 2 {
-		s.t.Fatalf("%d records of job %s, want 2", len(runs), id)
-	}
-	named := version(s.t.T).Has(slurm.TellsRun)
+	runs, named := s.shown(id, 2), version(s.t.T).Has(slurm.TellsRun)
 	for i, r := range runs {
-		must.Not(s.t, r.Start == nil || len(r.Ends) != 1 || r.Job.Restarts > i+1 || (r.Job.SLUID != "") != named,
+		must.Not(s.t, r.Start == nil || r.End == nil || (r.SLUID != "") != named,
 			"run %d: %+v; want both ends, and an id of its own: %v", i, r, named)
 		if named {
-			s.showSays("n1", r.Job.SLUID, "job "+string(id), "start:", "end:")
+			s.showSays("n1", r.SLUID, "job "+string(id), "start:", "end:")
 		}
 	}
-	must.Not(s.t, named && runs[0].Job.SLUID == runs[1].Job.SLUID, "both runs have the id %q", runs[0].Job.SLUID)
-}
-
-// runsOf are a node's records of one job id, the oldest first.
-func (s *story) runsOf(node string, id cluster.JobID) (found []record.Run) {
-	want, _ := slurm.ParseJobID(string(id))
-	seen := map[string]bool{}
-	runs, _ := must.Have(state.Open(s.on.Run(), node))(s.t).Runs()
-	history, _ := state.History(s.on.Var(node), node)
-	for _, r := range append(history, runs...) {
-		if r.Job.ID == want && !seen[r.Key] {
-			seen[r.Key] = true
-			found = append(found, r)
-		}
-	}
-	return found
+	must.Not(s.t, named && runs[0].SLUID == runs[1].SLUID, "both runs have the id %q", runs[0].SLUID)
 }

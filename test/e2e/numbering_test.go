@@ -32,7 +32,7 @@ func TestNumbers(t *testing.T) {
 		for _, number := range strings.Fields(ask.files) {
 			want = append(want, must.Have(s.on.Device("n1", must.Have(strconv.Atoi(number))(t)))(t))
 		}
-		run := s.recordOf(job)
+		run := s.shown(job, 1)[0]
 		for _, g := range run.GPUs {
 			have = append(have, g.ID)
 		}
@@ -53,15 +53,15 @@ func TestNumbers(t *testing.T) {
 	s.nodeIsUp("n1")
 }
 
-// recordOf is what "bookend show --json" has of a job's only run.
-func (s *story) recordOf(job cluster.JobID) view.Shown {
+// shown is what "bookend show --json" has of a job that ran so often.
+func (s *story) shown(job cluster.JobID, runs int) []view.Shown {
 	out, err := s.on.Bookend("n1", "show", "--node", "n1", "--json", string(job))
 	var show view.Show
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &show)
 	}
-	if err != nil || len(show.Runs) != 1 {
+	if err != nil || len(show.Runs) != runs {
 		s.t.Fatalf("bookend show: %v\n%s", err, out)
 	}
-	return show.Runs[0]
+	return show.Runs
 }

@@ -71,7 +71,7 @@ func (s *story) foundIn(job cluster.JobID, kind record.OutputKind, path string) 
 }
 
 func (s *story) lastEnd(job cluster.JobID) view.HookEnd {
-	ends := s.recordOf(job).Record.Ends
+	ends := s.shown(job, 1)[0].Record.Ends
 	if len(ends) == 0 {
 		s.t.Fatalf("job %s has no end", job)
 	}
