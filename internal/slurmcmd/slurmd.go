@@ -170,15 +170,6 @@ func ByFile(proc, path string) slurmconf.Daemon {
 	return d
 }
 
-func Entries(conf string) (names []string, err error) {
-	// Threat: none, only names are read; a user who can change them can change what slurmd runs as root.
-	entries, err := os.ReadDir(filepath.Dir(conf))
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names, err
-}
-
 // Identify describes the file that a path leads to through links; Inode is 0 if it does not exist.
 func Identify(path string) (slurmconf.FileID, error) {
 	id := slurmconf.FileID{Path: path}
