@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/catalog"
-	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/node"
@@ -68,7 +67,7 @@ func paragraph(title, text string, lines ...[2]string) string {
 }
 
 func explainXid(number int, here config.Config) []string {
-	row, ok := condition.XidRow(number)
+	row, ok := catalog.LookupXid(number)
 	if !ok {
 		return nil
 	}

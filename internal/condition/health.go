@@ -92,7 +92,7 @@ func (in Input) facts(now gpu.Health) []record.Finding {
 				continue
 			}
 			if observed, unknown := r.judge(r, fact.Value, last); observed != "" {
-				f := r.finding(observed)
+				f := finding(r.Code, observed, r.Doubt)
 				f.Unknown = unknown
 				out = append(out, f)
 				break
@@ -102,10 +102,10 @@ func (in Input) facts(now gpu.Health) []record.Finding {
 	return out
 }
 
-func (r Row) finding(observed string) record.Finding {
-	f := record.Finding{Code: r.Code, Observed: observed, Expected: expected[r.Code]}
-	if r.Doubt != "" {
-		f.Doubts = []string{r.Doubt}
+func finding(c catalog.Code, observed, doubt string) record.Finding {
+	f := record.Finding{Code: c, Observed: observed, Expected: expected[c]}
+	if doubt != "" {
+		f.Doubts = []string{doubt}
 	}
 	return f
 }
@@ -187,9 +187,11 @@ func Compares(now []gpu.Health) bool {
 // Disputed reports whether a finding's own row of the table has a doubt: a program may have caused what was seen, not a
 // fault of the GPU. Other doubts, as of a fault mended since, do not count.
 func Disputed(f record.Finding) bool {
-	return slices.ContainsFunc(table(), func(r Row) bool {
-		return r.Code == f.Code && r.Doubt != "" && slices.Contains(f.Doubts, r.Doubt)
-	})
+	has := func(c catalog.Code, doubt string) bool {
+		return c == f.Code && doubt != "" && slices.Contains(f.Doubts, doubt)
+	}
+	return slices.ContainsFunc(factRows, func(r Row) bool { return has(r.Code, r.Doubt) }) ||
+		slices.ContainsFunc(catalog.DriverErrors(), func(e catalog.DriverError) bool { return has(e.Code, e.Doubt) })
 }
 
 // xids judges the kernel log's lines about one GPU: all lines with one number are one finding.
@@ -208,8 +210,8 @@ func (in Input) xids(c record.Assigned, now gpu.Health) []record.Finding {
 }
 
 func (in Input) xid(c record.Assigned, now gpu.Health, alike []gpu.Xid) record.Finding {
-	r, _ := XidRow(alike[0].Code)
-	f := r.finding(describe(r.Meaning, alike))
+	r, _ := catalog.LookupXid(alike[0].Code)
+	f := finding(r.Code, describe(r.Meaning, alike), r.Doubt)
 	f.Xid = alike[0].Code
 	if in.KernelDoubt != "" {
 		f.Doubts = append(f.Doubts, in.KernelDoubt)

@@ -121,8 +121,8 @@ func logged(xids ...gpu.Xid) Input {
 // Every number of the table gives its row's code, and drains if NVIDIA calls for a reset without a doubt.
 func TestEveryXid(t *testing.T) {
 	fatal := map[int]bool{}
-	for _, n := range xidRows {
-		for _, number := range n.Xids {
+	for _, n := range catalog.DriverErrors() {
+		for _, number := range n.Numbers {
 			found := Judge(logged(gpu.Xid{BusID: busA, Code: number}))
 			if len(found) != 1 || found[0].Code != n.Code || found[0].Xid != number ||
 				!strings.Contains(found[0].Observed, n.Meaning) {
@@ -142,7 +142,7 @@ func TestEveryXid(t *testing.T) {
 		if got, known := fatal[number]; got != want || !known {
 			t.Errorf("Xid %d: drains %v", number, got)
 		}
-		if program := number == 13 || number == 31 || number == 43 || number == 45; OfProgram(number) != program {
+		if program := number == 13 || number == 31 || number == 43 || number == 45; catalog.OfProgram(number) != program {
 			t.Errorf("Xid %d: of a program: %v", number, !program)
 		}
 	}
@@ -182,15 +182,16 @@ func TestTableIsSound(t *testing.T) {
 		}
 		seen[key] = true
 	}
-	for _, r := range table() {
-		key := fmt.Sprint(r.Fact, r.Value, r.Xids)
-		if (r.Fact == "") == (len(r.Xids) == 0) || (r.Fact == "") != (r.Value == "") {
-			t.Errorf("%s is neither a fact nor an Xid", key)
-		}
-		once(string(r.Fact) + r.Value + fmt.Sprint(r.Xids))
-		for _, n := range r.Xids {
+	rows := slices.Clone(factRows)
+	for _, e := range catalog.DriverErrors() {
+		for _, n := range e.Numbers {
 			once(fmt.Sprintf("Xid %d", n))
 		}
+		rows = append(rows, row(e))
+	}
+	for _, r := range rows {
+		key := fmt.Sprint(r.Fact, r.Value)
+		once(key)
 		if r.Meaning == "" || r.Asks == "" || expected[r.Code] == "" {
 			t.Errorf("%s: fill in Meaning and Asks, and %s in the table expected: %+v", key, r.Code, r)
 		}
@@ -212,13 +213,9 @@ func TestHealthDoc(t *testing.T) {
 	for _, r := range factRows {
 		facts += fmt.Sprintf("| %s | %s %s\n", r.Fact, r.Value, columns(r))
 	}
-	for _, r := range slices.SortedFunc(slices.Values(xidRows),
-		func(a, b Row) int { return cmp.Compare(a.Xids[0], b.Xids[0]) }) {
-		name, numbered := strings.CutPrefix(gpu.Error(r.Xids[0]), "Xid ")
-		if numbered {
-			name = ranges(r.Xids)
-		}
-		xids += fmt.Sprintf("| %s %s\n", name, columns(r))
+	for _, e := range slices.SortedFunc(slices.Values(catalog.DriverErrors()),
+		func(a, b catalog.DriverError) int { return cmp.Compare(a.Numbers[0], b.Numbers[0]) }) {
+		xids += fmt.Sprintf("| %s %s\n", names(e), columns(row(e)))
 	}
 	want := got
 	for start, rows := range map[string]string{"| fact | value |": facts, "| Xid | finding |": xids} {
@@ -237,9 +234,22 @@ func TestHealthDoc(t *testing.T) {
 	}
 }
 
+// names are the numbers of some errors or, if the vendor numbers none, the module that reports them.
+func names(e catalog.DriverError) string {
+	if name, numbered := strings.CutPrefix(gpu.Error(e.Numbers[0]), "Xid "); !numbered {
+		return name
+	}
+	return ranges(e.Numbers)
+}
+
+// row is an error as a line of the table.
+func row(e catalog.DriverError) Row {
+	return Row{Fact: "Xid", Value: fmt.Sprint(e.Numbers), Code: e.Code, Meaning: e.Meaning, Asks: e.Asks, Doubt: e.Doubt}
+}
+
 // shipped is what the shipped policy of an end does with a row's finding in enforce mode: the policy itself is asked.
 func shipped(r Row) string {
-	a := action(r.finding("x"))
+	a := action(finding(r.Code, "x", r.Doubt))
 	if a == config.Drain {
 		return "**drain**"
 	}

@@ -64,7 +64,7 @@ const containedError = 94
 // byXid judges an Xid that may have left the GPU usable, by what is known of its number.
 func byXid(number int) record.Cause {
 	switch {
-	case condition.OfProgram(number):
+	case catalog.OfProgram(number):
 		return no("the driver reported a program's error, not the GPU's")
 	case number == containedError:
 		return yes(fmt.Sprintf("the GPU had a memory error that ended a program (Xid %d)", number))
@@ -97,7 +97,7 @@ func unfound(e evidence) record.Cause {
 func logged(e evidence) bool {
 	return slices.ContainsFunc(e.kernel.Xids, func(x gpu.Xid) bool {
 		mayBeOn := func(c record.Assigned) bool { return c.Device.BusID == "" || c.Device.BusID == x.BusID }
-		return !condition.OfProgram(x.Code) && (len(e.in.Cards) == 0 || slices.ContainsFunc(e.in.Cards, mayBeOn))
+		return !catalog.OfProgram(x.Code) && (len(e.in.Cards) == 0 || slices.ContainsFunc(e.in.Cards, mayBeOn))
 	})
 }
 

@@ -128,9 +128,9 @@ func taskEpilog(t *taskHook) {
 	terminal := !t.recordOutput() && t.task.LocalID == 0 && t.env.Getenv("ENVIRONMENT") != "BATCH"
 	if r, err := t.report(); terminal && err == nil {
 		if !r.Clean {
-			io.WriteString(t.env.Stderr, report.Quote(r.Text))
+			io.WriteString(t.env.Stderr, joblog.Quote(r.Text))
 		}
-		io.WriteString(t.env.Stderr, report.Quote(r.Running))
+		io.WriteString(t.env.Stderr, joblog.Quote(r.Running))
 	}
 	if !t.inScript() {
 		return

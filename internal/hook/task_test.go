@@ -34,7 +34,7 @@ func FuzzPrintLines(f *testing.F) {
 				t.Fatalf("line %q", line)
 			}
 		}
-		for line := range strings.Lines(report.Quote(text)) {
+		for line := range strings.Lines(joblog.Quote(text)) {
 			if !strings.HasPrefix(line, "| ") {
 				t.Fatalf("line %q of a job's log", line)
 			}

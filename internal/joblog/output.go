@@ -237,3 +237,12 @@ func (s *Search) Recognised() bool { return slices.ContainsFunc(s.Messages, Abou
 func AboutMemory(m record.Message) bool {
 	return m.Kind == record.KindDevice || m.Kind == record.KindInit || m.Kind == record.KindHost
 }
+
+// Quote marks each line of a text as Bookend's, among a job's own.
+func Quote(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("| " + line)
+	}
+	return b.String()
+}

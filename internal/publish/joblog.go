@@ -9,7 +9,6 @@ import (
 	"bookend/internal/joblog"
 	"bookend/internal/node"
 	"bookend/internal/record"
-	"bookend/internal/report"
 )
 
 // EndReport appends a job's end report, and its start's if no task hook printed that, to the job's own output, as its
@@ -26,9 +25,9 @@ func EndReport(a *node.Access, p joblog.Place, hangs bool, start *record.End, te
 	if target.Path == "" {
 		return "no file", nil
 	}
-	text = report.Quote(text)
+	text = joblog.Quote(text)
 	if untold {
-		text = report.Quote(start.Report) + text
+		text = joblog.Quote(start.Report) + text
 	}
 	req := joblog.AppendRequest{UID: a.Job.UID, GID: a.Job.GID, Target: target, Text: "\n" + text}
 	var reply joblog.AppendReply

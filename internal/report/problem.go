@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"bookend/internal/catalog"
-	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -212,7 +211,7 @@ func failing(f record.Finding) safetext.Safe {
 	text := f.Observed
 	switch f.Code {
 	case catalog.Xid, catalog.XidFatal:
-		row, known := condition.XidRow(f.Xid)
+		row, known := catalog.LookupXid(f.Xid)
 		switch {
 		case f.Xid == 0:
 			text = "the driver reported an error (Xid)"

@@ -216,12 +216,3 @@ func Joined(lines []safetext.Safe) string {
 	}
 	return b.String()
 }
-
-// Quote marks each line of a text as Bookend's, among a job's own.
-func Quote(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		b.WriteString("| " + line)
-	}
-	return b.String()
-}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/condition"
+	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -162,7 +162,7 @@ func kernelLog(k *gpu.KernelLog) []string {
 		lines = append(lines, "part of it was overwritten before it was read")
 	}
 	for _, x := range k.Xids {
-		row, _ := condition.XidRow(x.Code)
+		row, _ := catalog.LookupXid(x.Code)
 		text := after(": ", row.Meaning)
 		if x.PID != 0 {
 			text += fmt.Sprintf(", PID %d (%s)", x.PID, x.Name)
