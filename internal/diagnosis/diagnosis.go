@@ -146,10 +146,8 @@ func on(gpu *record.Assigned, c record.Cause) record.Cause {
 	return c
 }
 
-// worse returns the stronger of two answers: yes, then "cannot tell", then no, then none.
 func worse(a, b record.Cause) record.Cause {
-	strength := map[record.Answer]int{record.Yes: 2, record.CannotTell: 1}
-	if strength[b.Answer] > strength[a.Answer] || a.Evidence == "" && strength[b.Answer] == strength[a.Answer] {
+	if b.Answer.Outweighs(a.Answer) {
 		return b
 	}
 	return a

@@ -8,7 +8,6 @@
 package hook
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -247,8 +246,8 @@ func (h *hook) giveReason(o publish.Account) publish.Account {
 
 func scene(c judge.Case, j judge.Judgement, why *record.Diagnosis) report.Scene {
 	return report.Scene{
-		Recording: c.Past.Recording, Began: cmp.Or(c.Past.Run.Start, &record.End{}).At, Ended: c.At,
-		Node: c.Job.Node, Job: c.Job, Cards: c.Subjects(j), Now: c.Seen.Side, Before: c.Past.Before,
+		Run: c.Self(), Recording: c.Past.Recording, Ended: c.At,
+		Cards: c.Subjects(j), Now: c.Seen.Side, Before: c.Past.Before,
 		Findings: j.Found, Verdict: j.Verdict, Why: why,
 		Show: c.Config.JobLog.Show, Privacy: c.Config.JobLog.Privacy,
 		Help: strings.Trim(c.Config.HelpURL+", "+c.Config.Contact, ", "),

@@ -26,6 +26,12 @@ const (
 	CannotTell Answer = "cannot tell"
 )
 
+// Outweighs reports whether an answer is stronger than another: yes, then "cannot tell", then no, then none.
+func (a Answer) Outweighs(other Answer) bool {
+	strength := map[Answer]int{Yes: 3, CannotTell: 2, No: 1}
+	return strength[a] > strength[other]
+}
+
 // Cause is the judgement of one cause.
 type Cause struct {
 	Name   CauseName `json:"name"`

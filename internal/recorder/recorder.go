@@ -225,8 +225,8 @@ func (r *recorder) take(s sample, runs []record.Run) {
 
 func (r *recorder) tell(run record.Run, recording record.Recording, look gpu.Snapshot, shared bool) {
 	text := report.Joined(report.Running(report.Scene{
-		Node: run.Job.Node, Job: run.Job, Cards: run.Devices, Now: record.Side{Snapshot: look},
-		Show: r.a.Config.JobLog.Show, Recording: &recording, Began: run.Start.At, Ended: look.At, Shared: shared,
+		Run: run, Cards: run.Devices, Now: record.Side{Snapshot: look},
+		Show: r.a.Config.JobLog.Show, Recording: &recording, Ended: look.At, Shared: shared,
 	}))
 	if text == r.told[run.Name()] {
 		return

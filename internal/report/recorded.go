@@ -18,11 +18,11 @@ const idleFrom = 10 * time.Minute
 
 // Running returns what can be reported of a job while it runs, for a terminal that its end report does not reach.
 func Running(s Scene) []safetext.Safe {
-	used, idle, tells := s.used(), s.idle(), s.Show == config.ShowSummary || s.Show == config.ShowAll
+	used, idle := used(s.Recording), s.idle()
 	var out []string
 	for _, g := range used {
-		where := fmt.Sprintf("%s GPU %d", s.Node, s.number(g))
-		others := s.others(g)
+		where := fmt.Sprintf("%s GPU %d", s.Run.Job.Node, s.number(g.ID))
+		others := mostOfOthers(s.Run, g)
 		switch {
 		case others > 0 && !s.Shared:
 			held := gpu.Size(others)
@@ -32,37 +32,40 @@ func Running(s Scene) []safetext.Safe {
 				where, g.Together, len(idle)))
 		}
 	}
+	tells := s.Show == config.ShowSummary || s.Show == config.ShowAll
 	if s.Show == config.ShowNone || len(used) == 0 || len(out) == 0 && !tells {
 		return nil
 	}
 	return lines(append(out, s.place()+": "+s.peak())...)
 }
 
-// others returns the most memory that another job's process was seen to hold on a GPU, 0 if not worth reporting.
-func (s Scene) others(g record.GPURecording) (most uint64) {
+// mostOfOthers returns the most memory that another job's process was seen to hold on a GPU, 0 if not worth reporting.
+func mostOfOthers(run record.Run, g record.GPURecording) (most uint64) {
 	const worthTelling = 512 << 20 // less than what an idle process takes on an H200
 	for _, p := range g.Processes {
-		if p.Owner.Found() && !s.Job.Owns(p.Owner) && p.Most >= worthTelling {
+		if p.Owner.Found() && !run.Owns(p.Owner) && p.Most >= worthTelling {
 			most = max(most, p.Most)
 		}
 	}
 	return most
 }
 
+func (s Scene) began() time.Duration { return cmp.Or(s.Run.Start, &record.End{}).At }
+
 // peak words the most that the job used, as the recorder saw it, empty if it saw nothing.
 func (s Scene) peak() string {
-	used := s.used()
+	used := used(s.Recording)
 	if len(used) == 0 {
 		return ""
 	}
 	low, high := used[0], used[len(used)-1]
 	words := "peak "
-	if !s.Recording.Close(s.Began, s.Ended) || !s.Recording.Measures(s.Began, s.Ended) {
+	if !s.Recording.Close(s.began(), s.Ended) || !s.Recording.Measures(s.began(), s.Ended) {
 		words += "at least "
 	}
 	if len(used) > 1 && low.Own.Bytes < high.Own.Bytes/10*9 {
 		least := strings.TrimSuffix(gpu.Size(low.Own.Bytes), " GiB")
-		words += fmt.Sprintf("%s (GPU %d) to ", least, s.number(low))
+		words += fmt.Sprintf("%s (GPU %d) to ", least, s.number(low.ID))
 	}
 	words += s.of(high.Own.Bytes)
 	switch {
@@ -75,11 +78,11 @@ func (s Scene) peak() string {
 }
 
 // used returns the GPUs on which processes of the job were seen, lowest peak first.
-func (s Scene) used() (all []record.GPURecording) {
-	if s.Recording == nil {
+func used(r *record.Recording) (all []record.GPURecording) {
+	if r == nil {
 		return nil
 	}
-	for _, g := range s.Recording.GPUs {
+	for _, g := range r.GPUs {
 		if g.Together > 0 && g.Own.Bytes > 0 {
 			all = append(all, g)
 		}
@@ -88,11 +91,10 @@ func (s Scene) used() (all []record.GPURecording) {
 	return all
 }
 
-func (s Scene) number(g record.GPURecording) int {
-	for _, c := range s.Cards {
-		if c.Device.ID == g.ID {
-			return c.Index
-		}
+// number returns Slurm's number of a GPU, -1 if it is none of the job's.
+func (s Scene) number(id gpu.ID) int {
+	if i := s.rank(id); i < len(s.Cards) {
+		return s.Cards[i].Index
 	}
 	return -1
 }
@@ -102,8 +104,8 @@ func (s Scene) idle() (numbers []string) {
 		return nil
 	}
 	for _, g := range s.Recording.GPUs {
-		if s.Recording.Idle(g, s.Began, s.Ended) {
-			numbers = append(numbers, fmt.Sprint(s.number(g)))
+		if s.Recording.Idle(g, s.began(), s.Ended) {
+			numbers = append(numbers, fmt.Sprint(s.number(g.ID)))
 		}
 	}
 	return numbers
@@ -112,10 +114,10 @@ func (s Scene) idle() (numbers []string) {
 func (s Scene) neverUsed() []string {
 	idle := s.idle()
 	switch {
-	case len(s.used()) == 0 || s.Ended-s.Began < idleFrom || len(idle) == 0:
+	case len(used(s.Recording)) == 0 || s.Ended-s.began() < idleFrom || len(idle) == 0:
 		return nil
 	case len(idle) == 1:
-		return []string{fmt.Sprintf("%s GPU %s was never used by your job", s.Node, idle[0])}
+		return []string{fmt.Sprintf("%s GPU %s was never used by your job", s.Run.Job.Node, idle[0])}
 	}
-	return []string{fmt.Sprintf("%s GPUs %s were never used by your job", s.Node, strings.Join(idle, ","))}
+	return []string{fmt.Sprintf("%s GPUs %s were never used by your job", s.Run.Job.Node, strings.Join(idle, ","))}
 }

@@ -12,8 +12,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// used is what was recorded of the i-th GPU: GiB and processes of the job, percent busy.
-func used(i int, gib uint64, together, busy int) record.GPURecording {
+// use is what was recorded of the i-th GPU: GiB and processes of the job, percent busy.
+func use(i int, gib uint64, together, busy int) record.GPURecording {
 	return record.GPURecording{ID: gpu.ID("GPU-" + string(rune('a'+i))), Samples: 10, Own: record.Most{Bytes: gib << 30},
 		Together: together, Busy: record.Busy{Samples: 10, Sum: 10 * busy, Most: busy}}
 }
@@ -55,11 +55,11 @@ bookend:   Details: bookend show 42 on n1`)
 }
 
 func TestPeakInTheLog(t *testing.T) {
-	beside := used(0, 41, 1, 71)
+	beside := use(0, 41, 1, 71)
 	beside.Processes = []record.RecordedProcess{{PID: 5150, Owner: slurm.Owner{ID: 77}, Most: 20 << 30}}
-	mine := used(0, 41, 1, 71)
+	mine := use(0, 41, 1, 71)
 	mine.Processes = []record.RecordedProcess{{Owner: slurm.Owner{SLUID: "s8KLXYKZ8W4T00"}, Most: 41 << 30}}
-	theirs := used(1, 0, 0, 50)
+	theirs := use(1, 0, 0, 50)
 	theirs.Processes = []record.RecordedProcess{{PID: 5150, Most: 20 << 30}}
 	scenes := map[string]Scene{}
 	for name, tt := range map[string]struct {
@@ -67,26 +67,26 @@ func TestPeakInTheLog(t *testing.T) {
 		change func(*Scene)
 	}{
 		"nothing recorded":                          {1, func(*Scene) {}},
-		"one process":                               {1, recording(used(0, 41, 1, 71))},
-		"one GPU used less, one not at all":         {3, recording(used(0, 41, 1, 71), used(1, 0, 0, 0), used(2, 3, 1, 2))},
-		"ranks piled on one":                        {4, recording(used(0, 130, 4, 99), used(1, 0, 0, 0), used(2, 0, 0, 0), used(3, 0, 0, 0))},
+		"one process":                               {1, recording(use(0, 41, 1, 71))},
+		"one GPU used less, one not at all":         {3, recording(use(0, 41, 1, 71), use(1, 0, 0, 0), use(2, 3, 1, 2))},
+		"ranks piled on one":                        {4, recording(use(0, 130, 4, 99), use(1, 0, 0, 0), use(2, 0, 0, 0), use(3, 0, 0, 0))},
 		"another job beside it":                     {1, recording(beside)},
-		"others of unknown jobs on its other GPU":   {2, recording(used(0, 41, 2, 71), theirs)},
+		"others of unknown jobs on its other GPU":   {2, recording(use(0, 41, 2, 71), theirs)},
 		"another job that may be there":             {1, func(s *Scene) { recording(beside)(s); s.Shared = true }},
-		"its own process, known by its SLUID alone": {1, func(s *Scene) { recording(mine)(s); s.Job.SLUID = "s8KLXYKZ8W4T00" }},
-		"not all of the time":                       {1, func(s *Scene) { recording(used(0, 41, 3, 71))(s); s.Recording.From = time.Minute }},
+		"its own process, known by its SLUID alone": {1, func(s *Scene) { recording(mine)(s); s.Run.Job.SLUID = "s8KLXYKZ8W4T00" }},
+		"not all of the time":                       {1, func(s *Scene) { recording(use(0, 41, 3, 71))(s); s.Recording.From = time.Minute }},
 		"nearly no sample could be read": {1, func(s *Scene) {
-			failed := used(0, 41, 1, 71)
+			failed := use(0, 41, 1, 71)
 			failed.Samples, failed.Unread = 3600, 3599
 			recording(failed)(s)
 		}},
 		"memory that no listed process had": {2, func(s *Scene) {
-			seen := used(1, 0, 0, 0)
+			seen := use(1, 0, 0, 0)
 			seen.Peak.Bytes = 20 << 30
-			recording(used(0, 41, 1, 71), seen)(s)
+			recording(use(0, 41, 1, 71), seen)(s)
 		}},
-		"samples far apart":                {2, func(s *Scene) { recording(used(0, 41, 1, 71), used(1, 0, 0, 0))(s); s.Recording.Every = time.Minute }},
-		"a site that wants problems alone": {1, func(s *Scene) { recording(used(0, 41, 1, 71))(s); s.Show = config.ShowProblems }},
+		"samples far apart":                {2, func(s *Scene) { recording(use(0, 41, 1, 71), use(1, 0, 0, 0))(s); s.Recording.Every = time.Minute }},
+		"a site that wants problems alone": {1, func(s *Scene) { recording(use(0, 41, 1, 71))(s); s.Show = config.ShowProblems }},
 	} {
 		s := scene(tt.cards, record.Clean)
 		tt.change(&s)

@@ -13,7 +13,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/safetext"
-	"bookend/internal/slurm"
 )
 
 // Bounds of a report: its lines, and the bytes of each.
@@ -24,8 +23,7 @@ const (
 
 // Scene is the input of a report.
 type Scene struct {
-	Node     string
-	Job      slurm.Job
+	Run      record.Run // so far: without the end that is reported
 	Cards    []record.Assigned
 	Now      record.Side
 	Before   *record.Side // at the end: what the start saw
@@ -36,11 +34,11 @@ type Scene struct {
 	Help     string // where the site's users find help; empty if not configured
 	// Why is the diagnosis of why the job ran out of memory; nil if it is not wanted.
 	Why *record.Diagnosis
-	// Recording is what was seen of the job while it ran, nil for nothing. Began and Ended are its ends on
-	// CLOCK_BOOTTIME; of a job that still runs, Ended is the newest sample.
-	Recording    *record.Recording
-	Began, Ended time.Duration
-	Shared       bool // other jobs have its GPUs too
+	// Recording is what was seen of the job while it ran, nil for nothing. Ended is its end on CLOCK_BOOTTIME; of a job
+	// that still runs, the newest sample.
+	Recording *record.Recording
+	Ended     time.Duration
+	Shared    bool // other jobs have its GPUs too
 }
 
 // Start returns the text for the beginning of the job's log, nil if there is nothing to report.
@@ -58,17 +56,16 @@ func Start(s Scene) []safetext.Safe {
 // End returns the text for the end of the job's log; why the job ran out of memory comes first.
 func End(s Scene) []safetext.Safe {
 	told, ended := s.reported(), s.ended()
+	body := slices.Concat(ended, s.problems(told, atEnd))
 	switch {
 	case s.Show == config.ShowNone, s.Show == config.ShowProblems && s.Clean():
 		return nil
 	case s.asked():
-		lines := slices.Concat(s.why(), ended, s.problems(told, atEnd), s.neverUsed())
-		return s.bounded(lines, s.endAdvice(told, len(ended) > 0))
+		body = append(s.why(), body...)
 	case len(told) == 0:
-		return s.bounded(slices.Concat(ended, []string{s.quiet(s.leftClean())}, s.neverUsed()),
-			s.endAdvice(nil, len(ended) > 0))
+		body = append(body, s.quiet(s.leftClean()))
 	}
-	return s.bounded(slices.Concat(ended, s.problems(told, atEnd), s.neverUsed()), s.endAdvice(told, len(ended) > 0))
+	return s.bounded(append(body, s.neverUsed()...), s.endAdvice(told, len(ended) > 0))
 }
 
 // Clean reports whether there is nothing to report beyond one line.
@@ -101,8 +98,8 @@ func (s Scene) rank(id gpu.ID) int {
 // bounded limits a text to MaxLines. The advice, at its end, is never cut off.
 func (s Scene) bounded(body, advice []string) []safetext.Safe {
 	if room := MaxLines - len(advice); len(body) > room {
-		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d "+
-			"on %s", len(body)-room+1, s.Job.ID, s.Node)
+		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d on %s", len(body)-room+1, s.Run.Job.ID,
+			s.Run.Job.Node)
 		body = append(body[:room-1:room-1], rest)
 	}
 	return lines(append(body, advice...)...)
@@ -116,44 +113,34 @@ func lines(text ...string) []safetext.Safe {
 	return out
 }
 
-// quiet returns the one line of a report without findings for the user. It says clean only of GPUs seen clean.
+// quiet returns the one line of a report without findings for the user. It says clean only of GPUs seen clean. If they
+// were not checked, the first finding is the reason.
 func (s Scene) quiet(clean string) string {
-	inUse := false
+	inUse, checked := false, len(s.Cards) > 0
 	for _, c := range s.Cards {
 		curve, looked := s.Now.Curves[c.Device.ID]
-		if !looked || curve.State == record.Unreadable {
-			return s.notChecked()
-		}
+		checked = checked && looked && curve.State != record.Unreadable
 		inUse = inUse || curve.State != record.Clean
 	}
 	switch {
-	case len(s.Cards) == 0:
-		return s.notChecked()
+	case !checked:
+		why := "reason unknown"
+		if len(s.Findings) > 0 {
+			e, _ := catalog.Lookup(s.Findings[0].Code)
+			why = cmp.Or(e.Title, why)
+		}
+		return fmt.Sprintf("GPUs of %s not checked: %s; your job is not affected by this", s.Run.Job.Node, why)
 	case inUse:
 		return fmt.Sprintf("%s in use, no action needed: %s", s.place(), s.free())
 	}
 	return clean
 }
 
-// notChecked names the first finding as the reason why the GPUs were not checked.
-func (s Scene) notChecked() string {
-	why := "reason unknown"
-	for _, f := range s.Findings {
-		if e, ok := catalog.Lookup(f.Code); ok {
-			why = e.Title
-			break
-		}
-	}
-	return fmt.Sprintf("GPUs of %s not checked: %s; your job is not affected by this", s.Node, why)
-}
-
 // leftClean returns the one line of a clean end, with the job's peak if that is known.
 func (s Scene) leftClean() string {
-	if s.Before != nil {
-		for _, c := range s.Before.Curves {
-			if c.State.Dirty() {
-				return fmt.Sprintf("%s as your job found it: %s", s.place(), s.free())
-			}
+	for _, c := range cmp.Or(s.Before, &record.Side{}).Curves {
+		if c.State.Dirty() {
+			return fmt.Sprintf("%s as your job found it: %s", s.place(), s.free())
 		}
 	}
 	return s.place() + " clean: " + cmp.Or(s.peak(), s.free())
@@ -165,9 +152,9 @@ func (s Scene) place() string {
 		list[i] = fmt.Sprint(c.Index)
 	}
 	if len(list) == 1 {
-		return s.Node + " GPU " + list[0]
+		return s.Run.Job.Node + " GPU " + list[0]
 	}
-	return s.Node + " GPUs " + strings.Join(list, ",")
+	return s.Run.Job.Node + " GPUs " + strings.Join(list, ",")
 }
 
 func (s Scene) free() string {

@@ -24,7 +24,7 @@ const mebi = 1 << 20
 
 func scene(cards int, state record.State, found ...record.Finding) Scene {
 	s := Scene{
-		Node: "n1", Job: slurm.Job{ID: 42, UID: 1001}, Now: record.Side{Curves: map[gpu.ID]record.Curve{}},
+		Run: record.Run{Job: slurm.Job{ID: 42, UID: 1001, Node: "n1"}}, Now: record.Side{Curves: map[gpu.ID]record.Curve{}},
 		Findings: found, Show: config.ShowAll, Privacy: config.PrivacyOwn,
 	}
 	for i := range cards {

@@ -43,13 +43,13 @@ func FuzzReport(f *testing.F) {
 		f1.Xid, f1.Ended = cards, []record.Outcome{"", record.ByTerm, record.Outcome(why)}[kind%3]
 		f2 := record.Finding{Code: all[int(kind/2)%len(all)].Code, Unknown: why, Observed: seen, GPU: "GPU-b"}
 		s := scene(cards, record.Flat, f1, f2, found(catalog.Orphan, nil, owner))
-		s.Node = node
+		s.Run.Job.Node = node
 		s.Why = &record.Diagnosis{Reason: record.ByMessage, Headline: seen, Try: []string{why}, Causes: []record.Cause{
 			{Name: record.CausePool, Answer: record.Yes, Evidence: seen}}}
 		if kind%2 == 0 {
 			s.Why = nil
 		}
-		own := uid == s.Job.UID
+		own := uid == s.Run.Job.UID
 		told(t, Start(s), own)
 		told(t, End(s), own)
 	})

@@ -11,16 +11,7 @@ import (
 
 // asked reports whether the text says why the job may have run out of memory: after a good end only without findings.
 func (s Scene) asked() bool {
-	if s.Why == nil {
-		return false
-	}
-	switch s.Why.Reason {
-	case "":
-		return false
-	case record.ByCause:
-		return len(s.reported()) == 0
-	}
-	return true
+	return s.Why != nil && s.Why.Reason != "" && (s.Why.Reason != record.ByCause || len(s.reported()) == 0)
 }
 
 // why returns the answer first, then its evidence, what to try, and what was ruled out; bookend show has every cause.
@@ -28,7 +19,7 @@ func (s Scene) why() []string {
 	out := []string{s.headline()}
 	for _, c := range s.Why.Causes {
 		if c.Explains() {
-			out = append(out, "  "+s.evidence(c))
+			out = append(out, "  "+evidence(c, len(s.Cards) > 1))
 		}
 	}
 	if len(s.Why.Try) > 0 {
@@ -37,41 +28,40 @@ func (s Scene) why() []string {
 	if s.Why.Reason != record.ByMessage {
 		return out
 	}
-	if no := s.answered(record.No); no != "" {
-		out = append(out, "  Ruled out: "+no)
+	kinds := byAnswer(s.Why.Causes)
+	if no := kinds[record.No]; len(no) > 0 {
+		out = append(out, "  Ruled out: "+strings.Join(no, ", "))
 	}
-	if open := s.answered(record.CannotTell); open != "" {
-		out = append(out, "  Cannot tell: "+open)
+	if open := kinds[record.CannotTell]; len(open) > 0 {
+		out = append(out, "  Cannot tell: "+strings.Join(open, ", "))
 	}
 	return out
 }
 
 func (s Scene) headline() string {
-	on := s.Node
-	for _, c := range s.Why.Causes {
-		if c.Explains() && c.Index != nil {
-			on = fmt.Sprintf("%s GPU %d", s.Node, *c.Index)
-			break
-		}
-	}
-	if on == s.Node && len(s.Cards) == 1 {
-		on = s.place()
-	}
+	headline, on := string(safetext.Clean(s.Why.Headline, Width)), s.Run.Job.Node
 	if s.Why.Reason != record.ByMessage {
-		return string(safetext.Clean(s.Why.Headline, Width))
+		return headline
+	}
+	first := slices.IndexFunc(s.Why.Causes, func(c record.Cause) bool { return c.Explains() && c.Index != nil })
+	switch {
+	case first >= 0:
+		on = fmt.Sprintf("%s GPU %d", on, *s.Why.Causes[first].Index)
+	case len(s.Cards) == 1:
+		on = s.place()
 	}
 	return strings.NewReplacer("Why out of memory", "OUT OF MEMORY on "+on,
 		"Why CUDA did not start", "CUDA DID NOT START on "+on,
 		"It ran out of memory, but ended", "OUT OF MEMORY on "+on+", but your job ended",
-	).Replace(string(safetext.Clean(s.Why.Headline, Width)))
+	).Replace(headline)
 }
 
-func (s Scene) evidence(c record.Cause) string {
+func evidence(c record.Cause, several bool) string {
 	text := string(safetext.Clean(c.Evidence, Width))
 	if !strings.HasPrefix(text, "ulimit") {
 		text = strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
 	}
-	if c.Index != nil && len(s.Cards) > 1 {
+	if c.Index != nil && several {
 		return fmt.Sprintf("GPU %d: %s", *c.Index, text)
 	}
 	return text
@@ -91,24 +81,17 @@ var kinds = []struct {
 	{"limits", []record.CauseName{record.CauseLimits}},
 }
 
-// answered names the kinds that are ruled out (No), or of which a cause is unknown and none is certain (Unknown).
-func (s Scene) answered(a record.Answer) string {
-	var names []string
+// byAnswer groups the kinds by the strongest answer of their causes.
+func byAnswer(causes []record.Cause) map[record.Answer][]string {
+	names := map[record.Answer][]string{}
 	for _, k := range kinds {
-		if s.strongest(k.of) == a {
-			names = append(names, k.name)
+		var strongest record.Answer
+		for _, c := range causes {
+			if slices.Contains(k.of, c.Name) && c.Answer.Outweighs(strongest) {
+				strongest = c.Answer
+			}
 		}
+		names[strongest] = append(names[strongest], k.name)
 	}
-	return strings.Join(names, ", ")
-}
-
-func (s Scene) strongest(of []record.CauseName) (answer record.Answer) {
-	for _, c := range s.Why.Causes {
-		switch {
-		case !slices.Contains(of, c.Name) || answer == record.Yes:
-		case c.Answer == record.Yes || answer != record.CannotTell:
-			answer = c.Answer
-		}
-	}
-	return answer
+	return names
 }

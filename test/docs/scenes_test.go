@@ -45,7 +45,7 @@ func (s *story) listen() { s.Messages = oomlog.Find([]byte(s.output)) }
 func (s story) scene() report.Scene {
 	s.listen()
 	r := report.Scene{
-		Node: s.Job.Node, Job: s.Job, Cards: s.Cards, Now: *s.End, Before: s.Start, Findings: s.Findings,
+		Run: record.Run{Job: s.Job}, Cards: s.Cards, Now: *s.End, Before: s.Start, Findings: s.Findings,
 		Privacy: config.PrivacyOwn, Show: config.ShowSummary,
 	}
 	if s.start {
