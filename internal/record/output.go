@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"bookend/internal/gpu"
 )
 
 // OutputKind is which part of a job's output a file receives.
@@ -75,4 +77,55 @@ func (o Output) unread(only bool) string {
 		return text
 	}
 	return o.Kind.Name() + ": " + text
+}
+
+func (m *Message) Figures() []*gpu.Figure {
+	return []*gpu.Figure{&m.Asked, &m.Total, &m.Free, &m.InUse, &m.Allocated, &m.Idle}
+}
+
+// MessageKind is the resource that ran out.
+type MessageKind string
+
+const (
+	KindDevice MessageKind = "device" // a GPU allocation failed
+	// Init: CUDA could not start and calls it out of memory. The usual cause is a limit of the process.
+	KindInit   MessageKind = "init"
+	KindHost   MessageKind = "host"   // host memory
+	KindShared MessageKind = "shared" // a kernel's shared memory or registers, not GPU memory
+	KindFault  MessageKind = "fault"  // a GPU error that is not about memory
+)
+
+// Framework is the program or library that printed the message: one of speakers, or one of these.
+type Framework string
+
+// The frameworks with special handling.
+const (
+	FromPyTorch Framework = "PyTorch"
+	FromJAX     Framework = "JAX" // and XLA itself
+	FromVLLM    Framework = "vLLM"
+	FromCuPy    Framework = "CuPy"
+	FromCUDA    Framework = "CUDA"
+	FromSlurm   Framework = "Slurm"
+	FromOther   Framework = "" // none named, or an unknown one
+)
+
+// Message stands for all messages of one kind, with the last one's content. Figures are in bytes, or unknown.
+type Message struct {
+	Kind      MessageKind `json:"kind"`
+	Framework Framework   `json:"framework,omitempty"`
+	GPU       *int        `json:"gpu,omitempty"` // as PyTorch or vLLM count it, within the job
+	Asked     gpu.Figure  `json:"asked"`         // the allocation that failed
+	Total     gpu.Figure  `json:"total"`         // of the GPU, or of the process's share of it
+	Free      gpu.Figure  `json:"free"`          // of the GPU
+	InUse     gpu.Figure  `json:"in_use"`        // by this process, context included
+	Allocated gpu.Figure  `json:"allocated"`     // of the framework's pool, in live use
+	Idle      gpu.Figure  `json:"idle"`          // of the framework's pool, reserved but unallocated
+	PID       int         `json:"pid,omitempty"` // of the process that printed it, if the line has it
+	// Rank is the process's number in its job or step, if the launcher's line prefix has it.
+	Rank   *int          `json:"rank,omitempty"`
+	Others []gpu.Process `json:"others,omitempty"`
+	Line   string        `json:"line"`  // the message's own first line, printable ASCII, at most MaxLine bytes
+	Count  int           `json:"count"` // number of such messages
+	// File numbers the files of one job's output, from 0. Messages are in order of time only within a file.
+	File int `json:"file,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -47,8 +48,7 @@ func (r Run) SameAs(self Run) bool {
 
 // Given reports whether a run was given a GPU, or may have been.
 func (r Run) Given(id gpu.ID) bool {
-	return r.Unplaced() || slices.Contains(r.Numbering.Perhaps, id) ||
-		slices.ContainsFunc(r.Devices, func(d Assigned) bool { return d.Device.ID == id })
+	return r.Unplaced() || slices.Contains(r.Numbering.Perhaps, id) || r.Had(id)
 }
 
 // Unplaced reports whether it is not known which GPUs the run was given: it may have any.
@@ -170,30 +170,17 @@ func (r Run) EpochOf(e End) gpu.Epoch { return e.Epoch.Or(r.Epoch) }
 func (r Run) Owner() slurm.Owner { return slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID} }
 
 // First returns the earliest end on record, zero if there is none.
-func (r Run) First() (e End) {
-	switch {
-	case r.Start != nil:
-		e = *r.Start
-	case len(r.Ends) > 0:
-		e = r.Ends[0]
-	}
-	return e
-}
+func (r Run) First() End { return *append(r.AllEnds(), &End{})[0] }
 
 // Last returns the newest end on record, zero if there is none.
-func (r Run) Last() (e End) {
-	switch {
-	case len(r.Ends) > 0:
-		e = r.Ends[len(r.Ends)-1]
-	case r.Start != nil:
-		e = *r.Start
-	}
-	return e
+func (r Run) Last() End {
+	all := append([]*End{{}}, r.AllEnds()...)
+	return *all[len(all)-1]
 }
 
 // AllEnds returns the ends on record, the start first.
 func (r Run) AllEnds() []*End {
-	all := make([]*End, 0, 1+len(r.Ends))
+	var all []*End
 	if r.Start != nil {
 		all = append(all, r.Start)
 	}
@@ -209,4 +196,77 @@ func (r Run) BeganAfter(o Run) bool {
 		return r.First().Wall.After(o.First().Wall)
 	}
 	return r.First().At > o.First().At
+}
+
+// ValidKey reports whether a text is the key of a run, and may be part of a path.
+func ValidKey(s string) bool {
+	if slurm.ValidSLUID(s) {
+		return true
+	}
+	if len(s) < 2 || len(s) > 20 || s[0] != 't' && s[0] != 'w' {
+		return false
+	}
+	return strings.Trim(s[1:], "0123456789") == ""
+}
+
+// Assigned is a device of the job. If the driver had not cached its id, Device.ID is empty and Device.BusID names it. A
+// MIG instance has no bus id, which would name the whole GPU; its Parent may be unknown before the first reading.
+type Assigned struct {
+	Index  int // Slurm's index of the device; -1 if it is not certain
+	Device gpu.Device
+}
+
+// Source is where the meaning of a job's GPU numbers came from.
+type Source string
+
+// The sources, most trusted first. Ambiguous means that there is none.
+const (
+	ByUUID    Source = "uuid"    // Slurm itself named the devices
+	ByMap     Source = "gpu_map" // the admin's nvidia.gpu_map
+	BySlurmd  Source = "slurmd"  // slurmd -G
+	Ambiguous Source = "ambiguous"
+)
+
+// Origin records where the meaning of a job's GPU numbers came from; Why is the reason if it is ambiguous.
+type Origin struct {
+	Source Source `json:"source"`
+	Why    string `json:"why,omitempty"`
+	// Perhaps are GPUs that the job may have too: Slurm tells a hook those of one type alone, if a job has several.
+	Perhaps []gpu.ID `json:"perhaps,omitempty"`
+}
+
+// Settled reports whether the source leaves no doubt about what the numbers mean.
+func (s Source) Settled() bool { return s != "" && s != Ambiguous }
+
+// Boots are the times of a node's boots, by boot id, by the wall clock at each one's newest record, as it may have been
+// set before. They convert times since boot to wall times that keep the order of CLOCK_BOOTTIME within each boot.
+type Boots map[string]time.Time
+
+// BootsOf returns the boots that records name.
+func BootsOf(runs []Run) Boots {
+	boots, newest := Boots{}, map[string]time.Duration{}
+	for _, r := range runs {
+		for _, e := range r.AllEnds() {
+			if boot := r.EpochOf(*e).Boot; boot != "" && e.At >= newest[boot] {
+				boots[boot], newest[boot] = e.Clock(0), e.At
+			}
+		}
+	}
+	return boots
+}
+
+// Time returns when an end of a run was, by its own wall clock if its boot is unknown.
+func (b Boots) Time(r Run, e End) time.Time {
+	if booted, known := b[r.EpochOf(e).Boot]; known {
+		return booted.Add(e.At)
+	}
+	return e.Wall
+}
+
+// Newest sorts runs, the one that was last seen first: within a boot by CLOCK_BOOTTIME.
+func Newest(runs []Run) []Run {
+	boots := BootsOf(runs)
+	runs = slices.Clone(runs)
+	slices.SortStableFunc(runs, func(a, b Run) int { return boots.Time(b, b.Last()).Compare(boots.Time(a, a.Last())) })
+	return runs
 }
