@@ -218,32 +218,6 @@ func (seen RecordedProcess) Process() Process {
 		Service: seen.Service, OtherPIDs: seen.Apart, EnvJobID: seen.EnvJob}
 }
 
-func (seen *RecordedProcess) see(p gpu.Process, facts Process, at time.Duration) {
-	seen.UID, seen.Last, seen.Bytes = facts.UID, at, p.Memory
-	seen.Apart = seen.Apart || facts.Apart()
-	seen.Service, seen.Name, seen.EnvJob = facts.Service, facts.Name, facts.EnvJobID
-	seen.Owner = sameOwner(seen.Owner, facts.Cgroup)
-	if p.Memory.Known() && (seen.MostAt == 0 || p.Memory.Bytes > seen.Most) {
-		seen.Most, seen.MostAt = p.Memory.Bytes, at
-	}
-}
-
-// sameOwner merges the owners from two samples: a process whose cgroup no longer names a job is still that job's.
-func sameOwner(was, now slurm.Owner) slurm.Owner {
-	now.Step, now.Daemon = "", false
-	switch {
-	case was.Conflict != "":
-		return was
-	case now.Conflict != "":
-		return slurm.Owner{Conflict: now.Conflict}
-	case !now.Found():
-		return was
-	case was.Found() && !was.Same(now):
-		return slurm.Owner{Conflict: "its cgroup named two jobs, one after the other"}
-	}
-	return now
-}
-
 // Known returns the samples that are kept: when it was seen first and last, and when it had most.
 func (p RecordedProcess) Known() map[time.Duration]gpu.Figure {
 	all := map[time.Duration]gpu.Figure{p.First: gpu.Unknown("how much it had then was not kept"), p.Last: p.Bytes}
@@ -259,15 +233,6 @@ func (r Run) Had(id gpu.ID) bool {
 
 // Owns reports whether a cgroup is of the run's job.
 func (r Run) Owns(o slurm.Owner) bool { return r.Job.Owns(o) }
-
-// probably reports whether a process in no job's cgroup may well be the run's own: it is of the same user, began after
-// the run, and its environment names no other job. If Slurm tracks without cgroups there is no better evidence.
-func (r Run) probably(p Process) bool {
-	noJobs := !p.Cgroup.Found() && p.Cgroup.Conflict == "" && p.EnvUnknown == "" &&
-		!p.Gone && !p.Apart() && !p.OfSystem()
-	return noJobs && p.UID != 0 && p.UID == r.Job.UID &&
-		r.Start != nil && p.Start > r.Start.At && (p.EnvJobID == 0 || p.EnvJobID == r.Job.ID)
-}
 
 // MayOwn reports whether a recorded process in no job's cgroup may well be the run's own: it is of the same user and
 // began during the run, as far as the run's start is known. In a container the user is not known. A second end may be

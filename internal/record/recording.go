@@ -14,9 +14,9 @@ type Recording struct {
 	To      time.Duration  `json:"to_ns"`    // of the last sample
 	Every   time.Duration  `json:"every_ns"` // intended interval of the samples
 	Samples int            `json:"samples"`
-	Missed  []Span         `json:"missed,omitempty"` // intervals without samples; at most MaxMissed
+	Missed  []Span         `json:"missed,omitempty"` // intervals without samples; at most 8
 	GPUs    []GPURecording `json:"gpus"`
-	// Elsewhere are processes of the job, by cgroup, on GPUs of other running jobs; at most MaxRecorded.
+	// Elsewhere are processes of the job, by cgroup, on GPUs of other running jobs; at most 32.
 	Elsewhere []RecordedProcess `json:"elsewhere,omitempty"`
 }
 
@@ -37,7 +37,7 @@ type GPURecording struct {
 	Unlisted  Most              `json:"unlisted,omitzero"`
 	Together  int               `json:"together,omitempty"` // most processes of the job at the same time
 	Busy      Busy              `json:"busy,omitzero"`
-	Processes []RecordedProcess `json:"processes,omitempty"` // at most MaxRecorded, the largest
+	Processes []RecordedProcess `json:"processes,omitempty"` // at most 32, the largest
 	More      int               `json:"more,omitempty"`      // processes that were dropped
 	Curve     Course            `json:"curve,omitzero"`
 
@@ -89,93 +89,28 @@ type Busy struct {
 	Idle    time.Duration `json:"idle_ns"` // time in which no kernel ran
 }
 
-// Bounds of a recording, whatever a job does.
-const (
-	MaxMissed   = 8
-	MaxRecorded = 32
-	MaxPoints   = 240
-	maxCurves   = 4 // processes that have a curve
-	// lasting separates lasting memory from teardown: freeing an ended process's memory takes 0.1 to 0.4 s (measured).
-	lasting = 2 * time.Second
-)
-
-// Sample is what one sample shows of a node's GPUs.
-type Sample struct {
-	Look   gpu.Snapshot
-	Known  map[int]Process // what /proc says of the processes in it
-	Shared bool            // another run has one of this run's GPUs
-	Limits Limits
-}
-
-// Add adds a sample, and reports whether it showed anything new: more memory, or another process.
-func (r *Recording) Add(self Run, s Sample) (news bool) {
-	at := s.Look.At
-	if at < r.To { // from another boot
-		return false
-	}
-	if r.Samples == 0 {
-		r.From, r.To = at, at
-		for _, d := range self.Devices {
-			r.GPUs = append(r.GPUs, GPURecording{ID: d.Device.ID})
-		}
-	}
-	if at-r.To > late(r.Every) {
-		r.miss(Span{r.To, at})
-	}
-	for i := range r.GPUs {
-		g := &r.GPUs[i]
-		was, known := g.Peak.Bytes+g.Own.Bytes+g.Unlisted.Bytes, len(g.Processes)+g.More
-		g.add(self, s, r.From, max(r.To, at-late(r.Every)))
-		news = news || was != g.Peak.Bytes+g.Own.Bytes+g.Unlisted.Bytes || known != len(g.Processes)+g.More
-	}
-	elsewhere := len(r.Elsewhere)
-	r.elsewhere(self, s)
-	r.To, r.Samples = at, r.Samples+1
-	return news || r.Samples == 1 || len(r.Elsewhere) > elsewhere
-}
-
-// elsewhere keeps the run's processes on GPUs that it was not given. Samples show only GPUs of running jobs.
-func (r *Recording) elsewhere(self Run, s Sample) {
-	for _, reading := range s.Look.Readings {
-		for _, p := range reading.Processes {
-			facts := s.Known[p.PID]
-			readable := facts.PID != 0 && facts.Why == "" && !facts.Gone
-			if !readable || !self.Owns(facts.Cgroup) || self.Given(reading.Device.ID) {
-				continue
-			}
-			var i int
-			r.Elsewhere, i = withProcess(r.Elsewhere, reading.Device.ID, p, facts, s.Look.At)
-			if i >= MaxRecorded {
-				r.Elsewhere = r.Elsewhere[:i]
-			}
-		}
-	}
+// Course is a GPU's memory over time: the most in use in each of at most 240 steps of equal length.
+type Course struct {
+	Step time.Duration `json:"step_ns"`
+	Used []uint32      `json:"used_mib"`
 }
 
 // Writes is the interval of writes without news: at an end, the last sample on record may be that much older.
 const Writes = 3 * time.Second
 
-// late is how far apart two samples may be before the time between them counts as missed.
-func late(every time.Duration) time.Duration { return Writes + every*3/2 + 250*time.Millisecond }
-
-func (r *Recording) miss(s Span) {
-	if n := len(r.Missed); n == MaxMissed {
-		r.Missed = append(r.Missed[:n-1:n-1], Span{r.Missed[n-1].From, s.To})
-		return
-	}
-	r.Missed = append(r.Missed, s)
-}
+// Late is how far apart two samples may be before the time between them counts as missed.
+func (r *Recording) Late() time.Duration { return Writes + r.Every*3/2 + 250*time.Millisecond }
 
 // Gaps returns the intervals of a run without samples, including those at its start and end.
 func (r *Recording) Gaps(from, to time.Duration) (all []Span) {
 	if r == nil || r.Samples == 0 {
 		return []Span{{from, to}}
 	}
-	if r.From-from > late(r.Every) {
+	if r.From-from > r.Late() {
 		all = append(all, Span{from, r.From})
 	}
 	all = append(all, r.Missed...)
-	if to-r.To > late(r.Every) {
+	if to-r.To > r.Late() {
 		all = append(all, Span{r.To, to})
 	}
 	return all
@@ -191,47 +126,6 @@ func (r *Recording) Whole(from, to time.Duration) bool {
 func (r *Recording) Measures(from, to time.Duration) bool {
 	unread := func(g GPURecording) bool { return g.Unread > 0 }
 	return r != nil && len(r.Gaps(from, to)) == 0 && !slices.ContainsFunc(r.GPUs, unread)
-}
-
-func (g *GPURecording) add(self Run, s Sample, first, last time.Duration) {
-	at := s.Look.At
-	reading, ok := s.Look.Reading(g.ID)
-	g.Samples++
-	nameless := func(p gpu.Process) bool {
-		facts := s.Known[p.PID]
-		return facts.PID == 0 || facts.Why != "" || facts.EnvUnknown != "" && !facts.Cgroup.Found()
-	}
-	if !ok || !reading.Memory.Used.Known() || reading.ProcessesUnknown != "" ||
-		slices.ContainsFunc(reading.Processes, nameless) {
-		g.Unread++
-	}
-	if !ok {
-		return
-	}
-	used := reading.Memory.Used.Bytes
-	g.Peak.see(used, at)
-	slot := g.Curve.at(at-first, used, g.Processes)
-	var own uint64
-	together := 0
-	for _, p := range reading.Processes {
-		facts := s.Known[p.PID]
-		if self.Owns(facts.Cgroup) || !s.Shared && self.probably(facts) {
-			own, together = own+p.Memory.Bytes, together+1
-		}
-		if facts.PID != 0 && facts.Why == "" && !facts.Gone {
-			g.process(p, facts, at, slot)
-		}
-	}
-	g.Own.see(own, at)
-	g.Together = max(g.Together, together)
-	g.keep(first, last, at)
-	g.account(reading, s.Limits, at)
-	if b := reading.Busy; b != nil {
-		g.Busy.Samples, g.Busy.Sum, g.Busy.Most = g.Busy.Samples+1, g.Busy.Sum+b.GPU, max(g.Busy.Most, b.GPU)
-		if b.GPU == 0 {
-			g.Busy.Idle += at - last
-		}
-	}
 }
 
 // Unused reports whether no sample saw a process of any owner, a running kernel, or more than MaxBaseline in
@@ -250,77 +144,6 @@ func (r *Recording) Close(from, to time.Duration) bool {
 // Idle reports whether a GPU was never used between the start and the end of a run.
 func (r *Recording) Idle(g GPURecording, from, to time.Duration) bool {
 	return r.Close(from, to) && g.Unused() && g.Busy.Samples > 0
-}
-
-func (m *Most) see(bytes uint64, at time.Duration) {
-	if bytes > m.Bytes {
-		*m = Most{bytes, at}
-	}
-}
-
-func (g *GPURecording) process(p gpu.Process, facts Process, at time.Duration, slot int) {
-	var i int
-	g.Processes, i = withProcess(g.Processes, g.ID, p, facts, at)
-	if i < maxCurves {
-		g.Processes[i].Curve = reach(g.Processes[i].Curve, slot, inMiB(p.Memory.Bytes))
-	}
-}
-
-// withProcess adds what one sample showed of a process on a GPU to a list, and returns the index of that process.
-func withProcess(list []RecordedProcess, id gpu.ID, p gpu.Process, facts Process, at time.Duration,
-) (all []RecordedProcess, i int) {
-	i = slices.IndexFunc(list, func(o RecordedProcess) bool {
-		return o.GPU == id && o.PID == p.PID && o.Start == facts.Start
-	})
-	if i < 0 {
-		i = len(list)
-		list = append(list, RecordedProcess{GPU: id, PID: p.PID, Start: facts.Start, First: at})
-	}
-	list[i].see(p, facts, at)
-	return list, i
-}
-
-// keep drops processes beyond MaxRecorded: first those that have gone, the smallest first. It counts those that began
-// since the last sample: the others were counted when they were first dropped, unless this is the first sample.
-func (g *GPURecording) keep(first, last, now time.Duration) {
-	if len(g.Processes) <= MaxRecorded {
-		return
-	}
-	slices.SortStableFunc(g.Processes, func(a, b RecordedProcess) int {
-		if (a.Last == now) != (b.Last == now) {
-			return cmp.Compare(b.Last, a.Last)
-		}
-		return cmp.Compare(b.Most, a.Most)
-	})
-	for _, p := range g.Processes[MaxRecorded:] {
-		if p.First < now || p.Start > last || first == now {
-			g.More++
-		}
-	}
-	g.Processes = g.Processes[:MaxRecorded]
-}
-
-func (g *GPURecording) account(r gpu.Reading, limits Limits, at time.Duration) {
-	bytes, unknown := Unexplained(r, limits, Baseline{})
-	if g.Beyond == nil && unknown == "" {
-		g.Beyond = &Beyond{Base: bytes}
-	}
-	b := g.Beyond
-	if b == nil {
-		return
-	}
-	g.sawClient(r)
-	switch extra := bytes - min(bytes, b.Base+limits.Spare(len(r.Processes), g.Client)); {
-	case unknown != "" || extra < limits.Report:
-		b.Extra = 0
-	case b.Extra == 0:
-		b.Extra, b.Since = extra, at
-	default:
-		b.Extra = min(b.Extra, extra)
-	}
-	if at-b.Since >= lasting {
-		g.Unlisted.see(b.Extra, at)
-	}
 }
 
 // Bare returns the recordings without curves and with the largest processes only, for a file that would be too large.
@@ -362,4 +185,26 @@ func (r *Recording) Proofs() (seen []Sighting) {
 		}
 	}
 	return seen
+}
+
+// Clients returns, by GPU model, the least memory that the driver holds for a process beyond the process's figure, in
+// the recordings of jobs under one driver version. A job can increase its own figure, but no other job's.
+func Clients(runs []Run, driver string) map[string]uint64 {
+	least := map[string]uint64{}
+	for _, r := range runs {
+		for _, e := range r.Ends {
+			if e.Recording == nil || driver == "" || r.EpochOf(e).Driver != driver {
+				continue
+			}
+			for _, g := range e.Recording.GPUs {
+				i := slices.IndexFunc(r.Devices, func(d Assigned) bool { return d.Device.ID == g.ID })
+				if i < 0 || g.Client == 0 {
+					continue
+				}
+				model := r.Devices[i].Device.Name
+				least[model] = min(g.Client, cmp.Or(least[model], g.Client))
+			}
+		}
+	}
+	return least
 }

@@ -57,23 +57,30 @@ func TestMistakable(t *testing.T) {
 	}
 }
 
-// runOn returns a run that got its GPU clean; it is open if ends is 0.
-func runOn(job slurm.JobID, card gpu.ID, starts, ends time.Duration) Run {
-	r := Run{
-		Job: slurm.Job{ID: job, Partition: "main"}, Epoch: life, Key: "w1",
-		Devices: []Assigned{{Device: gpu.Device{ID: card}}},
-		Start: &End{
-			At: starts, Curves: map[gpu.ID]Curve{card: {State: Clean}},
-			Snapshot: gpu.Snapshot{At: starts, Readings: []gpu.Reading{{Device: gpu.Device{ID: card}}}},
-		},
+// A process that was seen in two jobs' cgroups proves nothing of either.
+func TestNoProofOfTwoJobs(t *testing.T) {
+	r := Recording{GPUs: []GPURecording{{Processes: []RecordedProcess{{PID: 7, Owner: slurm.Owner{ID: 100, Conflict: "two jobs"}}}}}}
+	if proofs := r.Proofs(); len(proofs) > 0 {
+		t.Errorf("%+v", proofs)
 	}
-	if ends > 0 {
-		r.Ends = []End{{At: ends}}
-	}
-	return r
 }
 
-var life = gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+// The least counts of each model of GPU, under one version of the driver.
+func TestClients(t *testing.T) {
+	run := func(driver, model string, client uint64) Run {
+		r := Run{Epoch: gpu.Epoch{Boot: "b", Driver: driver, Module: "m"}}
+		r.Devices = []Assigned{{Device: gpu.Device{ID: "GPU-0", Name: model}}}
+		r.Ends = []End{{}, {Recording: &Recording{GPUs: []GPURecording{{ID: "GPU-0", Client: client}}}}}
+		return r
+	}
+	runs := []Run{run("600", "A", 20), run("600", "A", 18), run("600", "A", 0), run("580", "A", 9), run("600", "B", 30)}
+	if got := fmt.Sprint(Clients(runs, "600")); got != "map[A:18 B:30]" {
+		t.Errorf("got %s", got)
+	}
+	if got := Clients([]Run{run("", "A", 20)}, ""); len(got) != 0 {
+		t.Errorf("without a version: got %v", got)
+	}
+}
 
 // A job is named as its user knows it, everywhere the same.
 func TestJobName(t *testing.T) {

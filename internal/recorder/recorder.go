@@ -18,6 +18,7 @@ import (
 	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/report"
+	"bookend/internal/sampling"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -197,7 +198,7 @@ func (r *recorder) endSessions() {
 func (r *recorder) take(s sample, runs []record.Run) {
 	look := s.look
 	r.kept.Problem = ""
-	seen := record.Sample{Look: look, Known: r.identify(look), Limits: record.NewLimits(r.a.Config.Thresholds.Bytes())}
+	seen := sampling.Sample{Look: look, Known: r.identify(look), Limits: record.NewLimits(r.a.Config.Thresholds.Bytes())}
 	kept, news := record.Recordings{}, len(runs) != len(r.kept.Runs)
 	due := r.env.Clock.Boot()-r.put >= record.Writes
 	for _, run := range runs {
@@ -208,7 +209,7 @@ func (r *recorder) take(s sample, runs []record.Run) {
 		recording.Every = max(recording.Every, time.Duration(r.a.Config.Record.Every))
 		if look.At > run.Start.At && s.of.sees(run) {
 			seen.Shared = shared(run, runs)
-			if recording.Add(run, seen) || due {
+			if seen.AddTo(&recording, run) || due {
 				news = true
 				r.tell(run, recording, look, seen.Shared)
 			}

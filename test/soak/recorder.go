@@ -6,6 +6,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/record"
+	"bookend/internal/sampling"
 	"bookend/test/soak/world"
 )
 
@@ -64,7 +65,7 @@ func (p *pair) record(run record.Run) {
 			}
 		}
 		recording := r.kept[run.Name()]
-		recording.Add(run, record.Sample{Look: look, Known: known, Limits: p.limits})
+		sampling.Sample{Look: look, Known: known, Limits: p.limits}.AddTo(&recording, run)
 		r.kept[run.Name()] = recording
 		p.node.After(r.every, sample)
 	}

@@ -1,4 +1,4 @@
-package record
+package sampling
 
 import (
 	"encoding/json"
@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
 
 // recorded is what comes of a job's samples, one each second from the first on; nil is a sample that was missed.
-func recorded(t *testing.T, samples ...[]gpu.Process) *Recording {
+func recorded(t *testing.T, samples ...[]gpu.Process) *record.Recording {
 	t.Helper()
-	r := Recording{Every: time.Second}
-	known := who(inJob(7, 100), inJob(8, 100), Process{PID: 9, Start: time.Second, UID: 1002,
+	r := record.Recording{Every: time.Second}
+	known := who(inJob(7, 100), inJob(8, 100), record.Process{PID: 9, Start: time.Second, UID: 1002,
 		Cgroup: slurm.Owner{ID: 200}})
 	for i, listed := range samples {
 		if listed == nil {
@@ -28,19 +29,23 @@ func recorded(t *testing.T, samples ...[]gpu.Process) *Recording {
 		}
 		look.Readings[0].Memory.Used = gpu.Bytes(used)
 		look.Readings[0].Busy = &gpu.Busy{GPU: min(100, 50*len(listed))}
-		r.Add(job100(), Sample{Look: look, Known: known, Limits: Limits{Report: 32 << 20}})
+		Sample{Look: look, Known: known, Limits: record.Limits{Report: 32 << 20}}.AddTo(&r, job100())
 	}
 	return &r
 }
 
-func job100() Run { return runOn(100, "GPU-0", 0, 0) }
+// job100 is a run that has GPU-0 from 0 on.
+func job100() record.Run {
+	devices := []record.Assigned{{Device: gpu.Device{ID: "GPU-0"}}}
+	return record.Run{Job: slurm.Job{ID: 100}, Key: "w1", Devices: devices, Start: &record.End{}}
+}
 
 func TestRecording(t *testing.T) {
 	none, second := []gpu.Process{}, time.Second
 	r := recorded(t, none, []gpu.Process{proc(7, 300)}, []gpu.Process{proc(7, 900), proc(8, 100), proc(9, 700)},
 		[]gpu.Process{proc(7, 200)}, nil, nil, nil, nil, none)
 	g := r.GPUs[0]
-	if g.Peak != (Most{1700 << 20, 3 * second}) || g.Own != (Most{1000 << 20, 3 * second}) ||
+	if g.Peak != (record.Most{Bytes: 1700 << 20, At: 3 * second}) || g.Own != (record.Most{Bytes: 1000 << 20, At: 3 * second}) ||
 		g.Together != 2 || g.Samples != 5 || g.Unread != 0 || g.More != 0 {
 		t.Errorf("%+v", g)
 	}
@@ -53,10 +58,10 @@ func TestRecording(t *testing.T) {
 	if percent, known := g.Busy.Mean(); percent != 40 || !known || g.Busy.Most != 100 || g.Busy.Idle != 4750*time.Millisecond {
 		t.Errorf("%+v", g.Busy)
 	}
-	if len(r.Missed) != 1 || r.Missed[0] != (Span{4 * second, 9 * second}) || r.Whole(second, 9*second) {
+	if len(r.Missed) != 1 || r.Missed[0] != (record.Span{From: 4 * second, To: 9 * second}) || r.Whole(second, 9*second) {
 		t.Errorf("missed %v", r.Missed)
 	}
-	if gaps := r.Gaps(0, 20*second); len(gaps) != 2 || gaps[1] != (Span{9 * second, 20 * second}) {
+	if gaps := r.Gaps(0, 20*second); len(gaps) != 2 || gaps[1] != (record.Span{From: 9 * second, To: 20 * second}) {
 		t.Errorf("gaps %v", gaps)
 	}
 	var owners []slurm.JobID
@@ -76,14 +81,6 @@ func TestProcessNotLookedUp(t *testing.T) {
 	}
 }
 
-// A process that was seen in two jobs' cgroups proves nothing of either.
-func TestNoProofOfTwoJobs(t *testing.T) {
-	r := Recording{GPUs: []GPURecording{{Processes: []RecordedProcess{{PID: 7, Owner: slurm.Owner{ID: 100, Conflict: "two jobs"}}}}}}
-	if proofs := r.Proofs(); len(proofs) > 0 {
-		t.Errorf("%+v", proofs)
-	}
-}
-
 // A figure that a curve has no room for is the largest that it has.
 func TestMiB(t *testing.T) {
 	for bytes, want := range map[uint64]uint32{1<<20 - 1: 0, 1 << 20: 1, 1<<52 - 1: 1<<32 - 1, 1 << 52: 1<<32 - 1} {
@@ -95,8 +92,8 @@ func TestMiB(t *testing.T) {
 
 // A run without a recording is all gap; one that was recorded throughout has none.
 func TestGaps(t *testing.T) {
-	var none *Recording
-	if gaps := none.Gaps(1, 9); len(gaps) != 1 || gaps[0] != (Span{1, 9}) || none.Whole(1, 9) {
+	var none *record.Recording
+	if gaps := none.Gaps(1, 9); len(gaps) != 1 || gaps[0] != (record.Span{From: 1, To: 9}) || none.Whole(1, 9) {
 		t.Errorf("%v", gaps)
 	}
 	r := recorded(t, []gpu.Process{}, []gpu.Process{})
@@ -112,11 +109,11 @@ func TestGaps(t *testing.T) {
 // earlier version it is where that looked last.
 func TestOver(t *testing.T) {
 	r := recorded(t, []gpu.Process{proc(7, 900)}, []gpu.Process{proc(7, 900)}, []gpu.Process{proc(7, 900)})
-	leaks := End{At: 10 * time.Second, Began: 3200 * time.Millisecond}
+	leaks := record.End{At: 10 * time.Second, Began: 3200 * time.Millisecond}
 	if gaps := r.Gaps(time.Second, leaks.Over()); len(gaps) > 0 || !r.Measures(time.Second, leaks.Over()) {
 		t.Errorf("gaps %v", gaps)
 	}
-	if old := (End{At: 10 * time.Second}); len(r.Gaps(time.Second, old.Over())) != 1 {
+	if old := (record.End{At: 10 * time.Second}); len(r.Gaps(time.Second, old.Over())) != 1 {
 		t.Errorf("over at %v", old.Over())
 	}
 	r.GPUs[0].Unread = 1
@@ -127,26 +124,26 @@ func TestOver(t *testing.T) {
 
 // What a job's own processes do on another job's GPU is kept with its own recording, proven by their cgroup alone.
 func TestElsewhere(t *testing.T) {
-	self, r := runOn(100, "GPU-0", 0, 0), Recording{Every: time.Second}
+	self, r := job100(), record.Recording{Every: time.Second}
 	look := onCard(time.Second, proc(7, 20000), proc(8, 3000), proc(9, 300))
 	look.Readings[0].Device.ID, look.Readings[0].Memory.Used = "GPU-1", gpu.Bytes(24000<<20)
 	gone := inJob(8, 100)
 	gone.Gone = true
-	s := Sample{Look: look, Known: who(inJob(7, 100), gone, Process{PID: 9, UID: 1001, Start: time.Second, EnvJobID: 100})}
-	r.Add(self, s)
+	s := Sample{Look: look, Known: who(inJob(7, 100), gone, record.Process{PID: 9, UID: 1001, Start: time.Second, EnvJobID: 100})}
+	s.AddTo(&r, self)
 	s.Look.At = 2 * time.Second
-	if news := r.Add(self, s); news || len(r.Elsewhere) != 1 || r.Elsewhere[0].PID != 7 || r.Elsewhere[0].GPU != "GPU-1" {
+	if news := s.AddTo(&r, self); news || len(r.Elsewhere) != 1 || r.Elsewhere[0].PID != 7 || r.Elsewhere[0].GPU != "GPU-1" {
 		t.Errorf("news %v: %+v", news, r.Elsewhere)
 	}
-	for pid := 10; pid < 10+2*MaxRecorded; pid++ {
+	for pid := 10; pid < 10+2*maxProcesses; pid++ {
 		s.Look.Readings[0].Processes = append(s.Look.Readings[0].Processes, proc(pid, 10))
 		s.Known[pid] = inJob(pid, 100)
 	}
-	if r.Add(self, s); len(r.Elsewhere) != MaxRecorded {
+	if s.AddTo(&r, self); len(r.Elsewhere) != maxProcesses {
 		t.Errorf("%d kept", len(r.Elsewhere))
 	}
-	if unplaced := (Recording{Every: time.Second}); true {
-		if unplaced.Add(Run{Job: self.Job}, s); len(unplaced.Elsewhere) > 0 {
+	if unplaced := (record.Recording{Every: time.Second}); true {
+		if s.AddTo(&unplaced, record.Run{Job: self.Job}); len(unplaced.Elsewhere) > 0 {
 			t.Error("of a job whose GPUs are not known nothing is elsewhere")
 		}
 	}
@@ -155,50 +152,50 @@ func TestElsewhere(t *testing.T) {
 // Where Slurm tracks without cgroups, a process that may well be the job's counts as its own; on a GPU on which any
 // process was, nobody says that it was not used.
 func TestRecordedWithoutCgroups(t *testing.T) {
-	own := Process{PID: 7, Start: 2 * time.Second, UID: 1001}
+	own := record.Process{PID: 7, Start: 2 * time.Second, UID: 1001}
 	for name, tt := range map[string]struct {
-		change func(*Process, *Sample)
+		change func(*record.Process, *Sample)
 		want   int // MiB of the job's own
 	}{
-		"its user's, begun with it":  {func(*Process, *Sample) {}, 300},
-		"by its environment too":     {func(p *Process, _ *Sample) { p.EnvJobID = 100 }, 300},
-		"another job's by that":      {func(p *Process, _ *Sample) { p.EnvJobID = 101 }, 0},
-		"older than the job":         {func(p *Process, _ *Sample) { p.Start = time.Millisecond }, 0},
-		"another user's":             {func(p *Process, _ *Sample) { p.UID = 1002 }, 0},
-		"in a container":             {func(p *Process, _ *Sample) { p.Container = "docker-1" }, 0},
-		"a service":                  {func(p *Process, _ *Sample) { p.Service = "dcgm.service" }, 0},
-		"another job's cgroup":       {func(p *Process, _ *Sample) { p.Cgroup.ID = 200 }, 0},
-		"cgroups that disagree":      {func(p *Process, _ *Sample) { p.Cgroup.Conflict = "job 1, job 2" }, 0},
-		"another job has the GPU":    {func(_ *Process, s *Sample) { s.Shared = true }, 0},
-		"in its cgroup all the same": {func(p *Process, s *Sample) { p.Cgroup.ID, s.Shared = 100, true }, 300},
+		"its user's, begun with it":  {func(*record.Process, *Sample) {}, 300},
+		"by its environment too":     {func(p *record.Process, _ *Sample) { p.EnvJobID = 100 }, 300},
+		"another job's by that":      {func(p *record.Process, _ *Sample) { p.EnvJobID = 101 }, 0},
+		"older than the job":         {func(p *record.Process, _ *Sample) { p.Start = time.Millisecond }, 0},
+		"another user's":             {func(p *record.Process, _ *Sample) { p.UID = 1002 }, 0},
+		"in a container":             {func(p *record.Process, _ *Sample) { p.Container = "docker-1" }, 0},
+		"a service":                  {func(p *record.Process, _ *Sample) { p.Service = "dcgm.service" }, 0},
+		"another job's cgroup":       {func(p *record.Process, _ *Sample) { p.Cgroup.ID = 200 }, 0},
+		"cgroups that disagree":      {func(p *record.Process, _ *Sample) { p.Cgroup.Conflict = "job 1, job 2" }, 0},
+		"another job has the GPU":    {func(_ *record.Process, s *Sample) { s.Shared = true }, 0},
+		"in its cgroup all the same": {func(p *record.Process, s *Sample) { p.Cgroup.ID, s.Shared = 100, true }, 300},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, r, run := own, Recording{Every: time.Second}, job100()
-			run.Job.UID, run.Start = 1001, &End{At: time.Second}
+			p, r, run := own, record.Recording{Every: time.Second}, job100()
+			run.Job.UID, run.Start = 1001, &record.End{At: time.Second}
 			sample := Sample{Look: onCard(3*time.Second, proc(7, 300))}
 			tt.change(&p, &sample)
 			sample.Known = who(p)
-			r.Add(run, sample)
+			sample.AddTo(&r, run)
 			if g := r.GPUs[0]; int(g.Own.Bytes>>20) != tt.want || g.Unused() {
 				t.Errorf("%+v", g)
 			}
 		})
 	}
-	unread := GPURecording{Samples: 9, Unread: 1}
+	unread := record.GPURecording{Samples: 9, Unread: 1}
 	if unread.Unused() {
 		t.Error("unused, though a sample could not be read")
 	}
-	nameless := Recording{Every: time.Second}
+	nameless := record.Recording{Every: time.Second}
 	for at := range 3 { // /proc told nothing of it: its entry hangs
 		look := onCard(time.Duration(at+1)*time.Second, proc(5, 900))
 		look.Readings[0].Busy = &gpu.Busy{}
-		nameless.Add(job100(), Sample{Look: look, Known: who(Process{PID: 5, Why: "hangs"})})
+		Sample{Look: look, Known: who(record.Process{PID: 5, Why: "hangs"})}.AddTo(&nameless, job100())
 	}
 	if g := nameless.GPUs[0]; g.Unused() || nameless.Whole(time.Second, 3*time.Second) {
 		t.Errorf("a process that nobody could read: %+v", g)
 	}
-	idle := Recording{Every: time.Second}
-	idle.Add(job100(), Sample{Look: onCard(time.Second)})
+	idle := record.Recording{Every: time.Second}
+	Sample{Look: onCard(time.Second)}.AddTo(&idle, job100())
 	if !idle.GPUs[0].Unused() {
 		t.Errorf("%+v", idle)
 	}
@@ -216,11 +213,11 @@ func TestUnlisted(t *testing.T) {
 		"less than is told":        {[]uint64{0, 20, 20, 20, 20}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := Recording{Every: time.Second}
+			r := record.Recording{Every: time.Second}
 			for i, extra := range tt.extra {
 				look := onCard(time.Duration(i+1) * time.Second)
 				look.Readings[0].Memory.Used = gpu.Bytes(extra << 20)
-				r.Add(job100(), Sample{Look: look, Limits: Limits{Report: 32 << 20}})
+				Sample{Look: look, Limits: record.Limits{Report: 32 << 20}}.AddTo(&r, job100())
 			}
 			if got := r.GPUs[0].Unlisted.Bytes >> 20; got != tt.want {
 				t.Errorf("got %d MiB, want %d", got, tt.want)
@@ -231,14 +228,14 @@ func TestUnlisted(t *testing.T) {
 
 // It goes on where it was after it was kept and read back, as a recorder that follows another finds it.
 func TestUnlistedByTwoRecorders(t *testing.T) {
-	r := Recording{Every: time.Second}
+	r := record.Recording{Every: time.Second}
 	for i, extra := range []uint64{0, 700, 700, 700, 700} {
 		look := onCard(time.Duration(i+1) * time.Second)
 		look.Readings[0].Memory.Used = gpu.Bytes(extra << 20)
 		text := must.Have(json.Marshal(r))(t)
-		r = Recording{}
+		r = record.Recording{}
 		must.Do(t, json.Unmarshal(text, &r))
-		r.Add(job100(), Sample{Look: look, Limits: Limits{Report: 32 << 20}})
+		Sample{Look: look, Limits: record.Limits{Report: 32 << 20}}.AddTo(&r, job100())
 	}
 	if got := r.GPUs[0].Unlisted.Bytes >> 20; got != 700 {
 		t.Errorf("got %d MiB, want 700", got)
@@ -252,32 +249,67 @@ func TestRecordingIsBounded(t *testing.T) {
 		"in turn": {20000, 1}, "at once": {20, 1000}, "for a week": {7 * 24 * 3600 / 4, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, pid := Recording{Every: time.Second}, 1
+			r, pid := record.Recording{Every: time.Second}, 1
 			for i := range tt.samples {
-				at, known := time.Duration(i+1)*time.Second*4, map[int]Process{}
+				at, known := time.Duration(i+1)*time.Second*4, map[int]record.Process{}
 				look := onCard(at)
 				look.Readings[0].Memory.Used = gpu.Bytes(uint64(i) << 20)
 				for range tt.each {
 					pid++
-					known[pid] = Process{PID: pid, Start: at - time.Second, Cgroup: slurm.Owner{ID: 100}}
+					known[pid] = record.Process{PID: pid, Start: at - time.Second, Cgroup: slurm.Owner{ID: 100}}
 					look.Readings[0].Processes = append(look.Readings[0].Processes, proc(pid, uint64(pid)))
 				}
 				r.Every = 4 * time.Second
-				r.Add(job100(), Sample{Look: look, Known: known, Limits: Limits{Report: 32 << 20}})
+				Sample{Look: look, Known: known, Limits: record.Limits{Report: 32 << 20}}.AddTo(&r, job100())
 			}
 			g := r.GPUs[0]
-			if len(g.Processes) != MaxRecorded || g.More != tt.samples*tt.each-MaxRecorded || len(g.Curve.Used) > MaxPoints ||
-				g.Processes[0].PID < pid-MaxRecorded || r.Whole(r.From, r.To) {
+			if len(g.Processes) != maxProcesses || g.More != tt.samples*tt.each-maxProcesses || len(g.Curve.Used) > maxPoints ||
+				g.Processes[0].PID < pid-maxProcesses || r.Whole(r.From, r.To) {
 				t.Errorf("%d processes, the first %d of %d, %d more, %d points", len(g.Processes), g.Processes[0].PID, pid,
 					g.More, len(g.Curve.Used))
 			}
 			if text := must.Have(json.Marshal(r))(t); len(text) > 24<<10 {
 				t.Errorf("%d bytes", len(text))
 			}
-			if text := must.Have(json.Marshal(Recordings{"": r}.Bare()))(t); len(text) > 2<<10 {
+			if text := must.Have(json.Marshal(record.Recordings{"": r}.Bare()))(t); len(text) > 2<<10 {
 				t.Errorf("%d bytes", len(text))
 			}
 		})
+	}
+}
+
+// What the driver holds for a process is the least that two samples in a row show: memory without a process makes it
+// more, and a figure that changes between two calls less, for one sample.
+func TestClient(t *testing.T) {
+	const mib = uint64(1) << 20
+	for name, tt := range map[string]struct {
+		beyond   []uint64 // MiB beyond the listed figures, a sample each
+		n        int      // processes
+		client   uint64
+		unlisted uint64
+	}{
+		"another driver's share":          {[]uint64{160, 160, 160, 160, 160}, 8, 20, 0},
+		"other memory came later":         {[]uint64{20, 20, 620, 620, 620, 620}, 1, 20, 600},
+		"other memory from the first on":  {[]uint64{700, 700, 700, 700, 700}, 1, 0, 691},
+		"memory and list do not fit once": {[]uint64{20, 20, 12, 20, 20}, 1, 20, 0},
+		"no process":                      {[]uint64{20, 20, 20, 20, 20}, 0, 0, 0},
+		"as measured":                     {[]uint64{72, 72, 72, 72, 72}, 8, 9, 0},
+	} {
+		r := record.Recording{Every: time.Second}
+		for i, beyond := range append([]uint64{0}, tt.beyond...) {
+			look := onCard(time.Duration(i+1) * time.Second)
+			if i > 0 {
+				for pid := range tt.n {
+					look.Readings[0].Processes = append(look.Readings[0].Processes, proc(100+pid, 64))
+				}
+			}
+			look.Readings[0].Memory.Used = gpu.Bytes(uint64(len(look.Readings[0].Processes))*64*mib + beyond*mib)
+			Sample{Look: look, Limits: record.Limits{Report: 32 * mib, PerClient: 9 * mib}}.AddTo(&r, job100())
+		}
+		if g := r.GPUs[0]; g.Client != tt.client*mib || g.Unlisted.Bytes != tt.unlisted*mib {
+			t.Errorf("%s: got %d MiB for a process and %d MiB without one, want %d and %d", name, g.Client/mib,
+				g.Unlisted.Bytes/mib, tt.client, tt.unlisted)
+		}
 	}
 }
 
@@ -290,16 +322,16 @@ func proc(pid int, mib uint64) gpu.Process {
 	return gpu.Process{PID: pid, Memory: gpu.Bytes(mib << 20)}
 }
 
-func who(list ...Process) map[int]Process {
-	all := map[int]Process{}
+func who(list ...record.Process) map[int]record.Process {
+	all := map[int]record.Process{}
 	for _, p := range list {
 		all[p.PID] = p
 	}
 	return all
 }
 
-func inJob(pid int, job slurm.JobID) Process {
-	return Process{PID: pid, Start: time.Second, UID: 1001, Cgroup: slurm.Owner{ID: job, Step: "0"}}
+func inJob(pid int, job slurm.JobID) record.Process {
+	return record.Process{PID: pid, Start: time.Second, UID: 1001, Cgroup: slurm.Owner{ID: job, Step: "0"}}
 }
 
 // What two looks said of a process's job is joined.

@@ -1,30 +1,27 @@
-package record
+package sampling
 
 import (
 	"slices"
 	"time"
+
+	"bookend/internal/record"
 )
 
-// Course is a GPU's memory over time: the most in use in each of at most MaxPoints steps of equal length.
-type Course struct {
-	Step time.Duration `json:"step_ns"`
-	Used []uint32      `json:"used_mib"`
-}
+// maxPoints is how many steps a curve has at most.
+const maxPoints = 240
 
-// at raises the step of a moment to what was used then, and returns it. Beyond MaxPoints the steps double in length.
-func (c *Course) at(since time.Duration, used uint64, also []RecordedProcess) int {
+// slotAt returns the step of a moment. Beyond maxPoints the steps double in length, also those of processes.
+func slotAt(c *record.Course, since time.Duration, also []record.RecordedProcess) int {
 	if c.Step == 0 {
 		c.Step = time.Second
 	}
-	for since/c.Step >= MaxPoints {
+	for since/c.Step >= maxPoints {
 		c.Step, c.Used = c.Step*2, halved(c.Used)
 		for i := range also {
 			also[i].Curve = halved(also[i].Curve)
 		}
 	}
-	slot := int(since / c.Step)
-	c.Used = reach(c.Used, slot, inMiB(used))
-	return slot
+	return int(since / c.Step)
 }
 
 // reach raises a step to a figure. Steps between consecutive samples get the figure before, those in longer gaps 0.
