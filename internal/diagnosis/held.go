@@ -272,10 +272,7 @@ func absent(e evidence, n record.CauseName) record.Cause {
 
 // unlooked returns why the job's ends cannot answer a cause, or "" if they can. For Leftover, only the start counts.
 func unlooked(in Input, n record.CauseName) string {
-	unseen := func(s *record.Side) bool {
-		return s == nil || slices.ContainsFunc(in.Cards,
-			func(c record.Assigned) bool { return !s.Curves[c.Device.ID].State.AtRest() })
-	}
+	unseen := func(s *record.Side) bool { return s == nil || !s.Settled(in.Cards) }
 	switch {
 	case len(in.Cards) == 0:
 		return noGPUs

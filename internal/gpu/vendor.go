@@ -112,14 +112,8 @@ func ParseNode(file string) (n Node, folder string, ok bool) {
 // ParseMinor parses the number after a prefix in a device node's name.
 func ParseMinor(name, prefix string) (int, bool) {
 	number, ok := strings.CutPrefix(name, prefix)
-	if !ok {
-		return 0, false
-	}
-	minor, err := strconv.ParseUint(number, 10, 20) // Linux minors have 20 bits
-	if err != nil || strconv.FormatUint(minor, 10) != number {
-		return 0, false
-	}
-	return int(minor), true
+	minor, decimal := Decimal(number, 1<<20-1) // Linux minors have 20 bits
+	return minor, ok && decimal && strconv.Itoa(minor) == number
 }
 
 // IsDeviceNode reports whether this is the name of a GPU's device node, of any vendor.

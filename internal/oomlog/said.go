@@ -60,17 +60,17 @@ var (
 // formed reports whether the sign is complete: a whole name or number, and at the end if it has to be.
 func (st statement) formed(before, after string) bool {
 	switch {
-	case st.coded:
+	case st.is("coded"):
 		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around)
-	case st.head:
+	case st.is("head"):
 		return after == "" || after[0] == ':' || after[0] == '('
 	case st.text == Segment: // but not for what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
-	case st.memory:
+	case st.is("memory"):
 		return st.facts.has[isMemory] && !st.facts.has[isOther]
-	case st.fails:
+	case st.is("fails"):
 		return strings.Contains(after, "failed")
-	case st.ends:
+	case st.is("ends"):
 		return isCause().MatchString(before) && (after == "" || strings.IndexByte(":')", after[0]) >= 0)
 	}
 	return after == "" || !isAlnum(after[0]) || !isAlnum(st.text[len(st.text)-1]) || strings.HasSuffix(st.text, "alloc")
@@ -166,17 +166,17 @@ func (st statement) place() (record.MessageKind, bool) {
 	case st.kind == record.KindShared:
 		return record.KindShared, true
 	case st.kind == record.KindFault:
-		return record.KindFault, !st.weak || st.failed() && evidenceIn(st.before).has[isGPU]
+		return record.KindFault, !st.is("weak") || st.failed() && evidenceIn(st.before).has[isGPU]
 	case sizedTorch().MatchString(st.after) && own.has[isGPU]:
 		return record.KindDevice, true
-	case st.weak && !st.failed() && !st.endsError():
+	case st.is("weak") && !st.failed() && !st.endsError():
 		return "", false
-	case st.kind == record.KindHost && !st.soft, own.has[isHostCall], own.has[isHost]:
+	case st.kind == record.KindHost && !st.is("soft"), own.has[isHostCall], own.has[isHost]:
 		return record.KindHost, true
 	case !strings.Contains(st.around, "alloc") && st.hostNear():
 		return record.KindHost, true
-	case st.kind == record.KindDevice && !st.weak, own.has[isGPU] && !own.has[isCompiler] &&
-		(!st.soft || evidenceIn(st.clause()).has[isGPU]):
+	case st.kind == record.KindDevice && !st.is("weak"), own.has[isGPU] && !own.has[isCompiler] &&
+		(!st.is("soft") || evidenceIn(st.clause()).has[isGPU]):
 		return called(own), true
 	case st.kind == record.KindHost:
 		return record.KindHost, true

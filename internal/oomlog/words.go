@@ -10,90 +10,73 @@ import (
 	"bookend/internal/record"
 )
 
-type class byte
+// class is a section of words.txt, which explains classes and traits.
+type class string
 
 const (
-	isSign class = iota
-	isSpeaker
-	isGPU
-	isHost
-	isHostCall
-	isStart
-	isError
-	goesOn
-	isMemory
-	isOther
-	isCode
-	isCompiler
+	isSign     class = "sign"
+	isSpeaker  class = "speaker"
+	isGPU      class = "GPU"
+	isHost     class = "host"
+	isHostCall class = "host call"
+	isStart    class = "start"
+	isError    class = "error"
+	goesOn     class = "goes on"
+	isMemory   class = "memory"
+	isOther    class = "other"
+	isCode     class = "code"
+	isCompiler class = "compiler"
 )
 
-var classes = []string{"sign", "speaker", "GPU", "host", "host call", "start", "error", "goes on", "memory", "other",
-	"code", "compiler"}
-
-// word is one of the texts searched for, in lower case. words.txt explains the classes and traits.
+// word is one of the texts searched for, in lower case.
 type word struct {
-	text  string
-	class class
-	kind  record.MessageKind // for a sign: what ran out; unsaid if the text around decides
-	who   int                // for a speaker: its index in words.speakers
-	// traits of signs
-	weak, soft, head, ends, memory, fails, coded bool
+	text   string
+	class  class
+	kind   record.MessageKind // for a sign: what ran out; unsaid if the text around decides
+	who    int                // for a speaker: its index in words.speakers
+	traits []string           // of a sign
 }
 
-const unsaid record.MessageKind = ""
+func (w *word) is(trait string) bool { return slices.Contains(w.traits, trait) }
+
+const unsaid record.MessageKind = "unsaid"
 
 //go:embed words.txt
 var wordsFile string
 
-// words holds all words by a hash of their first three bytes, so that a text is read only once.
+// words holds all words by their first three bytes, so that a text is read only once.
 type words struct {
-	byStart  [1 << 12][]word
+	byStart  map[string][]*word
 	speakers []speaker
 }
 
 var vocabulary = sync.OnceValue(func() *words {
-	var all words
-	var as word
+	all, section := words{byStart: map[string][]*word{}}, word{}
 	for line := range strings.Lines(wordsFile) {
 		line = strings.TrimSuffix(line, "\n")
-		head, begins := strings.CutPrefix(line, "== ")
-		switch {
-		case begins:
-			as = all.section(head)
-		case line != "" && line[0] != '#':
-			as.text = line
+		if head, begins := strings.CutPrefix(line, "== "); begins {
+			section = all.section(head)
+		} else if line != "" && line[0] != '#' {
+			w := section
+			w.text = line
 			if line[0] == '"' {
-				as.text = line[1 : len(line)-1]
+				w.text = line[1 : len(line)-1]
 			}
-			at := start(as.text)
-			all.byStart[at] = append(all.byStart[at], as)
+			all.byStart[w.text[:3]] = append(all.byStart[w.text[:3]], &w)
 		}
 	}
 	return &all
 })
 
 // section parses the head of a section, which applies to all of its words: "sign: host, soft", "speaker: JAX, GPU".
-func (all *words) section(head string) (w word) {
+func (all *words) section(head string) word {
 	name, details, _ := strings.Cut(head, ": ")
-	w.class = class(slices.Index(classes, name))
-	first, traits, _ := strings.Cut(details, ", ")
-	switch w.class {
-	case isSpeaker:
-		w.who = len(all.speakers)
-		all.speakers = append(all.speakers, speaker{record.Framework(first), traits == "GPU"})
-	case isSign:
-		if first != "unsaid" {
-			w.kind = record.MessageKind(first)
-		}
-		has := func(trait string) bool { return slices.Contains(strings.Split(traits, ", "), trait) }
-		w.weak, w.soft, w.head, w.ends = has("weak"), has("soft"), has("head"), has("ends")
-		w.memory, w.fails, w.coded = has("memory"), has("fails"), has("coded")
+	traits := strings.Split(details, ", ")
+	w := word{class: class(name), kind: record.MessageKind(traits[0]), who: len(all.speakers), traits: traits[1:]}
+	if w.class == isSpeaker {
+		all.speakers = append(all.speakers, speaker{record.Framework(traits[0]), w.is("GPU")})
 	}
 	return w
-}
-
-func start(text string) int {
-	return (int(text[0])<<6 ^ int(text[1])<<3 ^ int(text[2])*37) & (1<<12 - 1)
 }
 
 type hit struct {
@@ -108,7 +91,7 @@ const (
 
 type facts struct {
 	hits    []hit
-	has     [isCompiler + 1]bool
+	has     map[class]bool
 	speaker int // its index in words.speakers, or nowhere
 	code    int // where source code begins, or nowhere
 }
@@ -116,24 +99,19 @@ type facts struct {
 const nowhere = 1 << 30
 
 func evidenceIn(lower string) facts {
-	f := facts{speaker: nowhere, code: nowhere}
-	all := &vocabulary().byStart
-	for i := 0; i+2 < len(lower); i++ {
-		words := all[start(lower[i:i+3])]
-		if len(words) == 0 {
-			continue
-		}
-		begins := i == 0 || !isAlnum(lower[i-1])
-		for w := range words {
-			if strings.HasPrefix(lower[i:], words[w].text) {
-				f.note(&words[w], i, begins, lower)
+	f, all := facts{has: map[class]bool{}, speaker: nowhere, code: nowhere}, vocabulary().byStart
+	for i := range max(0, len(lower)-2) {
+		for _, w := range all[lower[i:i+3]] {
+			if strings.HasPrefix(lower[i:], w.text) {
+				f.note(w, i, lower)
 			}
 		}
 	}
 	return f
 }
 
-func (f *facts) note(w *word, at int, begins bool, lower string) {
+func (f *facts) note(w *word, at int, lower string) {
+	begins := at == 0 || !isAlnum(lower[at-1])
 	switch w.class {
 	case isSign:
 		if begins && (w.kind != unsaid || at == 0 || lower[at-1] != '_') && len(f.hits) < maxHits &&

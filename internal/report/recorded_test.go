@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -23,35 +22,6 @@ func recording(all ...record.GPURecording) func(*Scene) {
 		s.Ended = time.Hour
 		s.Recording = &record.Recording{To: time.Hour, Every: time.Second, Samples: 10, GPUs: all}
 	}
-}
-
-// What the recorder alone saw is told of the time in which it was there.
-func TestRecordedFinding(t *testing.T) {
-	s := scene(1, record.Clean, found(catalog.Foreign, holder(1002), &record.Owner{Job: 77, UID: 1002, Level: record.ByRecorder}))
-	check(t, End(s), `
-bookend: WARNING: n1 GPU 0 had 20.0 GiB in use while your job ran
-bookend:   Held by a process that is not yours, of another user's job
-bookend:   Details: bookend show 42 on n1`)
-}
-
-// A process outside Slurm is told of the same way.
-func TestRecordedStranger(t *testing.T) {
-	stranger := found(catalog.Stray, holder(1002), &record.Owner{UID: 1002, Level: record.ByRecorder})
-	check(t, End(scene(1, record.Clean, stranger)), `
-bookend: WARNING: n1 GPU 0 had 20.0 GiB in use while your job ran
-bookend:   Held by a process that is not yours, of no job that this node knows
-bookend:   Details: bookend show 42 on n1`)
-}
-
-// A job that used a GPU of another one's learns which one is its own, however many of its processes were there.
-func TestRecordedTrespass(t *testing.T) {
-	index := 3
-	used := found(catalog.Trespass, holder(1001), &record.Owner{Job: 42, UID: 1001, Level: record.ByRecorder})
-	used.GPU, used.Index = "GPU-z", &index
-	check(t, End(scene(1, record.Clean, used, used)), `
-bookend: WARNING: your job used GPU 3 of n1, which it was not given
-bookend:   It may use n1 GPU 0 alone: leave CUDA_VISIBLE_DEVICES as Slurm sets it
-bookend:   Details: bookend show 42 on n1`)
 }
 
 func TestPeakInTheLog(t *testing.T) {

@@ -116,6 +116,12 @@ func TestEnd(t *testing.T) {
 	dead.Gone = true
 	two := scene(2, record.Flat, found(catalog.Orphan, holder(1001), self), found(catalog.Stray, holder(1002), nil))
 	two.Findings[0].GPU = "GPU-b"
+	recorded := func(c catalog.Code, h *record.Holder, o record.Owner) record.Finding {
+		o.Level = record.ByRecorder
+		return found(c, h, &o)
+	}
+	trespass, other := recorded(catalog.Trespass, holder(1001), *self), 3
+	trespass.GPU, trespass.Index = "GPU-z", &other
 	written(t, "testdata/end.txt", End, map[string]Scene{
 		"clean":       scene(1, record.Clean),
 		"as it was":   dirtyBefore,
@@ -130,6 +136,9 @@ func TestEnd(t *testing.T) {
 		"stopped, another user's": scene(1, record.Flat, found(catalog.Foreign, holder(1002, record.Stopped), theirs)),
 		"one of two jobs'":        scene(1, record.Flat, found(catalog.Orphan, holder(1001), nil)),
 		"several GPUs":            two,
+		"recorded":                scene(1, record.Clean, recorded(catalog.Foreign, holder(1002), record.Owner{Job: 77, UID: 1002})),
+		"recorded, of no job":     scene(1, record.Clean, recorded(catalog.Stray, holder(1002), record.Owner{UID: 1002})),
+		"recorded on others' GPU": scene(1, record.Clean, trespass, trespass),
 	})
 }
 
