@@ -31,7 +31,7 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	c, j = h.judge(c)
 	why, faults := diagnose(a, c, j)
 	o := h.keep(c, j.With(c, faults...))
-	text := report.Joined(report.End(scene(c, o.Judgement, why)))
+	text := report.End(scene(c, o.Judgement, why))
 	end := h.end(c, o.Judgement, text, why)
 	h.stopped.finish()
 	o = h.keep(c, o.Judgement.With(c, node.Fault(closeRun(a.Store, c, seen.Output.Place, end))...))

@@ -24,7 +24,7 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
 	c = probe.Run(a, outlast(a, c), j, seen.Tests)
 	c, j = h.judge(c)
-	text := report.Joined(report.Start(scene(c, j, nil)))
+	text := report.Start(scene(c, j, nil))
 	start, run := h.end(c, j, text, nil), c.Self() // on record for the job's end, and for its task hooks
 	run.Start = &start
 	h.stopped.finish()

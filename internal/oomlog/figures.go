@@ -208,7 +208,7 @@ const (
 func (st statement) whole() string {
 	text := st.line.body[st.pos:min(len(st.line.body), st.pos+maxWrappedBytes)]
 	for _, l := range st.near(1, maxWrapped) {
-		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts().hits) > 0 {
+		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts.hits) > 0 {
 			break
 		}
 		text += "\n" + l.body
@@ -226,17 +226,22 @@ func form(text string) pattern {
 	return lazily(strings.ReplaceAll(text, "SIZE", size))
 }
 
-// Parts of messages with a fixed wording. Up to 2.0 PyTorch wrote a figure before its name, now it writes sentences.
+// torchFigures are PyTorch's in the order of record.Message.Figures. Up to 2.0 it wrote a figure before its name, now it
+// writes sentences.
+var torchFigures = []pattern{
+	form(`^SIZE`),
+	form(`total capac\w* of SIZE|SIZE total capacity`),
+	form(` of which SIZE|SIZE free`),
+	form(`this process has SIZE`),
+	form(`Of the allocated memory SIZE|SIZE already allocated`),
+	form(`SIZE is reserved by PyTorch but unallocated|SIZE cached`),
+}
+
+// Other parts of messages with a fixed wording.
 var (
-	torchAsked     = form(`^SIZE`)
-	torchTotal     = form(`total capac\w* of SIZE|SIZE total capacity`)
-	torchFree      = form(` of which SIZE|SIZE free`)
-	torchInUse     = form(`this process has SIZE`)
-	torchAllocated = form(`Of the allocated memory SIZE|SIZE already allocated`)
-	torchIdle      = form(`SIZE is reserved by PyTorch but unallocated|SIZE cached`)
-	torchReserved  = form(`SIZE reserved in total`)
-	torchGPU       = lazily(`GPU (\d{1,3})\b`)
-	torchProcess   = form(`Process (\d{1,7}) has SIZE memory in use`)
+	torchReserved = form(`SIZE reserved in total`)
+	torchGPU      = lazily(`GPU (\d{1,3})\b`)
+	torchProcess  = form(`Process (\d{1,7}) has SIZE memory in use`)
 	// only advice or another line follows
 	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
 	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
@@ -257,15 +262,15 @@ func readTorch(m *record.Message, rest string) bool {
 	if sentence := torchEnd().FindString(rest); sentence != "" {
 		rest = sentence
 	}
-	m.Asked = sizeIn(rest, torchAsked)
+	for i, f := range m.Figures() {
+		*f = sizeIn(rest, torchFigures[i])
+	}
 	if m.Asked == notSaid && !strings.HasPrefix(rest, "more than 1EB") {
 		return false
 	}
 	if words := torchGPU().FindStringSubmatch(rest); words != nil {
 		m.GPU = number(words[1], maxGPU)
 	}
-	m.Total, m.Free = sizeIn(rest, torchTotal), sizeIn(rest, torchFree)
-	m.Allocated, m.Idle, m.InUse = sizeIn(rest, torchAllocated), sizeIn(rest, torchIdle), sizeIn(rest, torchInUse)
 	if kept := sizeIn(rest, torchReserved); kept.Known() && m.Allocated.Known() && kept.Bytes >= m.Allocated.Bytes {
 		m.Idle = gpu.Bytes(kept.Bytes - m.Allocated.Bytes)
 	}

@@ -52,7 +52,7 @@ func (s *scan) message(l *line) (found, bool) {
 		f.Kind, f.Framework, f.Line = record.KindHost, record.FromSlurm, shown(l.body, 0)
 		return f, slurmSays().MatchString(l.lower)
 	}
-	for _, h := range l.facts().hits {
+	for _, h := range l.facts.hits {
 		if st := s.statement(l, h); st.reported() {
 			if f, ok := st.message(); ok {
 				return f, ok

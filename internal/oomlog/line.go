@@ -11,24 +11,10 @@ import (
 type line struct {
 	body   string // without the prefixes of loggers, srun --label and launchers
 	lower  string // body in lower case
-	head   string // the prefixes, in lower case
 	stream string // identifies the process by its prefixes
 	pid    *int   // of the process, if a launcher's prefix has it
 	rank   *int   // of the process, if a launcher's prefix has it
-	words  *facts
-}
-
-func (l *line) facts() *facts {
-	if l.words == nil {
-		f := evidenceIn(l.lower)
-		if l.head != "" {
-			head := evidenceIn(l.head)
-			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
-			f.has[isError] = f.has[isError] || isLevel().MatchString(l.head)
-		}
-		l.words = &f
-	}
-	return l.words
+	facts  facts  // of the body, with what its prefixes add
 }
 
 // isLevel matches a logger's level for errors.
@@ -43,13 +29,29 @@ func split(tail []byte) []line {
 	}
 	var lines []line
 	for text := range strings.SplitSeq(text, "\n") {
-		trimmed := strings.TrimSpace(text)
-		l := undecorated(trimmed)
-		before := text[:strings.Index(text, trimmed)+len(trimmed)-len(l.body)]
-		l.lower, l.head = strings.ToLower(l.body), strings.ToLower(before[:min(len(before), maxBefore)])
-		lines = append(lines, l)
+		lines = append(lines, newLine(text))
 	}
 	return lines
+}
+
+func newLine(text string) line {
+	trimmed := strings.TrimSpace(text)
+	l := line{body: trimmed}
+	for range maxPrefixes {
+		if len(l.body) < shortest || !l.prefix() {
+			break
+		}
+	}
+	before := text[:strings.Index(text, trimmed)+len(trimmed)-len(l.body)]
+	l.lower = strings.ToLower(l.body)
+	l.facts = evidenceIn(l.lower)
+	if head := strings.ToLower(before[:min(len(before), maxBefore)]); head != "" {
+		f := evidenceIn(head)
+		l.facts.speaker = min(l.facts.speaker, f.speaker)
+		l.facts.has[goesOn] = l.facts.has[goesOn] || f.has[goesOn]
+		l.facts.has[isError] = l.facts.has[isError] || isLevel().MatchString(head)
+	}
+	return l
 }
 
 var colour = lazily(`\x1b\[[^\n\r@-~]*[@-~]?`)
@@ -123,16 +125,6 @@ var prefixes = []pattern{
 }
 
 const srunLabel = 2 // its index in prefixes; those before it are in brackets
-
-func undecorated(text string) line {
-	l := line{body: text}
-	for range maxPrefixes {
-		if len(l.body) < shortest || !l.prefix() {
-			break
-		}
-	}
-	return l
-}
 
 var (
 	pidIn  = lazily(`pid=(\d{1,7})\b`)

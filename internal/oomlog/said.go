@@ -24,7 +24,7 @@ type statement struct {
 
 func (s *scan) statement(l *line, h hit) statement {
 	end := h.pos + len(h.text)
-	st := statement{hit: h, scan: s, line: l, facts: l.facts(), before: l.lower[max(0, h.pos-maxBefore):h.pos],
+	st := statement{hit: h, scan: s, line: l, facts: &l.facts, before: l.lower[max(0, h.pos-maxBefore):h.pos],
 		after: l.lower[end:min(len(l.lower), end+maxAfter)]}
 	st.around = st.before + h.text + st.after
 	if len(l.lower) > maxRead {
@@ -32,11 +32,6 @@ func (s *scan) statement(l *line, h hit) statement {
 		st.facts = &f
 	}
 	return st
-}
-
-// clause returns the statement from the last colon before the sign.
-func (st statement) clause() string {
-	return st.around[strings.LastIndex(st.before, ": ")+1:]
 }
 
 // reported tells a message from a line that only mentions it: source, comment, help, denial, guess or a list of words.
@@ -82,7 +77,7 @@ var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cuda
 
 // beside reports whether one of the next count lines above (step -1) or below has a word of the class.
 func (st statement) beside(step, count int, c class) bool {
-	return slices.ContainsFunc(st.near(step, count), func(l *line) bool { return l.facts().has[c] })
+	return slices.ContainsFunc(st.near(step, count), func(l *line) bool { return l.facts.has[c] })
 }
 
 // Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
@@ -142,7 +137,7 @@ var discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|[` + "`" + `{\\]| = | 
 
 // failed reports whether the line has a word for an error, or a requested size.
 func (st statement) failed() bool {
-	if st.facts.has[isError] || st.line.facts().has[isError] {
+	if st.facts.has[isError] || st.line.facts.has[isError] {
 		return true
 	}
 	if strings.Contains(st.before, "warn") {
@@ -161,7 +156,7 @@ const (
 
 // place returns what ran out. If host and GPU are both named, it is host memory; if neither is, nearby lines decide.
 func (st statement) place() (record.MessageKind, bool) {
-	own := st.facts
+	own, clause := st.facts, st.around[strings.LastIndex(st.before, ": ")+1:]
 	switch {
 	case st.kind == record.KindShared:
 		return record.KindShared, true
@@ -176,7 +171,7 @@ func (st statement) place() (record.MessageKind, bool) {
 	case !strings.Contains(st.around, "alloc") && st.hostNear():
 		return record.KindHost, true
 	case st.kind == record.KindDevice && !st.is("weak"), own.has[isGPU] && !own.has[isCompiler] &&
-		(!st.is("soft") || evidenceIn(st.clause()).has[isGPU]):
+		(!st.is("soft") || evidenceIn(clause).has[isGPU]):
 		return called(own), true
 	case st.kind == record.KindHost:
 		return record.KindHost, true
@@ -189,7 +184,7 @@ func (st statement) place() (record.MessageKind, bool) {
 // placeNear decides by the lines around the statement, if an error is spread over several.
 func (st statement) placeNear() (record.MessageKind, bool) {
 	for _, l := range st.neighbours() {
-		if f := l.facts(); f.has[isGPU] && f.has[isError] {
+		if f := &l.facts; f.has[isGPU] && f.has[isError] {
 			return called(f), true
 		}
 	}
@@ -220,7 +215,7 @@ func (st statement) hostNear() bool {
 			found{stream: st.line.stream, at: st.at}.isNear(st.found[last])
 	}
 	for _, l := range st.neighbours() {
-		call := l.facts().has[isHostCall] && !strings.Contains(l.lower, "): out of memory")
+		call := l.facts.has[isHostCall] && !strings.Contains(l.lower, "): out of memory")
 		if call || again && strings.Contains(l.lower, "cudagetlasterror") {
 			return true
 		}
@@ -241,7 +236,7 @@ type speaker struct {
 }
 
 func (st statement) speaker() speaker {
-	if best := min(st.facts.speaker, st.line.facts().speaker); best != nowhere {
+	if best := min(st.facts.speaker, st.line.facts.speaker); best != nowhere {
 		return vocabulary().speakers[best]
 	}
 	return speaker{framework: record.FromOther}

@@ -225,10 +225,10 @@ func (r *recorder) take(s sample, runs []record.Run) {
 }
 
 func (r *recorder) tell(run record.Run, recording record.Recording, look gpu.Snapshot, shared bool) {
-	text := report.Joined(report.Running(report.Scene{
+	text := report.Running(report.Scene{
 		Run: run, Cards: run.Devices, Now: record.Side{Snapshot: look},
 		Show: r.a.Config.JobLog.Show, Recording: &recording, Ended: look.At, Shared: shared,
-	}))
+	})
 	if text == r.told[run.Name()] {
 		return
 	}

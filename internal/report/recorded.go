@@ -10,14 +10,13 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/safetext"
 )
 
 // idleFrom is how long a job must have run before a GPU that it never used is worth a line.
 const idleFrom = 10 * time.Minute
 
 // Running returns what can be reported of a job while it runs, for a terminal that its end report does not reach.
-func Running(s Scene) []safetext.Safe {
+func Running(s Scene) string {
 	used, idle := used(s.Recording), s.idle()
 	var out []string
 	for _, g := range used {
@@ -34,7 +33,7 @@ func Running(s Scene) []safetext.Safe {
 	}
 	tells := s.Show == config.ShowSummary || s.Show == config.ShowAll
 	if s.Show == config.ShowNone || len(used) == 0 || len(out) == 0 && !tells {
-		return nil
+		return ""
 	}
 	return lines(append(out, s.place()+": "+s.peak())...)
 }

@@ -41,25 +41,25 @@ type Scene struct {
 	Shared    bool // other jobs have its GPUs too
 }
 
-// Start returns the text for the beginning of the job's log, nil if there is nothing to report.
-func Start(s Scene) []safetext.Safe {
+// Start returns the text for the beginning of the job's log, empty if there is nothing to report.
+func Start(s Scene) string {
 	told := s.reported()
 	switch {
 	case s.Show == config.ShowNone, len(told) == 0 && s.Show != config.ShowAll:
-		return nil
+		return ""
 	case len(told) == 0:
 		return lines(s.quiet(s.place() + " clean at the start: " + s.free()))
 	}
 	return s.bounded(s.problems(told, atStart), s.startAdvice(told))
 }
 
-// End returns the text for the end of the job's log; why the job ran out of memory comes first.
-func End(s Scene) []safetext.Safe {
+// End returns the text for the end of the job's log, empty if there is none; why the job ran out of memory comes first.
+func End(s Scene) string {
 	told, ended := s.reported(), s.ended()
 	body := slices.Concat(ended, s.problems(told, atEnd))
 	switch {
 	case s.Show == config.ShowNone, s.Show == config.ShowProblems && s.Clean():
-		return nil
+		return ""
 	case s.asked():
 		body = append(s.why(), body...)
 	case len(told) == 0:
@@ -96,7 +96,7 @@ func (s Scene) rank(id gpu.ID) int {
 }
 
 // bounded limits a text to MaxLines. The advice, at its end, is never cut off.
-func (s Scene) bounded(body, advice []string) []safetext.Safe {
+func (s Scene) bounded(body, advice []string) string {
 	if room := MaxLines - len(advice); len(body) > room {
 		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d on %s", len(body)-room+1, s.Run.Job.ID,
 			s.Run.Job.Node)
@@ -105,12 +105,12 @@ func (s Scene) bounded(body, advice []string) []safetext.Safe {
 	return lines(append(body, advice...)...)
 }
 
-func lines(text ...string) []safetext.Safe {
-	out := make([]safetext.Safe, len(text))
-	for i, t := range text {
-		out[i] = safetext.Keep("bookend: "+t, Width)
+func lines(text ...string) string {
+	var b strings.Builder
+	for _, t := range text {
+		b.WriteString(string(safetext.Keep("bookend: "+t, Width)) + "\n")
 	}
-	return out
+	return b.String()
 }
 
 // quiet returns the one line of a report without findings for the user. It says clean only of GPUs seen clean. If they
@@ -193,13 +193,4 @@ func (s Scene) of(bytes uint64) string {
 		total -= min(total, r.Memory.Reserved.Bytes)
 	}
 	return fmt.Sprintf("%s of %s", strings.TrimSuffix(gpu.Size(bytes), " GiB"), gpu.Size(total))
-}
-
-// Joined returns lines as one text.
-func Joined(lines []safetext.Safe) string {
-	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString(string(l) + "\n")
-	}
-	return b.String()
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"maps"
@@ -15,7 +16,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 	"bookend/test/golden"
 )
@@ -58,18 +58,11 @@ func fails(c catalog.Code, observed string, xid int) record.Finding {
 	return record.Finding{Code: c, GPU: "GPU-a", Observed: observed, Xid: xid}
 }
 
-func text(lines []safetext.Safe) string {
-	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString("\n" + string(l))
-	}
-	return b.String()
-}
-
-func check(t *testing.T, lines []safetext.Safe, want string) {
+// check compares a text, without its last line feed, with the lines of want, each behind one.
+func check(t *testing.T, got, want string) {
 	t.Helper()
-	if got := text(lines); got != want {
-		t.Errorf("got:%s\nwant:%s", got, want)
+	if "\n"+got != want+"\n" {
+		t.Errorf("got:\n%s\nwant:%s", got, want)
 	}
 }
 
@@ -145,7 +138,7 @@ func TestEnd(t *testing.T) {
 var update = flag.Bool("update", false, "rewrite the files of testdata that say what is written")
 
 // written holds the texts of scenes to those of a file.
-func written(t *testing.T, file string, write func(Scene) []safetext.Safe, scenes map[string]Scene) {
+func written(t *testing.T, file string, write func(Scene) string, scenes map[string]Scene) {
 	t.Helper()
 	golden.Archive(t, *update, file, func(given string) string {
 		name := strings.TrimSpace(given)
@@ -153,7 +146,7 @@ func written(t *testing.T, file string, write func(Scene) []safetext.Safe, scene
 		if delete(scenes, name); !known {
 			t.Errorf("%s: no scene %q", file, name)
 		}
-		return strings.TrimPrefix(text(write(s)), "\n") + "\n"
+		return cmp.Or(write(s), "\n")
 	})
 	if len(scenes) > 0 {
 		t.Errorf("%s says nothing of %v", file, slices.Collect(maps.Keys(scenes)))
@@ -250,7 +243,7 @@ func TestContainersOfOthers(t *testing.T) {
 		"a job without a record": {found(catalog.Foreign, holder(1001), &record.Owner{Job: 77}), "process 4711 (python)"},
 		"candidates":             {found(catalog.Residue, nil, nil, boxed(theirs), boxed(nil)), "held by a process that is not yours"},
 	} {
-		got := text(End(scene(1, record.Flat, tt.f)))
+		got := End(scene(1, record.Flat, tt.f))
 		if !strings.Contains(got, tt.want) || strings.Contains(got, "python") != strings.Contains(tt.want, "python") {
 			t.Errorf("%s: %s", name, got)
 		}
@@ -263,11 +256,9 @@ func TestPrivacy(t *testing.T) {
 	h.Name = "secret-project"
 	for _, entry := range catalog.All() {
 		s := scene(1, record.Flat, found(entry.Code, h, &record.Owner{Job: 98765, UID: 1002, Level: record.ByCgroup}, h))
-		for _, line := range append(Start(s), End(s)...) {
-			for _, secret := range []string{"secret", "98765", "4711"} {
-				if strings.Contains(string(line), secret) {
-					t.Errorf("%s: %q names %q", entry.Code, line, secret)
-				}
+		for _, secret := range []string{"secret", "98765", "4711"} {
+			if got := Start(s) + End(s); strings.Contains(got, secret) {
+				t.Errorf("%s: %q names %q", entry.Code, got, secret)
 			}
 		}
 	}
@@ -281,10 +272,10 @@ func TestBounds(t *testing.T) {
 	for range 40 {
 		many = append(many, found(catalog.Orphan, h, nil))
 	}
-	lines := End(scene(1, record.Flat, many...))
-	told(t, lines, true)
-	if len(lines) != MaxLines || !strings.Contains(string(lines[MaxLines-1]), "Details:") {
-		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
+	got := End(scene(1, record.Flat, many...))
+	told(t, got, true)
+	if lines := strings.SplitAfter(got, "\n"); len(lines) != MaxLines+1 || !strings.Contains(lines[MaxLines-1], "Details:") {
+		t.Errorf("%d lines: %s", len(lines)-1, got)
 	}
 }
 
@@ -336,8 +327,8 @@ func TestWhyIsClean(t *testing.T) {
 	s.Why.Causes[3].Index, s.Why.Causes[3].Evidence, s.Why.Try = &index, "a\nb "+strings.Repeat("w", 500), []string{"\x1b[2J"}
 	got := End(s)
 	told(t, got, true)
-	if !strings.Contains(text(got), `:   GPU 1: A\x0ab w`) {
-		t.Errorf("%s", text(got))
+	if !strings.Contains(got, `:   GPU 1: A\x0ab w`) {
+		t.Errorf("%s", got)
 	}
 }
 

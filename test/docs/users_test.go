@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"bookend/internal/diagnosis"
+	"bookend/internal/joblog"
 	"bookend/internal/report"
-	"bookend/internal/safetext"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -56,17 +56,10 @@ func sample(t *testing.T, name string) string {
 		t.Fatalf("no scene for the sample %q", name)
 	}
 	s := make()
-	var lines []safetext.Safe
 	if s.start {
-		lines = report.Start(s.scene())
-	} else {
-		lines = report.End(s.scene())
+		return joblog.Quote(report.Start(s.scene()))
 	}
-	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString("| " + string(l) + "\n")
-	}
-	return b.String()
+	return joblog.Quote(report.End(s.scene()))
 }
 
 // TestEveryCauseHasASection: bookend show's row with YES is in the list that leads to the sections.
