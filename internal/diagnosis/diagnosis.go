@@ -56,26 +56,26 @@ type Sighting struct {
 
 // cause is one reason why memory can run out.
 type cause struct {
-	judge           func(evidence) record.Cause
-	title, sentence string   // in a table, and in a headline
-	try             []string // what the job's owner can do about it
+	judge    func(evidence) record.Cause
+	sentence string   // in a headline
+	try      []string // what the job's owner can do about it
 }
 
 var causes = map[record.CauseName]cause{
-	record.CauseOthers:   {others, "another process", "another process held memory of your GPU", nil},
-	record.CauseLeftover: {leftover, "left by an earlier job", "an earlier job left GPU memory in use", nil},
-	record.CauseUnlisted: {unlisted, "memory without process", "GPU memory was in use without a process", nil},
-	record.CausePieces:   {pieces, "fragmented memory", "free GPU memory is fragmented", nil},
-	record.CausePool: {pool, "framework's pool", "fragmentation inside your framework's pool",
+	record.CauseOthers:   {others, "another process held memory of your GPU", nil},
+	record.CauseLeftover: {leftover, "an earlier job left GPU memory in use", nil},
+	record.CauseUnlisted: {unlisted, "GPU memory was in use without a process", nil},
+	record.CausePieces:   {pieces, "free GPU memory is fragmented", nil},
+	record.CausePool: {pool, "fragmentation inside your framework's pool",
 		[]string{"a smaller batch, inputs of one size"}},
-	record.CauseFault: {fault, "GPU or driver fault", "GPU or driver had a fault", nil},
-	record.CauseOwn: {own, "your own use", "your job needed more than the GPU has",
+	record.CauseFault: {fault, "GPU or driver had a fault", nil},
+	record.CauseOwn: {own, "your job needed more than the GPU has",
 		[]string{"smaller batch, gradient checkpointing, lower precision, more GPUs"}},
-	record.CauseProcesses: {processes, "several processes", "several processes of your job share one GPU",
+	record.CauseProcesses: {processes, "several processes of your job share one GPU",
 		[]string{"set the device from the local rank (SLURM_LOCALID, LOCAL_RANK)"}},
-	record.CauseLimits: {limits, "limits, host memory", "a limit of your job, not the GPU",
+	record.CauseLimits: {limits, "a limit of your job, not the GPU",
 		[]string{"ulimit -v unlimited; look for ulimit in script and .bashrc"}},
-	record.CauseShare: {share, "only a share", "your job had only a share of the GPU", nil},
+	record.CauseShare: {share, "your job had only a share of the GPU", nil},
 }
 
 // order is the order in which causes are reported.

@@ -200,7 +200,7 @@ func whole(t *testing.T, d record.Diagnosis) {
 	}
 	for _, c := range d.Causes {
 		private := strings.Contains(c.Evidence, "secret") || strings.Contains(c.Evidence, "5150") || strings.Contains(c.Evidence, "77")
-		if c.Evidence == "" || c.Answer == "" || private || Title(c.Name) == "" {
+		if c.Evidence == "" || c.Answer == "" || private || c.Name.Title() == "" {
 			t.Errorf("cause %+v", c)
 		}
 	}

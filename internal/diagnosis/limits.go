@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"bookend/internal/gpu"
-	"bookend/internal/oomlog"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
@@ -27,7 +25,7 @@ func limits(e evidence) record.Cause {
 func hostMemory(e evidence) record.Cause {
 	messages, exit := e.messages[record.KindHost], e.in.Job.Exit
 	bySlurm := func(m record.Message) bool { return m.Framework == record.FromSlurm }
-	byProgram := func(m record.Message) bool { return !ambiguous(m) }
+	byProgram := func(m record.Message) bool { return !m.Ambiguous() }
 	slurms := slices.ContainsFunc(messages, bySlurm) || ended(exit, slurmOutOfMemory)
 	full, pid := len(e.balances) > len(e.withRoom), killed(e)
 	switch {
@@ -47,11 +45,6 @@ func hostMemory(e evidence) record.Cause {
 		return yes("refused host memory, not the GPU's")
 	}
 	return cannotTell("a library could not be mapped: a limit, or a directory that allows no programs")
-}
-
-// ambiguous reports a message that newer loaders print both for a limit and for a directory mounted noexec.
-func ambiguous(m record.Message) bool {
-	return strings.Contains(m.Line, oomlog.Segment) && !strings.Contains(m.Line, oomlog.Refused)
 }
 
 // killed returns a process of the job killed for host memory, or 0. The time is unknown: the log has its own clock.

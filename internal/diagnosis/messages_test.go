@@ -88,7 +88,7 @@ func ofRank(n int, m record.Message) record.Message {
 // What a process survived is no cause.
 func TestLastWord(t *testing.T) {
 	python, segment := says(record.KindHost, record.FromOther), says(record.KindHost, record.FromOther)
-	segment.Line = "ImportError: /tmp/x/_ext.so: " + oomlog.Segment
+	segment.Line = "ImportError: /tmp/x/_ext.so: " + record.SegmentFailed
 	for _, tt := range []struct {
 		name     string
 		said     []record.Message

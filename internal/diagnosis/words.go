@@ -23,13 +23,10 @@ var better = map[record.CauseName]map[record.Framework][]string{
 		"export XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}},
 }
 
-// Title returns a cause's name in a table.
-func Title(n record.CauseName) string { return causes[n].title }
-
 // reason returns why the diagnosis is worth reporting; "" if it is not, as for a job that succeeded with a full GPU.
 func reason(e evidence, d record.Diagnosis) record.Reason {
 	ofMemory := func(m record.Message) bool {
-		return m.Kind != record.KindShared && m.Kind != record.KindFault && (!ambiguous(m) || e.addressLimited)
+		return m.Kind != record.KindShared && m.Kind != record.KindFault && (!m.Ambiguous() || e.addressLimited)
 	}
 	found := func(n record.CauseName) bool {
 		return d.Cause(n).Answer == record.Yes && (n != record.CauseOthers || e.in.Shared == "")

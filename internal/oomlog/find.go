@@ -70,7 +70,7 @@ func (st statement) message() (found, bool) {
 	}
 	f := found{Message: blank()}
 	f.Kind, f.Framework, f.Line = kind, st.framework(kind), shown(st.line.body, st.pos)
-	if kind == record.KindFault || kind == record.KindShared || st.text == Segment {
+	if kind == record.KindFault || kind == record.KindShared || st.text == record.SegmentFailed {
 		f.group = st.text
 	}
 	return f, st.fill(&f.Message)

@@ -17,13 +17,6 @@ const (
 	MaxFiles    = 10 // of a job: its output, its separate error output, and its steps' files
 )
 
-// Segment is printed by the dynamic loader if it cannot map a library, for example under a small ulimit -v. If no
-// system error follows, the cause may be a directory mounted noexec.
-const Segment = "failed to map segment from shared object"
-
-// Refused is the system's error text for ENOMEM.
-const Refused = "Cannot allocate memory"
-
 const (
 	maxFigure = 4 << 50 // bytes: 4 PiB, beyond any node's memory; larger requests are a bug
 	maxPID    = 1 << 22 // the limit of Linux

@@ -59,7 +59,7 @@ func (st statement) formed(before, after string) bool {
 		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around)
 	case st.is("head"):
 		return after == "" || after[0] == ':' || after[0] == '('
-	case st.text == Segment: // but not for what was forbidden: a noexec mount, SELinux
+	case st.text == record.SegmentFailed: // but not for what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.is("memory"):
 		return st.facts.has[isMemory] && !st.facts.has[isOther]

@@ -79,10 +79,6 @@ func (o Output) unread(only bool) string {
 	return o.Kind.Name() + ": " + text
 }
 
-func (m *Message) Figures() []*gpu.Figure {
-	return []*gpu.Figure{&m.Asked, &m.Total, &m.Free, &m.InUse, &m.Allocated, &m.Idle}
-}
-
 // MessageKind is the resource that ran out.
 type MessageKind string
 
@@ -128,4 +124,17 @@ type Message struct {
 	Count  int           `json:"count"` // number of such messages
 	// File numbers the files of one job's output, from 0. Messages are in order of time only within a file.
 	File int `json:"file,omitempty"`
+}
+
+func (m *Message) Figures() []*gpu.Figure {
+	return []*gpu.Figure{&m.Asked, &m.Total, &m.Free, &m.InUse, &m.Allocated, &m.Idle}
+}
+
+// SegmentFailed is printed by the dynamic loader if it cannot map a library, for example under a small ulimit -v.
+const SegmentFailed = "failed to map segment from shared object"
+
+// Ambiguous reports whether newer loaders print the message both for a limit and for a directory mounted noexec: it
+// lacks the system's error.
+func (m Message) Ambiguous() bool {
+	return strings.Contains(m.Line, SegmentFailed) && !strings.Contains(m.Line, "Cannot allocate memory")
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
@@ -239,7 +238,7 @@ func causeRow(c record.Cause) string {
 	if c.Index != nil {
 		text = fmt.Sprintf("GPU %d: %s", *c.Index, text)
 	}
-	return row("    "+answer, diagnosis.Title(c.Name), text)
+	return row("    "+answer, c.Name.Title(), text)
 }
 
 func (r Recording) text(w io.Writer) {

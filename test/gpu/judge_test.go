@@ -202,7 +202,7 @@ func TestBecause(t *testing.T) {
 		"no record":                    func(j *job) { j.End = nil },
 		"not in the job's log":         func(j *job) { j.Output = "" },
 		"more in the job's log": func(j *job) {
-			j.Output = "| bookend:   Ruled out: " + diagnosis.Title(record.CauseOthers) + "\n| bookend:   Details: bookend show 7 on n\n"
+			j.Output = "| bookend:   Ruled out: " + record.CauseOthers.Title() + "\n| bookend:   Details: bookend show 7 on n\n"
 		},
 	})
 	each(t, right, func(r *run, j job) { r.because(&j, answers{untold: list(record.CauseOthers)}) },

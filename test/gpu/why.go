@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/diagnosis"
 	"bookend/internal/record"
 )
 
@@ -186,7 +185,7 @@ func (r *run) toldWhy(job *job) {
 	ruledOut, _, _ = strings.Cut(ruledOut, "Cannot tell: ")
 	ruledOut, _, _ = strings.Cut(ruledOut, "Details: ")
 	for _, name := range causes {
-		title := strings.ReplaceAll(diagnosis.Title(name), ", ", " or ")
+		title := strings.ReplaceAll(name.Title(), ", ", " or ")
 		if job.because(name).Answer != record.No {
 			r.holds("the job's log rules out "+title, "no", ruledOut, !strings.Contains(ruledOut, title))
 		}
