@@ -225,10 +225,10 @@ func Exit(c Code) int {
 
 // OfExit returns the code that an exit code stands for, false if it stands for several or none.
 func OfExit(exit int) (Code, bool) {
-	all := Exits()
-	i := slices.IndexFunc(all, func(e Entry) bool { return e.Exit == exit })
-	if i < 0 {
-		return "", false
+	for _, e := range Exits() {
+		if e.Exit == exit {
+			return e.Code, true
+		}
 	}
-	return all[i].Code, true
+	return "", false
 }

@@ -330,12 +330,8 @@ func TestFault(t *testing.T) {
 		{"health not read", func(in *Input) { in.Health, in.HealthUnknown = nil, "no time" }, record.CauseFault, record.CannotTell, "no time"},
 		{"log not read", func(in *Input) { in.Kernel = nil }, record.CauseFault, record.CannotTell, "kernel log was not read"},
 		{"log overwritten", func(in *Input) { in.Kernel.Lost = true }, record.CauseFault, record.CannotTell, "not read in full"},
-		{"a program's error", saying(failing("an illegal memory access was encountered")), record.CauseFault, record.No, "none in driver and kernel log"},
 		{"a program's error, nothing read", both(saying(failing("an illegal memory access was encountered")), func(in *Input) { in.Kernel = nil }), record.CauseFault, record.CannotTell, "kernel log was not read"},
-		{"the output says uncorrectable ECC", saying(failing("CUDA error: uncorrectable ECC error encountered")), record.CauseFault, record.Yes, "reports an uncorrectable memory error (ECC)"},
 		{"the output of several nodes says so", both(saying(failing("CUDA error: uncorrectable ECC error encountered")), func(in *Input) { in.Job.NodeList = "n[1-2]" }), record.CauseFault, record.CannotTell, "uncorrectable memory error"},
-		{"the output says that the GPU was refused", saying(failing("all CUDA-capable devices are busy or unavailable")), record.CauseFault, record.CannotTell, "reports that the GPU was refused"},
-		{"the output says that CUDA was not ready", saying(failing("Error 802: system not yet initialized")), record.CauseFault, record.CannotTell, "reports that CUDA was not ready"},
 	})
 }
 
