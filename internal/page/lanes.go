@@ -32,7 +32,9 @@ type Block struct {
 	// Horizontally, one step is 1/Wide of the block; vertically, 1/100 of the GPU's memory.
 	Course []string
 	Wide   int
-	run    *record.Run
+
+	end      *record.End          // the first that an epilog saw; nil if there is none
+	recorded *record.GPURecording // what that has of the GPU; nil if it has nothing
 }
 
 const (
@@ -54,7 +56,7 @@ func (h *layout) readJobs() {
 		}
 		for _, d := range r.Devices {
 			if d.Device.ID != "" {
-				h.jobs[d.Device.ID] = append(h.jobs[d.Device.ID], h.used(k, d.Device.ID))
+				h.jobs[d.Device.ID] = append(h.jobs[d.Device.ID], k.on(d.Device.ID))
 			}
 		}
 		if !h.shows(k.Start, k.End) {
@@ -78,11 +80,11 @@ func (h *layout) block(r *record.Run) (k Block, ok bool) {
 	if len(r.AllEnds()) == 0 {
 		return k, false
 	}
-	k = Block{run: r, Jobs: 1, Job: r.JobName(), User: r.Job.User, Most: gpu.Unknown("not sampled"),
+	k = Block{end: r.Epilog(), Jobs: 1, Job: r.JobName(), User: r.Job.User, Most: gpu.Unknown("not sampled"),
 		Start: r.First().Wall, End: h.ask.Now, NoStart: r.Start == nil}
 	switch next := r.Superseded(h.runs); {
-	case r.Epilog() != nil:
-		k.End = r.Epilog().Wall
+	case k.end != nil:
+		k.End = k.end.Wall
 	case r.Closed(): // closed by a health check, which ran later
 		k.NoEnd, k.End = true, r.Ends[0].Wall
 	case next != nil:
@@ -97,17 +99,14 @@ func (h *layout) block(r *record.Run) (k Block, ok bool) {
 	return k, true
 }
 
-// used sets the most memory that the recorder saw on a GPU during a job.
-func (h *layout) used(k Block, id gpu.ID) Block {
-	for _, e := range k.run.Ends {
-		if e.Recording == nil {
-			continue
-		}
-		for _, g := range e.Recording.GPUs {
-			if g.ID == id {
-				k.use(gpu.Bytes(g.Peak.Bytes))
-			}
-		}
+// on returns a job's block on one of its GPUs, with what the recorder saw there.
+func (k Block) on(id gpu.ID) Block {
+	if k.end == nil || k.end.Recording == nil {
+		return k
+	}
+	gpus := k.end.Recording.GPUs
+	if i := slices.IndexFunc(gpus, func(g record.GPURecording) bool { return g.ID == id }); i >= 0 {
+		k.recorded, k.Most = &gpus[i], gpu.Bytes(gpus[i].Peak.Bytes)
 	}
 	return k
 }
@@ -161,24 +160,19 @@ func (h *layout) blocks(c GPU) (blocks []Block) {
 
 // course draws a job's recording on a GPU, with at most one point for each cell of the block.
 func (h *layout) course(k *Block, c GPU) {
-	end := k.run.Epilog()
+	g, total := k.recorded, c.Total.Bytes>>20
 	k.Wide = int((k.To - k.From) / cell)
-	if end == nil || end.Recording == nil || k.Wide < 2 || !c.Total.Known() || c.Total.Bytes>>20 == 0 {
+	if g == nil || len(g.Curve.Used) < 2 || k.Wide < 2 || !c.Total.Known() || total == 0 {
 		return
 	}
-	for _, g := range end.Recording.GPUs {
-		if g.ID != c.Device.ID || len(g.Curve.Used) < 2 {
-			continue
-		}
-		at := func(i int) int { // the cell of a step
-			when := end.Clock(end.Recording.From + time.Duration(i)*g.Curve.Step)
-			return int((h.at(when) - k.From) / cell)
-		}
-		k.Course = append(k.Course, path(g.Curve.Used, at, c.Total.Bytes>>20, true))
-		for _, p := range g.Processes {
-			if len(g.Processes) > 1 && len(p.Curve) > 1 {
-				k.Course = append(k.Course, path(p.Curve, at, c.Total.Bytes>>20, false))
-			}
+	at := func(i int) int { // the cell of a step
+		when := k.end.Clock(k.end.Recording.From + time.Duration(i)*g.Curve.Step)
+		return int((h.at(when) - k.From) / cell)
+	}
+	k.Course = append(k.Course, path(g.Curve.Used, at, total, true))
+	for _, p := range g.Processes {
+		if len(g.Processes) > 1 && len(p.Curve) > 1 {
+			k.Course = append(k.Course, path(p.Curve, at, total, false))
 		}
 	}
 }
