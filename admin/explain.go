@@ -117,7 +117,8 @@ var slurmReasons = map[string]string{
 }
 
 // explainReason explains a node's drain reason: Slurm's own, or one that contains codes of Bookend.
-func explainReason(what string, here config.Config) (paragraphs []string) {
+func explainReason(what string, here config.Config) []string {
+	var paragraphs []string
 	for text, means := range slurmReasons {
 		if strings.HasPrefix(strings.ToLower(what), strings.ToLower(text)) {
 			paragraphs = append(paragraphs, paragraph("drain reason: "+text+"\n  Slurm's own text", means))

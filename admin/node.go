@@ -224,7 +224,8 @@ func (r records) status(problem string) view.Status {
 }
 
 // damage describes the records that cannot be used.
-func (r records) damage() (texts []string) {
+func (r records) damage() []string {
+	var texts []string
 	for _, d := range r.damaged {
 		texts = append(texts, fmt.Sprintf("%s: %s", d.Path, d.Why))
 	}

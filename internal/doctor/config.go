@@ -18,7 +18,8 @@ type Backend struct {
 }
 
 // Backends returns the backends for the GPUs that are present, or those for their test allocations.
-func Backends(cfg config.Config, tests bool) (all []Backend) {
+func Backends(cfg config.Config, tests bool) []Backend {
+	var all []Backend
 	for _, v := range nodefiles.Present(cfg.Paths.Sys) {
 		if tests && !cfg.Tests(v.Name) {
 			continue
