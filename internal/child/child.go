@@ -10,7 +10,6 @@ package child
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,20 +160,14 @@ func Detach(env []string, input []byte, args ...string) (err error) {
 		return err
 	}
 	defer null.Close()
-	stdin := null
-	if len(input) > 0 {
-		fd, err := unix.MemfdCreate("input", unix.MFD_CLOEXEC)
-		if err != nil {
-			return err
-		}
-		stdin = os.NewFile(uintptr(fd), "input")
-		defer stdin.Close()
-		if _, err := stdin.Write(input); err != nil {
-			return err
-		}
-		if _, err := stdin.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
+	fd, err := unix.MemfdCreate("input", unix.MFD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	stdin := os.NewFile(uintptr(fd), "input")
+	defer stdin.Close()
+	if _, err := stdin.WriteAt(input, 0); err != nil { // leaves the child at its start
+		return err
 	}
 	self := Self("")
 	_, err = syscall.ForkExec(self.Path, append([]string{self.Name}, args...), &syscall.ProcAttr{

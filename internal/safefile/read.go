@@ -215,7 +215,7 @@ func ReadShared(dir, name string, limit int64) (content []byte, err error) {
 			return err
 		}
 		defer unix.Close(fd)
-		if err := asShared(st); err != nil {
+		if err := checkMade(st, 0); err != nil {
 			return err
 		}
 		content, err = readPinned(fd, limit)

@@ -115,20 +115,31 @@ func inOwnDir(doing, dir, name string, f func(dirfd int) error) error {
 // openOwn opens a file in an own directory, and refuses what Bookend cannot have made. Threat: none from users, who
 // cannot write here; damage, mistakes, and a FIFO or link that an admin put here are refused as well.
 func openOwn(dirfd int, name string, flags int, perm uint32) (fd int, size int64, err error) {
+	return openMade(dirfd, name, flags, perm, writableByOthers)
+}
+
+// openMade opens a file as Bookend makes them: regular, with one link, of this user or root, and no mode bit of not.
+func openMade(dirfd int, name string, flags int, perm, not uint32) (fd int, size int64, err error) {
 	fd, err = openAt(dirfd, name, flags, perm)
 	if err != nil {
 		return -1, 0, err
 	}
 	st, err := stat(fd)
-	if err == nil &&
-		(st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || !ours(st.Uid) || st.Mode&writableByOthers != 0) {
-		err = fmt.Errorf("%w: owner %d, mode %#o, %d links", ErrNotOurs, st.Uid, st.Mode, st.Nlink)
+	if err == nil {
+		err = checkMade(st, not)
 	}
 	if err != nil {
 		_ = unix.Close(fd)
 		return -1, 0, err
 	}
 	return fd, st.Size, nil
+}
+
+func checkMade(st unix.Stat_t, not uint32) error {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || !ours(st.Uid) || st.Mode&not != 0 {
+		return fmt.Errorf("%w: owner %d, mode %#o, %d links", ErrNotOurs, st.Uid, st.Mode, st.Nlink)
+	}
+	return nil
 }
 
 // readAll reads a whole file of at most limit bytes (else ErrTooLarge); it may grow meanwhile.

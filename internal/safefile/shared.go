@@ -104,7 +104,7 @@ func MakeDirFor(parent, name string, user uint32) error {
 func Edit(dir, name string, wait time.Duration, limit int64, edit func(old []byte) ([]byte, error)) error {
 	return inOwnDir("edit", dir, name, func(dirfd int) error {
 		// Threat: none but from this user: only root and this user can write to the file.
-		fd, err := openShared(dirfd, name, unix.O_RDWR)
+		fd, _, err := openMade(dirfd, name, unix.O_RDWR, 0, 0)
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func Clear(dir, name string, limit int64) error {
 			return err
 		}
 		defer unix.Close(pinned)
-		if err := asShared(st); err != nil || st.Blocks*512 <= limit {
+		if err := checkMade(st, 0); err != nil || st.Blocks*512 <= limit {
 			return err
 		}
 		fd, err := openPinned(pinned, unix.O_WRONLY)
@@ -148,28 +148,4 @@ func Clear(dir, name string, limit int64) error {
 		defer unix.Close(fd)
 		return retry(func() error { return unix.Ftruncate(fd, 0) })
 	})
-}
-
-// openShared opens a file that Share made: regular, with one link, owned by root or this user.
-func openShared(dirfd int, name string, flags int) (int, error) {
-	fd, err := openAt(dirfd, name, flags, 0)
-	if err != nil {
-		return -1, err
-	}
-	st, err := stat(fd)
-	if err == nil {
-		err = asShared(st)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
-func asShared(st unix.Stat_t) error {
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || !ours(st.Uid) {
-		return fmt.Errorf("%w: owner %d, mode %#o, %d links", ErrNotOurs, st.Uid, st.Mode, st.Nlink)
-	}
-	return nil
 }

@@ -179,20 +179,13 @@ func Lock(path string, wait time.Duration, exclusive bool) (release func(), err 
 func LockLong(path string, wait time.Duration) (held func() bool, release func(), err error) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
-	fd, err := lock(over, path, func(fd int) error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
-	if err != nil {
-		return nil, nil, err
-	}
-	own, err := stat(fd)
-	if err != nil {
-		_ = unix.Close(fd)
-		return nil, nil, fmt.Errorf("lock %q: %w", path, err)
-	}
-	held = func() bool {
-		var now unix.Stat_t
-		return unix.Lstat(path, &now) == nil && now.Ino == own.Ino && now.Dev == own.Dev
-	}
-	return held, func() { _ = unix.Close(fd) }, nil
+	var own, now unix.Stat_t
+	release, err = lock(over, path, func(fd int) error {
+		own, _ = stat(fd)
+		return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	})
+	held = func() bool { return unix.Lstat(path, &now) == nil && now.Ino == own.Ino && now.Dev == own.Dev }
+	return held, release, err
 }
 
 // LockIn is Lock with a context instead of a wait.
@@ -201,42 +194,36 @@ func LockIn(over context.Context, path string, exclusive bool) (release func(), 
 	if exclusive {
 		how = unix.LOCK_EX
 	}
-	return releasing(lock(over, path, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) }))
+	return lock(over, path, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) })
 }
 
 // LockNumber locks byte n of a file that always stays empty. The file must have no other use.
 func LockNumber(path string, n uint32, wait time.Duration) (release func(), err error) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
-	return releasing(lock(over, path, func(fd int) error {
+	return lock(over, path, func(fd int) error {
 		// The lock belongs to the open file, not to the process: closing another descriptor of the file does not end
 		// it.
 		one := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(n), Len: 1}
 		return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &one)
-	}))
+	})
 }
 
-func releasing(fd int, err error) (release func(), _ error) {
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = unix.Close(fd) }, nil
-}
-
-func lock(over context.Context, path string, try func(fd int) error) (fd int, err error) {
-	fd = -1 // not an os.File: the garbage collector would close it if release is not kept
-	err = inOwnDir("lock", filepath.Dir(path), filepath.Base(path), func(dirfd int) (err error) {
+func lock(over context.Context, path string, try func(fd int) error) (release func(), err error) {
+	err = inOwnDir("lock", filepath.Dir(path), filepath.Base(path), func(dirfd int) error {
 		// Threat: any process that can open the file can hold the lock for ever, hence mode 0600.
-		fd, _, err = openOwn(dirfd, filepath.Base(path), unix.O_RDWR|unix.O_CREAT, 0o600)
+		fd, _, err := openOwn(dirfd, filepath.Base(path), unix.O_RDWR|unix.O_CREAT, 0o600)
 		if err != nil {
 			return err
 		}
-		if err = await(over, func() error { return try(fd) }); err != nil {
+		if err := await(over, func() error { return try(fd) }); err != nil {
 			_ = unix.Close(fd)
+			return err
 		}
-		return err
+		release = func() { _ = unix.Close(fd) } // not an os.File: garbage collection would close it if this is not kept
+		return nil
 	})
-	return fd, err
+	return release, err
 }
 
 func await(over context.Context, try func() error) error {

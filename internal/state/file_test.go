@@ -30,7 +30,9 @@ type kind struct {
 	wrong []string // contents that only this kind refuses
 }
 
-func got[T any](value T, err error) (any, error) { return value, err }
+func load[T any](from func(*Store) (T, error)) func(*Store) (any, error) {
+	return func(s *Store) (any, error) { return from(s) }
+}
 
 func anyone(Stuck) bool { return true }
 
@@ -38,19 +40,17 @@ func kinds() []kind {
 	child := Stuck{PID: 7, StartTicks: 123456, Since: time.Minute, Op: "watch"}
 	return []kind{
 		{name: "baseline.json", put: func(s *Store) error { return Baselines.Put(s, carries("GPU-0", 5)) },
-			get: func(s *Store) (any, error) { return got(Baselines.Load(s)) }},
+			get: load(Baselines.Load)},
 		{name: "probes.json", put: func(s *Store) error { return Probes.Put(s, tested("GPU-0", 1)) },
-			get: func(s *Store) (any, error) { return got(Probes.Load(s)) }},
+			get: load(Probes.Load)},
 		{name: "drain.json", put: func(s *Store) error { return s.SwapDrain(drain.Remembered{}, aDrain()) },
-			get: func(s *Store) (any, error) { return got(s.Drain()) }, wrong: wrongDrains()},
-		{name: "check.json", blind: true,
-			put: func(s *Store) error { return LastCheck.Save(s, shipped[*record.Check]("check.json")) },
-			get: func(s *Store) (any, error) { return got(LastCheck.Load(s)) }},
-		{name: "numbering.json", blind: true,
-			put: func(s *Store) error { return Numbering.Save(s, shipped[*slurmconf.Kept]("numbering.json")) },
-			get: func(s *Store) (any, error) { return got(Numbering.Load(s)) }},
+			get: load((*Store).Drain), wrong: wrongDrains()},
+		{name: "check.json", put: func(s *Store) error { return LastCheck.Save(s, shipped[*record.Check]("check.json")) },
+			get: load(LastCheck.Load), blind: true},
+		{name: "numbering.json", put: func(s *Store) error { return Numbering.Save(s, shipped[*slurmconf.Kept]("numbering.json")) },
+			get: load(Numbering.Load), blind: true},
 		{name: "stuck-children.json", put: func(s *Store) error { return StuckChildren.Add(s, child, anyone) },
-			get: func(s *Store) (any, error) { return got(s.Stuck(nil, anyone)) }},
+			get: load(func(s *Store) (*Stuck, error) { return s.Stuck(nil, anyone) })},
 		{name: "stuck-readers.json", put: func(s *Store) error { return StuckReaders.Add(s, child, anyone) },
 			get: func(s *Store) (any, error) { return len(StuckReaders.PeekNode(s.Users.Run, node, anyone)), nil }, quiet: true},
 	}
@@ -71,9 +71,7 @@ func (k kind) kept(t *testing.T) (s *Store, value any, text string) {
 	t.Helper()
 	s = fresh(t)
 	must.Do(t, k.put(s))
-	value = must.Have(k.get(s))(t)
-	data := must.Have(os.ReadFile(filepath.Join(s.dir, k.name)))(t)
-	return s, value, string(data)
+	return s, must.Have(k.get(s))(t), must.Read(t, filepath.Join(s.dir, k.name))
 }
 
 // missing is what is known where there is no file.
@@ -91,18 +89,16 @@ func TestFiles(t *testing.T) {
 	}
 	for _, k := range kinds() {
 		s, value, text := k.kept(t)
-		w := want[k.name]
-		must.Not(t, w != nil && !reflect.DeepEqual(value, w), "%s: got %+v, want %+v", k.name, value, w)
-		none := k.missing(t)
-		must.Not(t, reflect.DeepEqual(value, none), "%s: got %+v from %s", k.name, none, text)
-		info, err := os.Stat(filepath.Join(s.dir, k.name))
-		must.Not(t, err != nil || info.Mode() != 0o600, "%s: got mode %v, %v, want 0600", k.name, info.Mode(), err)
-		was, err := os.ReadFile(filepath.Join("testdata/files", k.name))
-		must.Do(t, errors.Join(err, os.WriteFile(filepath.Join(s.dir, k.name), was, 0o600)))
-		must.Be(t, k.name+" of an earlier version", must.Have(k.get(s))(t), value)
-		if k.name != "drain.json" && text != string(was) { // which says by whom no more
-			t.Errorf("%s: got %s, want %s", k.name, text, was)
+		if w := want[k.name]; w != nil {
+			must.Be(t, k.name, value, w)
 		}
+		must.Not(t, reflect.DeepEqual(value, k.missing(t)), "%s: got nothing from %s", k.name, text)
+		file := filepath.Join(s.dir, k.name)
+		must.Be(t, k.name+"'s mode", must.Have(os.Stat(file))(t).Mode(), 0o600)
+		was := must.Read(t, "testdata/files/"+k.name)
+		must.Do(t, os.WriteFile(file, []byte(was), 0o600))
+		must.Be(t, k.name+" of an earlier version", must.Have(k.get(s))(t), value)
+		must.Not(t, k.name != "drain.json" && text != was, "%s: got %s, want %s", k.name, text, was) // which had more once
 	}
 }
 
@@ -215,13 +211,13 @@ func FuzzFiles(f *testing.F) {
 		`{"-1":{}}`, `{"4294967296":{}}`, `{"version":1,"value":{"looks":[{"at_ns":-1,"unread":[""]}]}}`} {
 		f.Add([]byte(seed))
 	}
-	s := fuzzed(f)
+	s := must.Have(Open(filepath.Join(f.TempDir(), "run"), node))(f)
+	aside := filepath.Join(s.dir, damagedName)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, k := range all {
-			put(t, s, k.name, data)
+			must.Do(t, errors.Join(os.RemoveAll(aside), os.WriteFile(filepath.Join(s.dir, k.name), data, 0o600)))
 			_, err := k.get(s)
-			must.Not(t, err != nil && !errors.As(err, new(Damage)) || (err != nil) != wasSetAside(s),
-				"%s of %q: %v, set aside %v", k.name, data, err, wasSetAside(s))
+			must.Not(t, err != nil && !errors.As(err, new(Damage)) || (err != nil) != there(aside), "%s of %q: %v", k.name, data, err)
 			_, again := k.get(s)
 			must.Not(t, again != nil, "%s of %q: reported again: %v", k.name, data, again)
 			trusted(t, s)

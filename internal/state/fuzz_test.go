@@ -3,7 +3,6 @@ package state
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,27 +60,6 @@ func FuzzRecord(f *testing.F) {
 		twice, err := encode(again)
 		must.Not(t, err != nil || !bytes.Equal(once, twice), "%v\n%s\n%s", err, once, twice)
 	})
-}
-
-// fuzzed is a store whose shared files a fuzz target fills, one store for all its inputs.
-func fuzzed(f *testing.F) *Store {
-	f.Helper()
-	run := filepath.Join(f.TempDir(), "run")
-	s := must.Have(Open(run, node))(f)
-	return s
-}
-
-// put writes a file as a hook that was killed, or a disk, may have left it, and forgets what was set aside before.
-func put(t *testing.T, s *Store, name string, data []byte) {
-	t.Helper()
-	must.Do(t, os.RemoveAll(filepath.Join(s.dir, damagedName)))
-	must.Do(t, os.WriteFile(filepath.Join(s.dir, name), data, 0o600))
-}
-
-// wasSetAside reports whether a file was set aside.
-func wasSetAside(s *Store) bool {
-	entries, err := os.ReadDir(filepath.Join(s.dir, damagedName))
-	return err == nil && len(entries) == 1
 }
 
 // Names of files and folders stay in their folder, and no two jobs of a node have one in common.

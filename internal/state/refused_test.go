@@ -39,11 +39,7 @@ func removing(errno unix.Errno, folder bool) faultinject.Filter {
 
 func refused(t *testing.T, c faultinject.Filter, f func() error) (err error) {
 	t.Helper()
-	calls := []faultinject.Filter{c}
-	if c.Errno == 0 {
-		calls = nil
-	}
-	must.Do(t, faultinject.Refuse(calls, func() { err = f() }))
+	must.Do(t, faultinject.Refuse([]faultinject.Filter{c}, func() { err = f() }))
 	return err
 }
 

@@ -13,31 +13,21 @@ import (
 	"bookend/test/must"
 )
 
-// Of each turn there is one holder at a time, and the turns of other jobs, phases and users are others.
+// Of each turn there is one holder at a time, and the turns of other jobs and phases are others.
 func TestTurns(t *testing.T) {
-	run := newDir(t)
-	claim := func(id slurm.JobID, phase slurm.Context) func() (func(), error) {
-		return func() (func(), error) { return open(t, run).Turns.Claim(id, phase, 0) }
+	s := fresh(t)
+	end := must.Have(s.Turns.Claim(100, slurm.Epilog, 0))(t)
+	must.Fail(t, "an end next to another", must.Err(s.Turns.Claim(100, slurm.Epilog, 0)), ErrLocked)
+	for _, id := range []slurm.JobID{101, 100 + jobLocks, 1<<32 - 1} {
+		must.Have(s.Turns.Claim(id, slurm.Epilog, 0))(t)()
 	}
-	check := func() (func(), error) { return open(t, run).Turns.Check() }
-	for name, tt := range map[string]struct {
-		turn   func() (func(), error)
-		others []func() (func(), error)
-	}{
-		"an end": {claim(100, slurm.Epilog), []func() (func(), error){
-			claim(101, slurm.Epilog), claim(100+jobLocks, slurm.Epilog), claim(100, slurm.Prolog),
-			claim(1<<32-1, slurm.Epilog),
-		}},
-		"a health check": {check, nil},
-	} {
-		release := must.Have(tt.turn())(t)
-		must.Fail(t, name+" beside another", must.Err(tt.turn()), ErrLocked)
-		for _, other := range tt.others {
-			must.Have(other())(t)()
-		}
-		release()
-		must.Have(tt.turn())(t)()
-	}
+	must.Have(s.Turns.Claim(100, slurm.Prolog, 0))(t)()
+	end()
+	must.Have(s.Turns.Claim(100, slurm.Epilog, 0))(t)()
+	check := must.Have(s.Turns.Check())(t)
+	must.Fail(t, "a health check next to another", must.Err(s.Turns.Check()), ErrLocked)
+	check()
+	must.Have(s.Turns.Check())(t)()
 }
 
 const (

@@ -25,36 +25,33 @@ import (
 // Every child that lives is on record, in the driver and among each user's files: hooks at once may each leave one.
 func TestStuck(t *testing.T) {
 	s := fresh(t)
-	dead := map[int]bool{}
-	alive := func(stuck Stuck) bool { return !dead[stuck.PID] }
+	var dead []int
+	alive := func(stuck Stuck) bool { return !slices.Contains(dead, stuck.PID) }
 	of := func(uid uint32) *uint32 { return &uid }
-	check := func(user *uint32, want int) {
-		t.Helper()
-		got, err := s.Stuck(user, alive)
-		must.Not(t, err != nil || (got == nil) != (want == 0) || got != nil && got.PID != want,
-			"got %+v, %v, want PID %d", got, err, want)
+	set := func(user *uint32, pids ...int) {
+		for _, pid := range pids {
+			must.Do(t, StuckChildren.Add(s, Stuck{PID: pid, StartTicks: 9, Op: "append", User: user}, alive))
+		}
 	}
-	set := func(user *uint32, pid int) {
+	check := func(driver, five, zero int) {
 		t.Helper()
-		must.Do(t, StuckChildren.Add(s, Stuck{PID: pid, StartTicks: 9, Op: "append", User: user}, alive))
+		for user, want := range map[*uint32]int{nil: driver, of(5): five, of(0): zero, of(6): 0} {
+			got, err := s.Stuck(user, alive)
+			must.Not(t, err != nil || (got == nil) != (want == 0) || got != nil && got.PID != want,
+				"got %+v, %v, want PID %d", got, err, want)
+		}
 	}
-	check(nil, 0)
-	set(nil, 7)
-	set(nil, 8)
-	set(of(5), 50)
-	set(of(5), 51)
+	check(0, 0, 0)
+	set(nil, 7, 8)
+	set(of(5), 50, 51)
 	set(of(0), 60)
-	check(nil, 7)
-	check(of(5), 50)
-	check(of(0), 60)
-	check(of(6), 0)
-	dead[7], dead[50] = true, true
-	check(nil, 8)
-	check(of(5), 51)
+	check(7, 50, 60)
+	dead = []int{7, 50}
+	check(8, 51, 60)
 	set(nil, 9)
 	must.Be(t, "those that live", len(must.Have(StuckChildren.file.read(s))(t)), 4)
-	dead[8], dead[9] = true, true
-	check(nil, 0)
+	dead = []int{7, 50, 8, 9}
+	check(0, 51, 60)
 }
 
 // A stuck reader is never forgotten for another, and the record of as many as there may be fits.
@@ -159,23 +156,15 @@ func TestDrain(t *testing.T) {
 	must.Be(t, "in the words of another release", must.Have(s.Drain())(t), old)
 }
 
-// A crowded card keeps a check's record small, and says that there were more. Of samples that could not read any card
-// there is no room for all: the newest stay.
+// A crowded GPU keeps a check's record small, and says that there were more. The caller's own is not cut.
 func TestChecksAreBounded(t *testing.T) {
 	s := fresh(t)
-	c := record.Check{}
-	for range 16 {
-		r := gpu.Reading{}
-		for pid := range 2000 {
-			r.Processes = append(r.Processes, gpu.Process{PID: pid, Memory: gpu.Bytes(1 << 30)})
-		}
-		c.Snapshot.Readings = append(c.Snapshot.Readings, r)
-	}
+	crowd := gpu.Reading{Processes: slices.Repeat([]gpu.Process{{PID: 7, Memory: gpu.Bytes(1 << 30)}}, 2000)}
+	c := record.Check{Snapshot: gpu.Snapshot{Readings: slices.Repeat([]gpu.Reading{crowd}, 16)}}
 	must.Do(t, LastCheck.Save(s, &c))
-	got := must.Have(LastCheck.Load(s))(t)
-	r := got.Snapshot.Readings[3]
-	must.Not(t, len(r.Processes) != 256 || r.ProcessesUnknown == "", "got %d processes, want 256", len(r.Processes))
-	must.Not(t, len(c.Snapshot.Readings[0].Processes) != 2000, "the caller's own was cut")
+	r := must.Have(LastCheck.Load(s))(t).Snapshot.Readings[3]
+	must.Not(t, len(r.Processes) != 256 || r.ProcessesUnknown == "" || len(c.Snapshot.Readings[3].Processes) != 2000,
+		"got %d processes, want 256", len(r.Processes))
 }
 
 var epoch = gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}
@@ -197,76 +186,60 @@ func tested(id gpu.ID, at time.Duration) record.TestRecord {
 	}
 }
 
-// Entries are replaced card by card, and forgotten.
-func TestPerCard(t *testing.T) {
+// Entries are replaced GPU by GPU, and forgotten; those of another epoch hold for nothing in this one.
+func TestPerGPU(t *testing.T) {
 	s := fresh(t)
-	must.Do(t, errors.Join(Baselines.Drop(s, "GPU-1"), Probes.Put(s)))
+	must.Do(t, errors.Join(Baselines.Drop(s, "GPU-1"), Baselines.Put(s)))
 	accepted := carries("GPU-2", 60<<20)
 	accepted.Accepted = true
-	for _, b := range []record.Baseline{carries("GPU-1", 1<<20), accepted, carries("GPU-0", 0),
-		carries("GPU-1", 3<<20)} {
-		must.Do(t, Baselines.Put(s, b))
-	}
-	want := map[gpu.ID]record.Baseline{"GPU-0": carries("GPU-0", 0), "GPU-1": carries("GPU-1", 3<<20),
-		"GPU-2": accepted}
+	must.Do(t, Baselines.Put(s, carries("GPU-1", 1<<20), accepted))
+	must.Do(t, Baselines.Put(s, carries("GPU-0", 0), carries("GPU-1", 3<<20)))
+	want := map[gpu.ID]record.Baseline{"GPU-0": carries("GPU-0", 0), "GPU-1": carries("GPU-1", 3<<20), "GPU-2": accepted}
 	must.Be(t, "baselines", must.Have(Baselines.Load(s))(t), want)
-	must.Do(t, Baselines.Drop(s, "GPU-0", "GPU-2", "GPU-9"))
+	must.Do(t, Baselines.Drop(s, "GPU-0", "GPU-9"))
 	delete(want, "GPU-0")
-	delete(want, "GPU-2")
 	must.Be(t, "baselines left", must.Have(Baselines.Load(s))(t), want)
 	bad := tested("GPU-1", 2)
 	bad.Probe.Result, bad.Probe.Error = gpu.ProbeBroken, &gpu.CallError{Call: "cuInit", Code: 999}
 	must.Do(t, errors.Join(Probes.Put(s, tested("GPU-1", 1), tested("GPU-0", 1)), Probes.Put(s, bad)))
 	tests := map[gpu.ID]record.TestRecord{"GPU-0": tested("GPU-0", 1), "GPU-1": bad}
 	must.Be(t, "tests", must.Have(Probes.Load(s))(t), tests)
-}
-
-// What was learned, accepted or tested in another epoch holds for nothing in this one.
-func TestOtherEpochsGo(t *testing.T) {
-	s := fresh(t)
-	old, fresh, test := carries("GPU-0", 1<<20), carries("GPU-1", 2<<20), tested("GPU-1", 1)
-	old.Accepted, fresh.Epoch.Module, test.Epoch.Module = true, "m@2", "m@2"
-	must.Do(t, errors.Join(Baselines.Put(s, old), Baselines.Put(s, fresh)))
-	must.Do(t, errors.Join(Probes.Put(s, tested("GPU-0", 1)), Probes.Put(s, test)))
-	must.Be(t, "baselines", must.Have(Baselines.Load(s))(t), map[gpu.ID]record.Baseline{"GPU-1": fresh})
-	must.Be(t, "tests", must.Have(Probes.Load(s))(t), map[gpu.ID]record.TestRecord{"GPU-1": test})
-}
-
-func TestPerCardRefuses(t *testing.T) {
-	s := fresh(t)
-	unknown, half, other := carries("GPU-0", 0), tested("GPU-2", 1), tested("GPU-1", 1)
-	unknown.Epoch.Driver, half.Epoch.Driver, other.Epoch.Module = "", "", "m@2"
-	for name, tt := range map[string]struct{ err, want error }{
-		"half an epoch":       {Baselines.Put(s, unknown), ErrEpoch},
-		"a test in such one":  {Probes.Put(s, half), ErrEpoch},
-		"tests of two epochs": {Probes.Put(s, other, tested("GPU-0", 1)), ErrEpoch},
-		"a test of no GPU":    {Probes.Put(s, tested("", 1)), ErrEpoch},
+	half, other := tested("GPU-2", 1), tested("GPU-1", 1)
+	half.Epoch.Driver, other.Epoch.Module = "", "m@2"
+	for name, tests := range map[string][]record.TestRecord{
+		"half an epoch": {half}, "two epochs": {other, tested("GPU-0", 1)}, "no GPU": {tested("", 1)},
 	} {
-		must.Fail(t, name, tt.err, tt.want)
+		must.Fail(t, name, Probes.Put(s, tests...), ErrEpoch)
 	}
-	must.Be(t, "baselines", must.Have(Baselines.Load(s))(t), map[gpu.ID]record.Baseline{})
-	must.Be(t, "tests", must.Have(Probes.Load(s))(t), map[gpu.ID]record.TestRecord{})
+	must.Be(t, "tests", must.Have(Probes.Load(s))(t), tests)
+	must.Do(t, Probes.Put(s, other))
+	must.Be(t, "tests of another epoch", must.Have(Probes.Load(s))(t), map[gpu.ID]record.TestRecord{"GPU-1": other})
+	next := carries("GPU-1", 2<<20)
+	next.Epoch.Module = "m@2"
+	must.Do(t, Baselines.Put(s, next))
+	must.Be(t, "baselines", must.Have(Baselines.Load(s))(t), map[gpu.ID]record.Baseline{"GPU-1": next})
 }
 
 // MIG instances get new ids each time they are made, and a backend may say much of each: the oldest go, the file stays
 // readable.
-func TestPerCardIsBounded(t *testing.T) {
+func TestPerGPUIsBounded(t *testing.T) {
 	s := fresh(t)
+	var baselines []record.Baseline
+	var tests []record.TestRecord
 	for i := range maxCards + 20 {
 		id := gpu.ID(fmt.Sprintf("MIG-%03d", i))
 		b, r := carries(id, 1<<20), tested(id, time.Duration(i))
-		b.At = time.Duration(i) * time.Second
 		b.Residents = slices.Repeat(b.Residents, 8)
 		long := strings.Repeat("x", 512)
 		r.Probe.Why, r.Probe.Error = long, &gpu.CallError{Call: "cuInit", Meaning: long, Remedy: long}
-		must.Do(t, errors.Join(Baselines.Put(s, b), Probes.Put(s, r)))
+		baselines, tests = append(baselines, b), append(tests, r)
 	}
-	baselines, tests := must.Have(Baselines.Load(s))(t), must.Have(Probes.Load(s))(t)
-	must.Be(t, "baselines and tests", []int{len(baselines), len(tests)}, []int{maxCards, maxCards})
-	_, oldest := baselines["MIG-019"]
-	_, newest := baselines["MIG-147"]
-	_, oldTest := tests["MIG-019"]
-	must.Be(t, "the oldest and the newest", []bool{oldest, oldTest, newest}, []bool{false, false, true})
+	must.Do(t, errors.Join(Baselines.Put(s, baselines[:100]...), Baselines.Put(s, baselines[100:]...), Probes.Put(s, tests...)))
+	must.Be(t, "tests", len(must.Have(Probes.Load(s))(t)), maxCards)
+	kept := must.Have(Baselines.Load(s))(t)
+	_, oldest := kept["MIG-019"]
+	_, newest := kept["MIG-147"]
+	must.Not(t, len(kept) != maxCards || oldest || !newest, "%d baselines, the oldest %v, the newest %v", len(kept), oldest, newest)
 }
 
 // Whoever looks for a multi-process service in the folder finds nothing, and nobody but root could put one there.
