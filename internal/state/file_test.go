@@ -23,6 +23,7 @@ import (
 // kind is one of the files in the node's directory.
 type kind struct {
 	name  string
+	value any // what is got of what is put
 	put   func(*Store) error
 	get   func(*Store) (any, error)
 	blind bool     // put does not read what is there
@@ -38,21 +39,24 @@ func anyone(Stuck) bool { return true }
 
 func kinds() []kind {
 	child := Stuck{PID: 7, StartTicks: 123456, Since: time.Minute, Op: "watch"}
+	check, numbering := shipped[*record.Check]("check.json"), shipped[*slurmconf.Kept]("numbering.json")
 	return []kind{
-		{name: "baseline.json", put: func(s *Store) error { return Baselines.Put(s, carries("GPU-0", 5)) },
-			get: load(Baselines.Load)},
-		{name: "probes.json", put: func(s *Store) error { return Probes.Put(s, tested("GPU-0", 1)) },
-			get: load(Probes.Load)},
-		{name: "drain.json", put: func(s *Store) error { return s.SwapDrain(drain.Remembered{}, aDrain()) },
-			get: load((*Store).Drain), wrong: wrongDrains()},
-		{name: "check.json", put: func(s *Store) error { return LastCheck.Save(s, shipped[*record.Check]("check.json")) },
-			get: load(LastCheck.Load), blind: true},
-		{name: "numbering.json", put: func(s *Store) error { return Numbering.Save(s, shipped[*slurmconf.Kept]("numbering.json")) },
-			get: load(Numbering.Load), blind: true},
-		{name: "stuck-children.json", put: func(s *Store) error { return StuckChildren.Add(s, child, anyone) },
+		{name: "baseline.json", value: map[gpu.ID]record.Baseline{"GPU-0": carries("GPU-0", 5)},
+			put: func(s *Store) error { return Baselines.Put(s, carries("GPU-0", 5)) }, get: load(Baselines.Load)},
+		{name: "probes.json", value: map[gpu.ID]record.TestRecord{"GPU-0": tested("GPU-0", 1)},
+			put: func(s *Store) error { return Probes.Put(s, tested("GPU-0", 1)) }, get: load(Probes.Load)},
+		{name: "drain.json", value: aDrain(), wrong: wrongDrains(),
+			put: func(s *Store) error { return s.SwapDrain(drain.Remembered{}, aDrain()) }, get: load((*Store).Drain)},
+		{name: "check.json", value: check, blind: true,
+			put: func(s *Store) error { return LastCheck.Save(s, check) }, get: load(LastCheck.Load)},
+		{name: "numbering.json", value: numbering, blind: true,
+			put: func(s *Store) error { return Numbering.Save(s, numbering) }, get: load(Numbering.Load)},
+		{name: "stuck-children.json", value: &child,
+			put: func(s *Store) error { return StuckChildren.Add(s, child, anyone) },
 			get: load(func(s *Store) (*Stuck, error) { return s.Stuck(nil, anyone) })},
-		{name: "stuck-readers.json", put: func(s *Store) error { return StuckReaders.Add(s, child, anyone) },
-			get: func(s *Store) (any, error) { return len(StuckReaders.PeekNode(s.Users.Run, node, anyone)), nil }, quiet: true},
+		{name: "stuck-readers.json", value: 1, quiet: true,
+			put: func(s *Store) error { return StuckReaders.Add(s, child, anyone) },
+			get: func(s *Store) (any, error) { return len(StuckReaders.PeekNode(s.Users.Run, node, anyone)), nil }},
 	}
 }
 
@@ -66,77 +70,27 @@ func shipped[T any](name string) T {
 	return content.Value
 }
 
-// kept is a store with one file of a kind, its value, and its text.
-func (k kind) kept(t *testing.T) (s *Store, value any, text string) {
+// kept is a store with one file of a kind, and its path.
+func (k kind) kept(t *testing.T) (s *Store, file string) {
 	t.Helper()
 	s = fresh(t)
 	must.Do(t, k.put(s))
-	return s, must.Have(k.get(s))(t), must.Read(t, filepath.Join(s.dir, k.name))
-}
-
-// missing is what is known where there is no file.
-func (k kind) missing(t *testing.T) any {
-	t.Helper()
-	return must.Have(k.get(fresh(t)))(t)
+	return s, filepath.Join(s.dir, k.name)
 }
 
 // What is kept is read again as it was, by root alone; before it there is nothing. Files of earlier versions are read
 // too, and what is written today is what they have.
 func TestFiles(t *testing.T) {
-	want := map[string]any{
-		"baseline.json": map[gpu.ID]record.Baseline{"GPU-0": carries("GPU-0", 5)}, "drain.json": aDrain(),
-		"stuck-readers.json": 1,
-	}
 	for _, k := range kinds() {
-		s, value, text := k.kept(t)
-		if w := want[k.name]; w != nil {
-			must.Be(t, k.name, value, w)
-		}
-		must.Not(t, reflect.DeepEqual(value, k.missing(t)), "%s: got nothing from %s", k.name, text)
-		file := filepath.Join(s.dir, k.name)
+		none := must.Have(k.get(fresh(t)))(t)
+		must.Not(t, reflect.DeepEqual(none, k.value), "%s: there is %+v without it", k.name, none)
+		s, file := k.kept(t)
+		text, was := must.Read(t, file), must.Read(t, "testdata/files/"+k.name)
+		must.Be(t, k.name, must.Have(k.get(s))(t), k.value)
 		must.Be(t, k.name+"'s mode", must.Have(os.Stat(file))(t).Mode(), 0o600)
-		was := must.Read(t, "testdata/files/"+k.name)
 		must.Do(t, os.WriteFile(file, []byte(was), 0o600))
-		must.Be(t, k.name+" of an earlier version", must.Have(k.get(s))(t), value)
+		must.Be(t, k.name+" of an earlier version", must.Have(k.get(s))(t), k.value)
 		must.Not(t, k.name != "drain.json" && text != was, "%s: got %s, want %s", k.name, text, was) // which had more once
-	}
-}
-
-// What cannot have been written is set aside, reported once, and begun again. Files whose loss costs nothing are only
-// written over.
-func TestFilesDamaged(t *testing.T) {
-	for _, k := range kinds() {
-		_, value, good := k.kept(t)
-		none := k.missing(t)
-		texts := append([]string{
-			"", "{", good[:len(good)/2], "null", "7", strings.Replace(good, `"version":1`, `"version":2`, 1),
-			strings.Replace(good, `"version":1,`, "", 1), good + strings.Repeat(" ", 1<<20),
-		}, k.wrong...)
-		for _, text := range texts {
-			if text == good { // of a file without a version
-				continue
-			}
-			s := fresh(t)
-			spoil := func() { must.Do(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte(text), 0o600)) }
-			spoil()
-			if is, err := k.get(s); !reflect.DeepEqual(is, none) || errors.As(err, new(Damage)) == k.quiet {
-				t.Errorf("%s of %.80q: got %+v, %v, want %+v", k.name, text, is, err, none)
-			}
-			if is, err := k.get(s); !reflect.DeepEqual(is, none) || err != nil {
-				t.Errorf("%s of %.80q, again: got %+v, %v, want %+v", k.name, text, is, err, none)
-			}
-			spoil()
-			must.Do(t, k.put(s))
-			if is, err := k.get(s); !reflect.DeepEqual(is, value) || err != nil {
-				t.Errorf("%s begun again: got %+v, %v, want %+v", k.name, is, err, value)
-			}
-			want := 1
-			if k.quiet && k.blind {
-				want = 0
-			}
-			aside, _ := os.ReadDir(filepath.Join(s.dir, damagedName))
-			must.Not(t, len(aside) != want, "%s of %.80q: got %v set aside, want %d", k.name, text, aside, want)
-		}
 	}
 }
 
@@ -147,17 +101,16 @@ func TestFilesLocked(t *testing.T) {
 		if k.quiet {
 			continue
 		}
-		s, value, text := k.kept(t)
+		s, file := k.kept(t)
+		text := must.Read(t, file)
 		release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOther), 0, true))(t)
 		must.Fail(t, "put "+k.name, k.put(s), ErrLocked)
-		must.Be(t, k.name, must.Have(k.get(s))(t), value)
-		must.Do(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte("{"), 0o600))
-		if is, err := k.get(s); !errors.Is(err, ErrLocked) || !reflect.DeepEqual(is, k.missing(t)) {
-			t.Errorf("damaged %s: got %+v, %v, want %v", k.name, is, err, ErrLocked)
-		}
-		must.Do(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte(text), 0o600)) // the writer has
+		must.Be(t, k.name, must.Have(k.get(s))(t), k.value)
+		must.Do(t, os.WriteFile(file, []byte("{"), 0o600))
+		must.Fail(t, "damaged "+k.name, must.Err(k.get(s)), ErrLocked)
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600)) // the writer has
 		release()
-		must.Be(t, k.name, must.Have(k.get(s))(t), value)
+		must.Be(t, k.name, must.Have(k.get(s))(t), k.value)
 	}
 }
 
@@ -167,9 +120,9 @@ func TestUnreadFilesAreKept(t *testing.T) {
 		if k.blind {
 			continue
 		}
-		s, value, _ := k.kept(t)
+		s, _ := k.kept(t)
 		must.Fail(t, "put "+k.name, refused(t, reading(unix.EIO), func() error { return k.put(s) }), unix.EIO)
-		must.Be(t, k.name, must.Have(k.get(s))(t), value)
+		must.Be(t, k.name, must.Have(k.get(s))(t), k.value)
 	}
 }
 
@@ -187,23 +140,25 @@ func TestPeek(t *testing.T) {
 		}
 		run := newDir(t)
 		must.Be(t, k.name+" where there is none", sees(run, node) || len(must.Have(os.ReadDir(run))(t)) > 0, false)
-		s, _, _ := k.kept(t)
+		s, file := k.kept(t)
 		must.Be(t, k.name, sees(s.Users.Run, node), true)
 		for _, name := range []string{"", "../state/" + node, node + "/."} {
 			must.Be(t, k.name+" of node "+name, sees(s.Users.Run, name), false)
 		}
-		file := filepath.Join(s.dir, k.name)
 		must.Do(t, os.WriteFile(file, []byte(`{"pid":`), 0o600))
 		must.Be(t, "damaged "+k.name, sees(s.Users.Run, node), false)
 		must.Be(t, "what is left of "+k.name, must.Read(t, file), `{"pid":`)
 	}
 }
 
-// Whatever a file says, it is whole and of use, or a damage that is set aside, after which a new one can be kept.
+// Whatever a file says, it is whole and of use, or a damage that is set aside and reported once, after which a new one can
+// be kept. Files whose loss costs nothing are only written over.
 func FuzzFiles(f *testing.F) {
 	all := kinds()
 	for _, k := range all { // what each kind holds, and what is none of its own
-		for _, text := range append(k.wrong, must.Read(f, "testdata/files/"+k.name)) {
+		good := must.Read(f, "testdata/files/"+k.name)
+		for _, text := range append(k.wrong, good, good[:len(good)/2], good+strings.Repeat(" ", 1<<20),
+			strings.Replace(good, `"version":1`, `"version":2`, 1), strings.Replace(good, `"version":1,`, "", 1)) {
 			f.Add([]byte(text))
 		}
 	}
@@ -215,16 +170,21 @@ func FuzzFiles(f *testing.F) {
 	aside := filepath.Join(s.dir, damagedName)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, k := range all {
-			must.Do(t, errors.Join(os.RemoveAll(aside), os.WriteFile(filepath.Join(s.dir, k.name), data, 0o600)))
-			_, err := k.get(s)
-			must.Not(t, err != nil && !errors.As(err, new(Damage)) || (err != nil) != there(aside), "%s of %q: %v", k.name, data, err)
-			_, again := k.get(s)
-			must.Not(t, again != nil, "%s of %q: reported again: %v", k.name, data, again)
+			file := filepath.Join(s.dir, k.name)
+			_ = os.Remove(file)
+			none := must.Have(k.get(s))(t)
+			must.Do(t, errors.Join(os.RemoveAll(aside), os.WriteFile(file, data, 0o600)))
+			got, damage := k.get(s)
+			must.Not(t, damage != nil && !errors.As(damage, new(Damage)) || (damage != nil) != there(aside) ||
+				damage != nil && !reflect.DeepEqual(got, none), "%s of %q: %+v, %v", k.name, data, got, damage)
+			again, err := k.get(s)
+			must.Not(t, err != nil || !reflect.DeepEqual(again, got), "%s of %q, again: %+v, %v", k.name, data, again, err)
 			trusted(t, s)
-			if err := k.put(s); err != nil && !errors.Is(err, ErrChanged) {
-				t.Fatalf("%s of %q: no new one can be kept: %v", k.name, data, err)
+			err = k.put(s)
+			must.Not(t, err != nil && !errors.Is(err, ErrChanged), "%s of %q: no new one can be kept: %v", k.name, data, err)
+			if kept := must.Have(k.get(s))(t); damage != nil {
+				must.Be(t, k.name+" begun again", kept, k.value)
 			}
-			must.Do(t, os.Remove(filepath.Join(s.dir, k.name)))
 		}
 	})
 }

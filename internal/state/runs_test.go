@@ -124,23 +124,6 @@ func TestManyEpilogs(t *testing.T) {
 	must.Not(t, r.Start == nil || len(r.Ends) != maxEnds || first != at(20).At || last != at(20+maxEnds+1).At, "%+v", r)
 }
 
-func TestLargeRunIsShortened(t *testing.T) {
-	s := fresh(t)
-	r := full(7)
-	for pid := range 20_000 {
-		r.Start.Processes = append(r.Start.Processes, record.Process{PID: pid + 10, Name: "a process of some name"})
-		r.Start.Snapshot.Readings[0].Processes = append(r.Start.Snapshot.Readings[0].Processes,
-			gpu.Process{PID: pid + 10})
-	}
-	must.Do(t, s.Begin(r))
-	got := must.Have(finds(s, r.Job, attribution.OpenRun))(t).Start
-	n, unknown := len(got.Processes), got.Snapshot.Readings[0].ProcessesUnknown
-	must.Not(t, n == 0 || got.Rest["processes"] != 20_002-n || unknown == "", "%d processes, %v, %q", n, got.Rest, unknown)
-	must.Not(t, len(r.Start.Snapshot.Readings[0].Processes) < 20_000, "the caller's run was changed")
-	r.Key, r.Start.Report = "t1", string(bytes.Repeat([]byte("x"), maxRecord))
-	must.Fail(t, "with a large report", s.Begin(r), nil)
-}
-
 // Whatever the hooks of a run saw, its record stays below what is read: evidence is left out, never a verdict.
 func TestHugeRunKeepsItsVerdicts(t *testing.T) {
 	s := fresh(t)
