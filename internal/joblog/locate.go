@@ -13,8 +13,6 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
-
-	"bookend/internal/slurm"
 )
 
 // ErrNotFile means that a process's output goes to no file that has a name, but to a pipe, a device or a removed file.
@@ -104,38 +102,38 @@ func elsewhere(proc string, pid, fd int) bool {
 	return errors.Is(err, ErrNotFile)
 }
 
-// ErrPattern means that the expansion is not known outside the job, or differs between Slurm versions.
-var ErrPattern = errors.New("cannot be expanded here")
+// errPattern means that the expansion is not known outside the job, or differs between Slurm versions.
+var errPattern = errors.New("cannot be expanded here")
 
-// Expand expands a batch job's SLURM_JOB_STDOUT as slurmstepd does on the batch host: it replaces what follows a
-// percent sign, and puts the working directory before a relative path. It returns ErrPattern for what is not known
+// expand expands a batch job's SLURM_JOB_STDOUT as slurmstepd does on the batch host: it replaces what follows a
+// percent sign, and puts the working directory before a relative path. It returns errPattern for what is not known
 // here, may differ between Slurm versions (a backslash), or is rare (a width). Root hooks get no array or job name:
-// both come from drop, a task hook's record, nil if there is none. A job for which it names no array is not in one.
-func Expand(pattern string, job slurm.Job, drop *Drop) (path string, err error) {
-	known := map[string]string{"%": "%", "j": fmt.Sprint(job.ID), "u": job.User}
-	if drop != nil {
-		known["A"], known["x"] = known["j"], drop.Name
+// both come from the drop, if there is one. A job for which it names no array is not in one.
+func (p Place) expand(pattern string) (path string, err error) {
+	known := map[string]string{"%": "%", "j": fmt.Sprint(p.Job.ID), "u": p.Job.User}
+	if p.Left {
+		known["A"], known["x"] = known["j"], p.Drop.Name
 	}
-	if drop != nil && drop.Array.Master != 0 {
-		known["A"], known["a"] = fmt.Sprint(drop.Array.Master), fmt.Sprint(drop.Array.Task)
+	if p.Drop.Array.Master != 0 {
+		known["A"], known["a"] = fmt.Sprint(p.Drop.Array.Master), fmt.Sprint(p.Drop.Array.Task)
 	}
-	if job.SLUID != "" { // a Slurm of slurm.TellsRun or later
-		known["N"] = job.Node
+	if p.Job.SLUID != "" { // a Slurm of slurm.TellsRun or later
+		known["N"] = p.Job.Node
 	}
 	path = regexp.MustCompile(`(?s)%.?`).ReplaceAllStringFunc(pattern, func(code string) string {
 		if known[code[1:]] == "" {
-			err = ErrPattern
+			err = errPattern
 		}
 		return known[code[1:]]
 	})
 	relative := !filepath.IsAbs(pattern)
 	_, number := strconv.Atoi(pattern) // Slurm takes a number as a task
 	if strings.ContainsRune(pattern, '\\') ||
-		relative && (pattern == "" || number == nil || !filepath.IsAbs(job.WorkDir)) {
-		err = ErrPattern
+		relative && (pattern == "" || number == nil || !filepath.IsAbs(p.Job.WorkDir)) {
+		err = errPattern
 	}
 	if relative {
-		path = job.WorkDir + "/" + path
+		path = p.Job.WorkDir + "/" + path
 	}
 	if err == nil {
 		err = Target{Path: path}.check()

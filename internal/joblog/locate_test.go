@@ -18,18 +18,14 @@ var testJob = slurm.Job{ID: 128, User: "alice", Node: "n1", WorkDir: "/home/alic
 
 // What a task hook and newer versions tell is filled in; what is not known, or not the same in all versions, is not.
 func TestExpand(t *testing.T) {
-	type facts struct {
-		job  slurm.Job
-		drop *Drop
-	}
-	plain := facts{testJob, nil}
-	task := facts{testJob, &Drop{Array: slurm.ArrayTask{Master: 120, Task: 17}, Name: "fine tune"}}
-	single, newer := facts{testJob, &Drop{Name: "a/b"}}, task
-	newer.job.SLUID = "sCHNM7Y8WBK900"
-	of := func(j slurm.Job) facts { return facts{j, nil} }
+	plain := Place{Job: testJob}
+	task := Place{testJob, Drop{Array: slurm.ArrayTask{Master: 120, Task: 17}, Name: "fine tune"}, true}
+	single, newer := Place{testJob, Drop{Name: "a/b"}, true}, task
+	newer.Job.SLUID = "sCHNM7Y8WBK900"
+	of := func(j slurm.Job) Place { return Place{Job: j} }
 	for pattern, tt := range map[string]struct {
-		facts
-		want string // empty for an error
+		place Place
+		want  string // empty for an error
 	}{
 		"/out/plain": {plain, "/out/plain"}, "/out/%j.out": {plain, "/out/128.out"}, "/out/100%%": {plain, "/out/100%"},
 		"/home/%u/%u.log": {plain, "/home/alice/alice.log"}, "/out/%%j": {plain, "/out/%j"}, "/out/%%%j": {plain, "/out/%128"},
@@ -47,10 +43,9 @@ func TestExpand(t *testing.T) {
 		"-1": {plain, ""}, "/out/%u": {of(slurm.Job{Node: "n1"}), ""}, "relative": {of(slurm.Job{}), ""},
 		"also": {of(slurm.Job{WorkDir: "relative"}), ""}, "/out/\x00": {plain, ""}, "/" + strings.Repeat("x", maxPath): {plain, ""},
 	} {
-		got, err := Expand(pattern, tt.job, tt.drop)
-		if got != tt.want || (err != nil) != (tt.want == "") || strings.Contains(pattern, "%") && err != nil && !errors.Is(err, ErrPattern) {
-			t.Errorf("Expand(%.60q) = %q, %v; want %q", pattern, got, err, tt.want)
-		}
+		got, err := tt.place.expand(pattern)
+		must.Not(t, got != tt.want || (err != nil) != (tt.want == "") || strings.Contains(pattern, "%") && err != nil &&
+			!errors.Is(err, errPattern), "%.60q: %q, %v; want %q", pattern, got, err, tt.want)
 	}
 }
 
@@ -160,11 +155,11 @@ func FuzzExpand(f *testing.F) {
 	f.Add("%j", "../work", "a/../b", uint32(0), uint32(0), uint32(0))
 	f.Fuzz(func(t *testing.T, pattern, dir, user string, id, master, task uint32) {
 		job := slurm.Job{ID: slurm.JobID(id), User: user, Node: "n1", WorkDir: dir}
-		drop := &Drop{Array: slurm.ArrayTask{Master: slurm.JobID(master), Task: task}, Name: "a name"}
-		if task%2 == 0 {
-			drop = nil
+		p := Place{Job: job}
+		if task%2 != 0 {
+			p = Place{job, Drop{Array: slurm.ArrayTask{Master: slurm.JobID(master), Task: task}, Name: "a name"}, true}
 		}
-		got, err := Expand(pattern, job, drop)
+		got, err := p.expand(pattern)
 		if err != nil {
 			must.Not(t, got != "", "%q with %v", got, err)
 			return

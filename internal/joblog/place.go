@@ -16,7 +16,7 @@ type Place struct {
 	Left bool // the task hooks left a valid drop
 }
 
-// PlaceOf returns the place of a job's output by its drop, as read.
+// PlaceOf returns the place of a job's output by its drop, as read; nil if it was not.
 func PlaceOf(job slurm.Job, drop []byte) Place {
 	p := Place{Job: job}
 	if d, err := ParseDrop(drop); err == nil {
@@ -102,11 +102,7 @@ func (p Place) expanded(kind record.OutputKind, pattern string) Stream {
 	if slurm.FirstHost(p.Job.NodeList) != p.Job.Node {
 		return unplaced(kind, onFirstNode)
 	}
-	drop := &p.Drop
-	if !p.Left {
-		drop = nil
-	}
-	path, err := Expand(pattern, p.Job, drop)
+	path, err := p.expand(pattern)
 	if err != nil {
 		const most = 60 // bytes of a pattern that are shown
 		return unplaced(kind, unnamed+pattern[:min(len(pattern), most)])

@@ -43,10 +43,7 @@ func outputOfJob(a *node.Access, c judge.Case) (o Output, faults []record.Findin
 	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
 		faults = append(faults, record.Saw(catalog.Output, err.Error(), "what the job's task hooks left is read"))
 	}
-	o.Place = joblog.Place{Job: a.Job}
-	if err == nil {
-		o.Place = joblog.PlaceOf(a.Job, raw)
-	}
+	o.Place = joblog.PlaceOf(a.Job, raw)
 	o.wait = search(a, c, o.Place)
 	return o, faults
 }

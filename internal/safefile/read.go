@@ -103,9 +103,7 @@ func closeAll(fds ...int) {
 // owned by root and writable only by root: no other user could have written the file or put it there.
 func Trusted(path string) error {
 	fd, _, err := trusted(path)
-	if err == nil {
-		_ = unix.Close(fd)
-	}
+	closeAll(fd)
 	return err
 }
 

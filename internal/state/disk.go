@@ -32,18 +32,15 @@ type DiskTrouble struct {
 	Dropped int `json:"dropped,omitempty"`
 }
 
-const (
-	diskName      = "disk-troubles.json"
-	maxDiskDetail = 1 << 10 // bytes of Detail
-)
+const maxDiskDetail = 1 << 10 // bytes of Detail
 
 // DiskTroubles are the troubles of each task whose last attempt failed.
-var DiskTroubles = File[[]DiskTrouble]{name: diskName, most: maxShared}
+var DiskTroubles = File[[]DiskTrouble]{name: "disk-troubles.json", most: maxShared}
 
 // HasDiskTrouble reports whether there may be disk trouble, at the cost of one lstat in memory.
 func HasDiskTrouble(run, node string) bool {
 	// Threat: none from users, who cannot write here.
-	_, err := os.Lstat(filepath.Join(run, "state", node, diskName))
+	_, err := os.Lstat(filepath.Join(run, "state", node, DiskTroubles.name))
 	return err == nil
 }
 
