@@ -284,7 +284,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-func TestCreateInTheWorkingFolder(t *testing.T) {
+func TestCreateInTheWorkingDirectory(t *testing.T) {
 	dir := arranged(t, "")
 	t.Chdir(dir)
 	must.Do(t, errors.Join(Create("page.html", []byte("content"), false), Create("sub/page.html", nil, false)))

@@ -217,9 +217,9 @@ func sweep(s *Store, now time.Time) error {
 	all := []error{s.Users.sweep(reports, now), s.Users.sweep(drops, now), sweepDir(s.dir, now)}
 	jobs, _ := s.jobs()
 	for _, id := range jobs {
-		folder := filepath.Join(s.dir, dirName(id))
-		all = append(all, sweepDir(folder, now))
-		if files, _ := byAge(folder); len(files) > 0 {
+		dir := filepath.Join(s.dir, dirName(id))
+		all = append(all, sweepDir(dir, now))
+		if files, _ := byAge(dir); len(files) > 0 {
 			continue
 		}
 		err := locked(s.dir, lockOf(id), func() error { return removeOwn(s.dir, dirName(id)) })
@@ -232,15 +232,15 @@ func sweep(s *Store, now time.Time) error {
 
 // sweepDir removes half-written files by age, as their writers may still run.
 // Threat: a user can mount a hanging file system over a drop file. Its name lacks the prefix, so it is not stat'ed.
-func sweepDir(folder string, now time.Time) error {
-	entries, _ := os.ReadDir(folder)
+func sweepDir(dir string, now time.Time) error {
+	entries, _ := os.ReadDir(dir)
 	var all []error
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), safefile.TempPrefix) {
 			continue
 		}
 		if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > abandonedAfter {
-			all = append(all, removeOwn(folder, e.Name()))
+			all = append(all, removeOwn(dir, e.Name()))
 		}
 	}
 	return errors.Join(all...)
@@ -318,10 +318,10 @@ func History(varDir, node string) ([]record.Run, []Damage) {
 	if !slurm.ValidNode(node) {
 		return nil, []Damage{{Path: varDir, Why: fmt.Sprintf("node %q: %v", node, ErrName)}}
 	}
-	folder := historyDir(varDir, node)
-	runs, damage, err := Copied(folder)
+	dir := historyDir(varDir, node)
+	runs, damage, err := Copied(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		damage = append(damage, Damage{Path: folder, Why: err.Error()})
+		damage = append(damage, Damage{Path: dir, Why: err.Error()})
 	}
 	return runs[node], damage
 }

@@ -46,15 +46,15 @@ func archive(t *testing.T, s *Store, varDir string, recent, findings int) {
 	must.Do(t, Archive(s.Users.Run, varDir, node, now))
 }
 
-// lived is a job that began and ended; with a card, it left something there.
-func lived(t *testing.T, s *Store, j slurm.Job, n int, card bool) {
+// lived is a job that began and ended; a leak is something left on a GPU.
+func lived(t *testing.T, s *Store, j slurm.Job, n int, leak bool) {
 	t.Helper()
 	must.Do(t, errors.Join(s.Users.PutReport(j, Report{}), s.Users.MakeDrop(j)))
 	begin(t, s, j, n)
 	r, _, err := s.Find(j)
 	must.Do(t, err)
 	end := at(n + 1)
-	if card {
+	if leak {
 		end.Findings = []record.Finding{{Code: catalog.Orphan, GPU: "GPU-1"}}
 	}
 	must.Do(t, s.Close(r, *end))
@@ -85,7 +85,7 @@ func onDisk(t *testing.T, varDir string) []slurm.JobID {
 func usersFiles(s *Store, names map[string]bool) (wrong []string) {
 	for name, want := range names {
 		for _, tree := range []string{reports, drops} {
-			if path := filepath.Join(s.Users.dir(tree, nobody), "n1_"+name); there(path) != want {
+			if path := filepath.Join(s.Users.dir(tree, someUser), "n1_"+name); there(path) != want {
 				wrong = append(wrong, path)
 			}
 		}
@@ -210,8 +210,8 @@ func TestHistoryReportsDamage(t *testing.T) {
 	must.Be(t, "a node that is no name", sizes(History(varDir, "../n1")), [2]int{0, 1})
 }
 
-// What hooks that were killed left half written goes after an hour, and so does the folder of a job that came to no
-// record. What is being written stays, and records, and what is no folder of a job's or leads elsewhere.
+// What hooks that were killed left half written goes after an hour, and so does the directory of a job without a record.
+// What is being written stays, and records, and what is no directory of a job's or leads elsewhere.
 func TestSweep(t *testing.T) {
 	const leftover = safefile.TempPrefix + "0123456789abcdef"
 	s, elsewhere, varDir := fresh(t), newDir(t), filepath.Join(newDir(t), "lib")
@@ -219,8 +219,8 @@ func TestSweep(t *testing.T) {
 	must.Write(t, filepath.Join(elsewhere, leftover), "")
 	must.Link(t, filepath.Join(s.dir, "57"), elsewhere)
 	var all []string
-	for _, folder := range []string{"state/" + node, "state/" + node + "/41", "state/" + node + "/42", "report/7/jobs"} {
-		all = append(all, filepath.Join(s.Users.Run, folder, leftover))
+	for _, dir := range []string{"state/" + node, "state/" + node + "/41", "state/" + node + "/42", "report/7/jobs"} {
+		all = append(all, filepath.Join(s.Users.Run, dir, leftover))
 	}
 	for _, tt := range []struct {
 		age   time.Duration
@@ -283,7 +283,7 @@ func TestCopied(t *testing.T) {
 			dir := t.TempDir()
 			for file, text := range tt.files {
 				must.Write(t, filepath.Join(dir, file), text)
-				must.Do(t, os.Chown(filepath.Join(dir, file), nobody, nobody))
+				must.Do(t, os.Chown(filepath.Join(dir, file), someUser, someUser))
 			}
 			runs, damage, err := Copied(dir)
 			must.Do(t, err)
@@ -321,7 +321,7 @@ func TestShed(t *testing.T) {
 		must.Be(t, "lost", must.Have(Shed(s.Users.Run, node))(t), tt.lost)
 		must.Be(t, "in memory", inMemory(t, s), tt.left)
 	}
-	must.Be(t, "its report is there", there(filepath.Join(s.Users.dir(reports, nobody), "n1_3")), false)
+	must.Be(t, "its report is there", there(filepath.Join(s.Users.dir(reports, someUser), "n1_3")), false)
 	must.Fail(t, "no node", must.Err(Shed(s.Users.Run, "..")), ErrName)
 }
 

@@ -198,9 +198,9 @@ func unusable(err error) bool {
 }
 
 // byAge lists a directory of root's, oldest first, without files removed meanwhile.
-func byAge(folder string) (files []fs.FileInfo, err error) {
+func byAge(dir string) (files []fs.FileInfo, err error) {
 	// Threat: none from users, who cannot write here.
-	entries, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil {
 			files = append(files, info)

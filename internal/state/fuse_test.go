@@ -18,7 +18,7 @@ func TestDropOfAServerThatDoesNotAnswer(t *testing.T) {
 	s := fresh(t)
 	must.Tmpfs(t, filepath.Join(s.Users.Run, drops), "size=256k,nr_inodes=100,mode=711")
 	must.Do(t, s.Users.MakeDrop(job(7)))
-	answer, err := faultinject.MountSilent(filepath.Join(s.Users.dir(drops, nobody), "n1_7"), unix.S_IFREG, ",allow_other")
+	answer, err := faultinject.MountSilent(filepath.Join(s.Users.dir(drops, someUser), "n1_7"), unix.S_IFREG, ",allow_other")
 	if err != nil {
 		t.Skipf("there is no FUSE: %v", err)
 	}
@@ -28,7 +28,7 @@ func TestDropOfAServerThatDoesNotAnswer(t *testing.T) {
 		s.Users.reclaim()
 		_, err := s.Users.ReadDrop(job(7))
 		must.Not(t, err == nil, "it was read")
-		done <- errors.Join(sweep(s, time.Now()), s.Users.RemoveDrop(nobody, slurm.Owner{ID: 7}))
+		done <- errors.Join(sweep(s, time.Now()), s.Users.RemoveDrop(someUser, slurm.Owner{ID: 7}))
 	}()
 	select {
 	case err := <-done:

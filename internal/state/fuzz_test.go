@@ -62,13 +62,13 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// Names of files and folders stay in their folder, and no two jobs of a node have one in common.
+// Names of files stay in their directory, and no two jobs of a node have one in common.
 func FuzzNames(f *testing.F) {
 	f.Add("n1", uint32(7), string(sluidA), "GPU-11111111-2222-3333-4444-555555555555")
 	f.Add("../x", uint32(0), "../../etc", "../GPU-1")
 	f.Add("n1_7", uint32(8), "", "MIG-GPU-1/2/3")
 	f.Add("a/b", uint32(1), "s\x00", "")
-	f.Fuzz(func(t *testing.T, node string, id uint32, sluid, card string) {
+	f.Fuzz(func(t *testing.T, node string, id uint32, sluid, device string) {
 		owner := slurm.Owner{ID: slurm.JobID(id), SLUID: slurm.SLUID(sluid)}
 		for _, name := range (Users{Node: node}).names(owner) {
 			i := strings.LastIndexByte(name, '_')
@@ -82,8 +82,8 @@ func FuzzNames(f *testing.F) {
 			name != filepath.Base(name)) {
 			t.Errorf("drop %q, %q", dir, name)
 		}
-		name := lockName(gpu.ID(card))
-		must.Not(t, strings.Trim(name, "0123456789abcdef") != "" || len(name) != 32, "lock of %q: %q", card, name)
+		name := lockName(gpu.ID(device))
+		must.Not(t, strings.Trim(name, "0123456789abcdef") != "" || len(name) != 32, "lock of %q: %q", device, name)
 		key := sluid
 		must.Not(t, record.ValidKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20), "key %q", key)
 	})

@@ -16,7 +16,7 @@ import (
 	"bookend/test/must"
 )
 
-// reading is an open for reading of a file below an open folder, as safefile does it.
+// reading is an open for reading of a file below an open directory, as safefile does it.
 func reading(errno unix.Errno) faultinject.Filter {
 	flags := uint32(unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK)
 	when := append(faultinject.Below(0), faultinject.Arg{Index: 2, Is: flags})
@@ -28,10 +28,10 @@ func listing(errno unix.Errno) faultinject.Filter {
 	return faultinject.Filter{Number: unix.SYS_OPENAT, Errno: errno, When: when}
 }
 
-// removing is the removal of a file, or of a folder.
-func removing(errno unix.Errno, folder bool) faultinject.Filter {
+// removing is the removal of a file, or of a directory.
+func removing(errno unix.Errno, dir bool) faultinject.Filter {
 	flags := uint32(0)
-	if folder {
+	if dir {
 		flags = unix.AT_REMOVEDIR
 	}
 	return faultinject.Filter{Number: unix.SYS_UNLINKAT, Errno: errno, When: []faultinject.Arg{{Index: 2, Is: flags}}}

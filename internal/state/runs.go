@@ -151,10 +151,10 @@ func (s *Store) jobs() (ids []slurm.JobID, err error) {
 }
 
 func (s *Store) ofJob(id slurm.JobID) (runs []record.Run, damage []Damage) {
-	folder := filepath.Join(s.dir, dirName(id))
-	entries, err := os.ReadDir(folder)
+	dir := filepath.Join(s.dir, dirName(id))
+	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, []Damage{{Path: folder, Why: err.Error(), Unread: true}}
+		return nil, []Damage{{Path: dir, Why: err.Error(), Unread: true}}
 	}
 	for _, entry := range entries {
 		key, ok := strings.CutSuffix(entry.Name(), suffix)
@@ -165,7 +165,7 @@ func (s *Store) ofJob(id slurm.JobID) (runs []record.Run, damage []Damage) {
 		case r.Key != "":
 			runs = append(runs, r)
 		case err != nil: // if it was removed meanwhile, there is neither
-			d := Damage{Path: filepath.Join(folder, entry.Name()), Why: err.Error(), Unread: true}
+			d := Damage{Path: filepath.Join(dir, entry.Name()), Why: err.Error(), Unread: true}
 			_ = errors.As(err, &d)
 			damage = append(damage, d)
 		}

@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	node   = "n1"
-	nobody = 65534
-	sluidA = slurm.SLUID("sCHNM7Y8WBK900")
-	sluidB = slurm.SLUID("sCHNM7Y8WBK901")
+	node     = "n1"
+	someUser = 65534
+	sluidA   = slurm.SLUID("sCHNM7Y8WBK900")
+	sluidB   = slurm.SLUID("sCHNM7Y8WBK901")
 )
 
 func newDir(t *testing.T) string {
@@ -49,7 +49,9 @@ func fresh(t *testing.T) *Store {
 	return open(t, newDir(t))
 }
 
-func job(id slurm.JobID) slurm.Job { return slurm.Job{ID: id, Node: node, UID: nobody, GID: nobody} }
+func job(id slurm.JobID) slurm.Job {
+	return slurm.Job{ID: id, Node: node, UID: someUser, GID: someUser}
+}
 
 // at is one end of a run, seen n seconds after boot.
 func at(n int) *record.End {
@@ -87,7 +89,7 @@ func full(id slurm.JobID) record.Run {
 	}
 }
 
-func TestOpenMakesItsFolders(t *testing.T) {
+func TestOpenMakesItsDirectories(t *testing.T) {
 	run := filepath.Join(newDir(t), "bookend")
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
@@ -108,7 +110,7 @@ func TestOpenRefuses(t *testing.T) {
 	for name, plant := range map[string]func(string) error{
 		"link":       func(p string) error { return os.Symlink(t.TempDir(), p) },
 		"file":       func(p string) error { return os.WriteFile(p, nil, 0o600) },
-		"a user's":   func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, nobody, nobody)) },
+		"a user's":   func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, someUser, someUser)) },
 		"named pipe": func(p string) error { return unix.Mkfifo(p, 0o600) },
 	} {
 		for _, where := range []string{"state", "state/n1", "report"} {
@@ -161,7 +163,7 @@ func there(path string) bool {
 	return err == nil
 }
 
-// tree lists everything below a folder, locks left out.
+// tree lists everything below a directory, locks left out.
 func tree(t *testing.T, root string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {

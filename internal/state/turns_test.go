@@ -31,42 +31,42 @@ func TestTurns(t *testing.T) {
 }
 
 const (
-	card0 = gpu.ID("GPU-00000000-1111-2222-3333-444444444444")
-	card1 = gpu.ID("GPU-00000000-1111-2222-3333-555555555555")
+	gpu0 = gpu.ID("GPU-00000000-1111-2222-3333-444444444444")
+	gpu1 = gpu.ID("GPU-00000000-1111-2222-3333-555555555555")
 )
 
-// A probe on one card keeps that one from being judged, and no other; whoever judges keeps probes away, not others
-// who judge.
+// A probe on one GPU keeps that one from being judged, and no other. Judging keeps probes away, and
+// not others that judge.
 func TestQuiet(t *testing.T) {
 	s := fresh(t)
-	ended := must.Have(safefile.Lock(s.Turns.ProbeLock(card0), 0, true))(t)
-	free := func() bool { // a probe could begin on the other card
-		unlock, err := safefile.Lock(s.Turns.ProbeLock(card1), 0, true)
+	ended := must.Have(safefile.Lock(s.Turns.ProbeLock(gpu0), 0, true))(t)
+	free := func() bool { // a probe could begin on the other GPU
+		unlock, err := safefile.Lock(s.Turns.ProbeLock(gpu1), 0, true)
 		if err == nil {
 			unlock()
 		}
 		return err == nil
 	}
-	busy, release := s.Turns.Quiet([]gpu.ID{card0, card1, card0}, 20*time.Millisecond)
-	must.Be(t, "busy", busy, map[gpu.ID]string{card0: "a probe of Bookend was still at work on it"})
+	busy, release := s.Turns.Quiet([]gpu.ID{gpu0, gpu1, gpu0}, 20*time.Millisecond)
+	must.Be(t, "busy", busy, map[gpu.ID]string{gpu0: "a probe of Bookend was still at work on it"})
 	must.Be(t, "while it is judged", free(), false)
-	again, releaseAgain := s.Turns.Quiet([]gpu.ID{card1}, 0)
+	again, releaseAgain := s.Turns.Quiet([]gpu.ID{gpu1}, 0)
 	must.Be(t, "busy by another reader", len(again), 0)
 	releaseAgain()
 	must.Be(t, "after another reader's release", free(), false)
 	release()
-	_, next := s.Turns.Quiet([]gpu.ID{card1}, 0)
+	_, next := s.Turns.Quiet([]gpu.ID{gpu1}, 0)
 	release() // again: must not close what has its descriptor's number by now
 	must.Be(t, "after a second release", free(), false)
 	next()
 	must.Be(t, "released", free(), true)
 	ended()
-	busy, release = s.Turns.Quiet([]gpu.ID{card0}, time.Minute)
+	busy, release = s.Turns.Quiet([]gpu.ID{gpu0}, time.Minute)
 	must.Be(t, "busy once the probe has ended", len(busy), 0)
 	release()
-	must.Do(t, errors.Join(os.Remove(s.Turns.ProbeLock(card0)), os.Symlink("elsewhere", s.Turns.ProbeLock(card0))))
-	busy, _ = s.Turns.Quiet([]gpu.ID{card0}, 0) // a lock that cannot be taken for another reason is no proof of quiet
-	must.Not(t, !strings.Contains(busy[card0], "could not be told"), "busy: %v", busy)
+	must.Do(t, errors.Join(os.Remove(s.Turns.ProbeLock(gpu0)), os.Symlink("elsewhere", s.Turns.ProbeLock(gpu0))))
+	busy, _ = s.Turns.Quiet([]gpu.ID{gpu0}, 0) // a lock that cannot be taken for another reason is no proof of quiet
+	must.Not(t, !strings.Contains(busy[gpu0], "could not be told"), "busy: %v", busy)
 }
 
 // Of hooks that begin at once one asks the driver first; the others ask once it has an answer, and not before.

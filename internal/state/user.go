@@ -132,8 +132,8 @@ func (u Users) name(owner slurm.Owner) (string, error) {
 }
 
 // removeOwn removes a file of a directory that only root can write. A missing file is no error.
-func removeOwn(folder, name string) error {
-	if err := os.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func removeOwn(dir, name string) error {
+	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -33,9 +33,9 @@ func TestReport(t *testing.T) {
 		must.Do(t, s.Users.PutReport(bothNames(7), Report{Clean: true, Text: "text"}))
 	}
 	for _, owner := range []slurm.Owner{{ID: 7}, {SLUID: sluidA}, {ID: 7, SLUID: sluidA}} {
-		must.Be(t, fmt.Sprint(owner), must.Have(s.Users.Report(nobody, owner))(t), Report{Clean: true, Text: "text"})
+		must.Be(t, fmt.Sprint(owner), must.Have(s.Users.Report(someUser, owner))(t), Report{Clean: true, Text: "text"})
 	}
-	must.Fail(t, "another job", must.Err(s.Users.Report(nobody, slurm.Owner{ID: 8})), fs.ErrNotExist)
+	must.Fail(t, "another job", must.Err(s.Users.Report(someUser, slurm.Owner{ID: 8})), fs.ErrNotExist)
 	must.Fail(t, "a long one", s.Users.PutReport(job(8), Report{Text: strings.Repeat("x", maxReport)}), safefile.ErrTooLarge)
 }
 
@@ -51,7 +51,7 @@ func dropped(t *testing.T, s *Store, uid uint32) (names []string) {
 // files go under whichever name, and no other's.
 func TestDrop(t *testing.T) {
 	s := fresh(t)
-	for uid := uint32(nobody - 1); uid <= nobody; uid++ {
+	for uid := uint32(someUser - 1); uid <= someUser; uid++ {
 		j := bothNames(7)
 		j.UID = uid
 		path := filepath.Join(s.Users.dir(drops, uid), "n1_7")
@@ -65,20 +65,20 @@ func TestDrop(t *testing.T) {
 			must.Be(t, "the drop", string(must.Have(s.Users.ReadDrop(j))(t)), "claim")
 		}
 	}
-	strangers := slurm.Job{ID: 7, Node: node, UID: nobody - 2}
+	strangers := slurm.Job{ID: 7, Node: node, UID: someUser - 2}
 	must.Fail(t, "another user's", must.Err(s.Users.ReadDrop(strangers)), fs.ErrNotExist)
-	must.Do(t, os.Truncate(filepath.Join(s.Users.dir(drops, nobody), "n1_7"), maxDrop+1))
+	must.Do(t, os.Truncate(filepath.Join(s.Users.dir(drops, someUser), "n1_7"), maxDrop+1))
 	must.Fail(t, "one that is too large", must.Err(s.Users.ReadDrop(bothNames(7))), safefile.ErrTooLarge)
-	must.Do(t, errors.Join(s.Users.MakeDrop(job(8)), s.Users.RemoveDrop(nobody, slurm.Owner{ID: 7, SLUID: sluidA})))
-	must.Be(t, "left", dropped(t, s, nobody), []string{"n1_8"})
-	must.Do(t, Users{filepath.Join(s.Users.Run, "none"), node}.RemoveDrop(nobody, slurm.Owner{ID: 7}))
+	must.Do(t, errors.Join(s.Users.MakeDrop(job(8)), s.Users.RemoveDrop(someUser, slurm.Owner{ID: 7, SLUID: sluidA})))
+	must.Be(t, "left", dropped(t, s, someUser), []string{"n1_8"})
+	must.Do(t, Users{filepath.Join(s.Users.Run, "none"), node}.RemoveDrop(someUser, slurm.Owner{ID: 7}))
 }
 
 // A mount point stays: nothing is opened in it, and no job gets it. What an earlier release made at the top is removed.
 func TestDropInUse(t *testing.T) {
 	s := fresh(t)
 	must.Do(t, errors.Join(s.Users.MakeDrop(job(7)), s.Users.MakeDrop(job(8))))
-	path, other := filepath.Join(s.Users.dir(drops, nobody), "n1_7"), filepath.Join(s.Users.dir(drops, nobody), "n1_8")
+	path, other := filepath.Join(s.Users.dir(drops, someUser), "n1_7"), filepath.Join(s.Users.dir(drops, someUser), "n1_8")
 	must.Do(t, unix.Mount(path, path, "", unix.MS_BIND, ""))
 	defer unix.Unmount(path, unix.MNT_DETACH)
 	must.Do(t, errors.Join(os.Remove(other), os.MkdirAll(filepath.Join(other, "x"), 0o700)))
@@ -88,7 +88,7 @@ func TestDropInUse(t *testing.T) {
 		must.Not(t, err == nil, "job %d: it was read", id)
 		begin(t, s, job(id), 1)
 		must.Do(t, os.WriteFile(filepath.Join(filepath.Join(s.Users.Run, drops), fmt.Sprint("n1_", id)), nil, 0o600))
-		must.Do(t, s.Users.RemoveDrop(nobody, slurm.Owner{ID: id}))
+		must.Do(t, s.Users.RemoveDrop(someUser, slurm.Owner{ID: id}))
 		must.Be(t, "an earlier release's", there(filepath.Join(filepath.Join(s.Users.Run, drops), fmt.Sprint("n1_", id))), false)
 	}
 	begin(t, s, job(7), 99)
@@ -100,7 +100,7 @@ func TestDropsOfAFullFileSystem(t *testing.T) {
 	s := fresh(t)
 	must.Tmpfs(t, filepath.Join(s.Users.Run, drops), "size=256k,nr_inodes=100,mode=711")
 	foe := job(1)
-	foe.UID = nobody - 1
+	foe.UID = someUser - 1
 	must.Do(t, errors.Join(s.Users.MakeDrop(foe), s.Users.MakeDrop(job(7))))
 	file := must.Have(os.OpenFile(filepath.Join(s.Users.dir(drops, foe.UID), "n1_1"), os.O_RDWR, 0))(t)
 	defer file.Close()
@@ -115,7 +115,7 @@ func TestDropsOfAFullFileSystem(t *testing.T) {
 		},
 	} {
 		must.Fail(t, "the file system is full", fill(), unix.ENOSPC)
-		dir, name := s.Users.DropFile(nobody, slurm.Owner{ID: 7})
+		dir, name := s.Users.DropFile(someUser, slurm.Owner{ID: 7})
 		must.Do(t, safefile.Edit(dir, name, time.Minute, maxDrop, func([]byte) ([]byte, error) {
 			return []byte(strings.Repeat("x", maxDrop)), nil
 		}))
@@ -139,7 +139,7 @@ func TestOthersSeeNoJobs(t *testing.T) {
 		for _, name := range []string{"report", "drop", "report/65534", "drop/65534", "report/65534/jobs", "drop/65534/jobs",
 			"report/65534/jobs/n1_1", "drop/65534/jobs/n1_1", "report/n1_1", "drop/n1_1"} {
 			cmd := exec.Command("stat", "-c", "%n %s %h %a %Y %Z %W", filepath.Join(s.Users.Run, name))
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody - 1, Gid: nobody - 1}}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: someUser - 1, Gid: someUser - 1}}
 			out, _ := cmd.Output()
 			text += string(out)
 		}
@@ -151,7 +151,7 @@ func TestOthersSeeNoJobs(t *testing.T) {
 	must.Be(t, "all that can be looked at", strings.Count(before, "\n"), 4)
 	for range 2 {
 		must.Do(t, errors.Join(s.Users.MakeDrop(job(2)), s.Users.PutReport(job(2), Report{Clean: true}), s.Users.PutReport(job(1), Report{End: "x"}),
-			s.Users.RemoveDrop(nobody, slurm.Owner{ID: 1})))
+			s.Users.RemoveDrop(someUser, slurm.Owner{ID: 1})))
 		must.Be(t, "afterwards", shown(), before)
 	}
 }
@@ -163,7 +163,7 @@ func TestUsersDirectoriesAreSwept(t *testing.T) {
 	gone.UID = 1000
 	must.Do(t, errors.Join(s.Users.PutReport(gone, Report{}), s.Users.RemoveReport(gone), s.Users.PutReport(job(2), Report{})))
 	must.Do(t, os.Mkdir(filepath.Join(filepath.Join(s.Users.Run, reports), "n1_7"), 0o700)) // an earlier release's
-	temp := filepath.Join(s.Users.dir(reports, nobody), safefile.TempPrefix+"0123456789abcdef")
+	temp := filepath.Join(s.Users.dir(reports, someUser), safefile.TempPrefix+"0123456789abcdef")
 	must.Do(t, os.WriteFile(temp, nil, 0o600))
 	must.Do(t, s.Users.sweep(reports, time.Now().Add(24*time.Hour)))
 	must.Be(t, "left half written", there(temp), false)

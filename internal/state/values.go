@@ -137,8 +137,8 @@ func (o *Openings) Runs(now time.Time) []record.Run {
 	return o.runs
 }
 
-// maxCards is more GPUs and MIG instances than a node has: 16 GPUs with 7 instances.
-const maxCards = 128
+// maxGPUs is more GPUs and MIG instances than a node has: 16 GPUs with 7 instances.
+const maxGPUs = 128
 
 // ErrEpoch means that the epoch of a record is not fully known, so that it would hold for no sample.
 var ErrEpoch = errors.New("the driver's epoch is unknown")
@@ -151,7 +151,7 @@ type PerGPU[T any] struct {
 
 type gpuEntries[T any] struct {
 	Version int `json:"version"`
-	Cards   []T `json:"cards"` // the newest last: if there are too many, the oldest are dropped
+	Entries []T `json:"cards"` // the newest last: if there are too many, the oldest are dropped
 }
 
 func perGPU[T any](name string, most int, key func(T) (gpu.ID, gpu.Epoch)) PerGPU[T] {
@@ -173,7 +173,7 @@ var (
 func (p PerGPU[T]) Load(s *Store) (map[gpu.ID]T, error) {
 	content, err := p.file.Load(s)
 	known := map[gpu.ID]T{}
-	for _, c := range content.Cards {
+	for _, c := range content.Entries {
 		id, _ := p.key(c)
 		known[id] = c
 	}
@@ -205,8 +205,8 @@ func (p PerGPU[T]) Drop(s *Store, ids ...gpu.ID) error {
 
 func (p PerGPU[T]) replace(s *Store, entries []T, void func(gpu.ID, gpu.Epoch) bool) error {
 	return p.file.Update(s, func(c *gpuEntries[T]) error {
-		all := append(slices.DeleteFunc(c.Cards, func(e T) bool { return void(p.key(e)) }), entries...)
-		*c = gpuEntries[T]{fileVersion, all[max(0, len(all)-maxCards):]}
+		all := append(slices.DeleteFunc(c.Entries, func(e T) bool { return void(p.key(e)) }), entries...)
+		*c = gpuEntries[T]{fileVersion, all[max(0, len(all)-maxGPUs):]}
 		return nil
 	})
 }

@@ -226,7 +226,7 @@ func TestPerGPUIsBounded(t *testing.T) {
 	s := fresh(t)
 	var baselines []record.Baseline
 	var tests []record.TestRecord
-	for i := range maxCards + 20 {
+	for i := range maxGPUs + 20 {
 		id := gpu.ID(fmt.Sprintf("MIG-%03d", i))
 		b, r := carries(id, 1<<20), tested(id, time.Duration(i))
 		b.Residents = slices.Repeat(b.Residents, 8)
@@ -235,14 +235,14 @@ func TestPerGPUIsBounded(t *testing.T) {
 		baselines, tests = append(baselines, b), append(tests, r)
 	}
 	must.Do(t, errors.Join(Baselines.Put(s, baselines[:100]...), Baselines.Put(s, baselines[100:]...), Probes.Put(s, tests...)))
-	must.Be(t, "tests", len(must.Have(Probes.Load(s))(t)), maxCards)
+	must.Be(t, "tests", len(must.Have(Probes.Load(s))(t)), maxGPUs)
 	kept := must.Have(Baselines.Load(s))(t)
 	_, oldest := kept["MIG-019"]
 	_, newest := kept["MIG-147"]
-	must.Not(t, len(kept) != maxCards || oldest || !newest, "%d baselines, the oldest %v, the newest %v", len(kept), oldest, newest)
+	must.Not(t, len(kept) != maxGPUs || oldest || !newest, "%d baselines, the oldest %v, the newest %v", len(kept), oldest, newest)
 }
 
-// Whoever looks for a multi-process service in the folder finds nothing, and nobody but root could put one there.
+// A process that looks for MPS in the directory finds nothing, and only root could put a server there.
 func TestNoMPS(t *testing.T) {
 	s, other := fresh(t), fresh(t)
 	must.Be(t, "its path", must.Have(s.Turns.NoMPS())(t), filepath.Join(s.dir, "no-mps"))
@@ -250,7 +250,7 @@ func TestNoMPS(t *testing.T) {
 	must.Fail(t, "one that leads elsewhere", must.Err(other.Turns.NoMPS()), safefile.ErrNotOurs)
 }
 
-// Runs are noticed when they begin and end, the second one of a requeued job too, whose folder is there.
+// Runs are noticed when they begin and end, the second one of a requeued job too, whose directory is there.
 func TestOpenings(t *testing.T) {
 	s := fresh(t)
 	o, late := s.Openings(), time.Now().Add(time.Hour) // when the clock of files surely tells
