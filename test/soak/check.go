@@ -26,7 +26,7 @@ func (p *pair) check() {
 	}
 	p.checking = true
 	told := slurm.Job{Context: slurm.HealthCheck, Node: "n1"}
-	h := p.newHook(&world.Job{}, world.Epilog, told, len(p.node.Cards), false)
+	h := p.newHook(&world.Job{}, told, len(p.node.Cards), false)
 	h.runs(h.examine, func() { p.checking = false })
 }
 
@@ -110,7 +110,7 @@ func (h *hook) closer(c judge.Check, cards []record.Assigned) {
 func (h *hook) nodeOfHost() *judge.Node {
 	node, other := h.nodeNow(), judge.Node{}
 	for _, j := range h.node.Lodgers {
-		run := record.Run{Job: j.Told(h.node.Site, world.Prolog), Epoch: h.node.Epoch,
+		run := record.Run{Job: j.Told(h.node.Site, slurm.Prolog), Epoch: h.node.Epoch,
 			Start: &record.End{At: h.node.Boottime(j.Allocated)}}
 		run.Key = run.NewKey()
 		for _, c := range j.Cards {
@@ -164,6 +164,6 @@ func (h *hook) settleRuns() {
 	}
 	for _, u := range attribution.Unended(h.book.runs, node) {
 		h.tally.settled++
-		h.book.close(u.Run, record.End{At: max(u.Over, 1), Wall: h.wall(), Unseen: u.Why, Presumed: u.Presumed})
+		h.book.close(u.Run, record.End{At: max(u.Over, 1), Wall: h.node.Wall(), Unseen: u.Why, Presumed: u.Presumed})
 	}
 }

@@ -23,9 +23,8 @@ type hook struct {
 	judge.Case
 	judge.Judgement
 	job    *world.Job
-	end    world.Side
 	damage damage
-	yield  func(time.Duration) bool
+	sleep  func(time.Duration) bool
 	times  config.HookDeadline
 	settle config.SettleTimes
 	seen   moments
@@ -41,8 +40,8 @@ type moments struct {
 }
 
 // newHook begins one, that looks at so many cards.
-func (p *pair) newHook(j *world.Job, end world.Side, told slurm.Job, cards int, marked bool) *hook {
-	h := &hook{pair: p, job: j, end: end, seen: moments{began: p.node.Now}}
+func (p *pair) newHook(j *world.Job, told slurm.Job, cards int, marked bool) *hook {
+	h := &hook{pair: p, job: j, seen: moments{began: p.node.Now}}
 	h.Case = judge.Case{
 		Phase: told.Context, Job: told, Config: p.cfg, InJob: p.node.Site.InJob, At: p.node.Now,
 	}
@@ -62,8 +61,8 @@ func (p *pair) newHook(j *world.Job, end world.Side, told slurm.Job, cards int, 
 }
 
 // start runs a hook beside whatever else happens; it sleeps by handing the time back to the world.
-func (p *pair) start(j *world.Job, end world.Side, done func()) {
-	h := p.newHook(j, end, j.Told(p.node.Site, end), len(j.Cards), p.node.Site.Disorder)
+func (p *pair) start(j *world.Job, end slurm.Context, done func()) {
+	h := p.newHook(j, j.Told(p.node.Site, end), len(j.Cards), p.node.Site.Disorder)
 	if p.rand.IntN(10) == 0 {
 		h.seen.slowUntil = p.node.Now + 600*time.Millisecond
 	}
@@ -73,7 +72,7 @@ func (p *pair) start(j *world.Job, end world.Side, done func()) {
 // runs lets a hook do its work beside whatever else happens.
 func (h *hook) runs(do, done func()) {
 	next, _ := iter.Pull(func(yield func(time.Duration) bool) {
-		h.yield = yield
+		h.sleep = yield
 		defer func() { // the coroutine's own stack is gone once its panic has reached the world
 			if v := recover(); v != nil {
 				h.report("%s", debug.Stack())
@@ -92,8 +91,6 @@ func (h *hook) runs(do, done func()) {
 	}
 	resume()
 }
-
-func (h *hook) sleep(d time.Duration) { h.yield(d) }
 
 func (h *hook) between(a, b time.Duration) time.Duration {
 	return a + time.Duration(h.rand.Int64N(int64(b-a)+1))
@@ -114,7 +111,7 @@ func (h *hook) do() {
 	} else if n > 0 && h.damage.kind == damagedRecord {
 		h.book.damage(h.rand.IntN(n))
 	}
-	if h.end == world.Epilog {
+	if h.Phase == slurm.Epilog {
 		h.recall()
 	}
 	h.remember()
@@ -122,7 +119,7 @@ func (h *hook) do() {
 	if h.Asks() || h.AsksRecorded() { // the records, where something asks for them
 		h.Node, h.Sharing = h.nodeNow(), sharingOf(h.node.Site)
 	}
-	if h.end == world.Prolog {
+	if h.Phase == slurm.Prolog {
 		for _, b := range judge.Learn(h.Case) {
 			h.book.baselines[b.GPU] = b
 		}
@@ -199,11 +196,9 @@ func sharingOf(s world.Site) *slurm.Sharing {
 	return &answer
 }
 
-func (h *hook) wall() time.Time { return h.node.Wall() }
-
 func (h *hook) record() {
 	e := h.Case.EndRecord(h.Judgement)
-	e.Wall = h.wall()
+	e.Wall = h.node.Wall()
 	if e.At == 0 {
 		e.At = h.node.Boottime(h.node.Now)
 	}
@@ -212,7 +207,7 @@ func (h *hook) record() {
 		return
 	}
 	run := h.Self()
-	if h.end == world.Prolog {
+	if h.Phase == slurm.Prolog {
 		run.Start = &e
 		h.book.begin(run)
 		h.pair.record(run)

@@ -26,7 +26,7 @@ func (h *hook) judge() {
 	h.drains()
 	h.blames()
 	h.bystanders()
-	if h.end == world.Prolog {
+	if h.Phase == slurm.Prolog {
 		if h.damage.kind == whole && !h.unjudged() {
 			for _, c := range h.job.Cards {
 				h.unsaid(c, fmt.Sprint("at the start of job ", h.job.ID))
@@ -110,7 +110,7 @@ func (h *hook) drain(f record.Finding) {
 	switch {
 	case h.node.Site.AMD:
 		h.fail(falseDrain, "%s on %s, whose driver nobody has tried", f.Code, c.Device.ID)
-	case h.end == world.Prolog:
+	case h.Phase == slurm.Prolog:
 		h.fail(falseDrain, "%s at a start", f.Code)
 	case h.node.SharedByRight(h.job, c) && (h.node.Site.Sharing != world.Gang || h.ordered() && h.sharesOnRecord(c)):
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
@@ -212,12 +212,9 @@ func (h *hook) leak(c *world.Card) {
 	if s != nil {
 		before = s.cards[c].stock
 	}
-	var stuck uint64 // that was not there before: a job need not leave its card cleaner
-	for _, i := range stock {
-		if i.Unlisted && i.Fate == world.Stuck && !before.Has(i.Chunk) {
-			stuck += i.Held()
-		}
-	}
+	stuck := stock.Sum(func(i world.Item) bool { // that was not there before: a job need not leave its card cleaner
+		return i.Unlisted && i.Fate == world.Stuck && !before.Has(i.Chunk)
+	})
 	fresh := stuck >= max(before.Unlisted(), h.learned(c))+h.limits.Report+tolerance(stock, before)+h.hidden(stock)
 	for _, i := range stock {
 		fresh = fresh || h.big(i) && !before.Has(i.Chunk) && h.over(i) && !h.reborn(i, before)

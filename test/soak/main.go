@@ -2,13 +2,10 @@
 // simulated node of which everything is known, and counts what it got wrong.
 //
 //	soak [--pairs N] [--seed S] [--enough N] [--every DURATION]
-//	soak --evidence [--pairs N] [--seed S]
 //	soak --replay SEED:PAIR [--every DURATION]
 //	soak --mutants [--pairs N] [--seed S] [--only TEXT]
 //
-// The second plays the same pairs without the recorder's samples and with them as shipped, and says how many owners
-// rest on exclusive use alone. The third tells one pair's story; the last asks, in the root of the tree, whether the
-// soak would notice mistakes.
+// The second tells one pair's story; the last asks, in the root of the tree, whether the soak would notice mistakes.
 // The last two lines of every run are its seed and the first breach, with what replays it, or "none".
 //
 // A pair is a story of its own: two or three jobs after one another on one card, with neighbours, services, strangers,
@@ -34,7 +31,6 @@ import (
 	"syscall"
 	"time"
 
-	"bookend/internal/config"
 	"bookend/test/rig"
 )
 
@@ -42,7 +38,6 @@ type options struct {
 	pairs, seed uint64
 	enough      int
 	every       time.Duration // between two samples of the recorder's
-	evidence    bool
 	replay      string
 	mutants     bool
 	only        string
@@ -55,7 +50,6 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of all chance; the time unless given")
 	flag.IntVar(&o.enough, "enough", 20, "failing pairs after which to stop")
 	flag.DurationVar(&o.every, "every", drawn, "between two samples, -1s for no recorder; each pair draws its own unless given")
-	flag.BoolVar(&o.evidence, "evidence", false, "play the pairs without a recorder, then with one as shipped")
 	flag.StringVar(&o.replay, "replay", "", "tell the story of one pair, `SEED:PAIR`")
 	flag.BoolVar(&o.mutants, "mutants", false, "plant mistakes in the judgement, each of which must be noticed")
 	flag.StringVar(&o.only, "only", "", "plant the mistakes alone whose name contains `TEXT`")
@@ -67,12 +61,6 @@ func main() {
 			os.Exit(64)
 		}
 		os.Exit(map[bool]int{true: 0, false: 1}[right])
-	}
-	if err == nil && o.evidence {
-		o.every = never
-		without := lead(o)
-		o.every = time.Duration(config.Default().Record.Every)
-		os.Exit(max(without, lead(o)))
 	}
 	if err == nil && o.replay == "" {
 		os.Exit(lead(o))

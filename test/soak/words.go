@@ -32,7 +32,7 @@ func (h *hook) say() {
 	}
 	say := func(format string, args ...any) { h.tell(h.node.Boottime(h.node.Now), fmt.Sprintf(format, args...)) }
 	last := h.node.Boottime(h.seen.last).Seconds()
-	say("%s of job %d (%s): %s, exit %d, last look at %.3f s", h.end, h.job.ID, cmp.Or(h.damage.kind, "whole"), h.Action, h.Exit, last)
+	say("%s of job %d (%s): %s, exit %d, last look at %.3f s", h.Phase, h.job.ID, cmp.Or(h.damage.kind, "whole"), h.Action, h.Exit, last)
 	for _, c := range h.Seen.Cards {
 		curve := h.Seen.Side.Curves[c.Device.ID]
 		r, _ := h.Seen.Side.Snapshot.Reading(c.Device.ID)

@@ -8,18 +8,6 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Side is one end of a job.
-type Side int
-
-// The two ends.
-const (
-	Prolog Side = iota
-	Epilog
-)
-
-// String names an end.
-func (s Side) String() string { return [...]string{"prolog", "epilog"}[s] }
-
 // Job is one run of a job on the node.
 type Job struct {
 	ID         slurm.JobID
@@ -40,7 +28,7 @@ type Job struct {
 
 	// NoProlog and NoEpilog are true where slurmd never runs the hook.
 	NoProlog, NoEpilog bool
-	twice              [2]bool
+	twice              map[slurm.Context]bool
 	hasty              bool // its cards are given away while its epilog runs: the node was set DOWN and resumed
 	runs               time.Duration
 	due                time.Duration // when it is to end, once it has begun
@@ -60,13 +48,13 @@ func (j *Job) HasGPUs() bool { return len(j.Cards) > 0 }
 func (j *Job) Has(c *Card) bool { return slices.Contains(j.Cards, c) }
 
 // Told is what Slurm tells a hook of the job.
-func (j *Job) Told(s Site, end Side) slurm.Job {
+func (j *Job) Told(s Site, end slurm.Context) slurm.Job {
 	job := slurm.Job{
-		Context: slurm.Prolog, ID: j.ID, HetJobID: j.Het, Node: j.Node, Partition: j.Partition, UID: j.UID, GID: j.UID, User: "user",
+		Context: end, ID: j.ID, HetJobID: j.Het, Node: j.Node, Partition: j.Partition, UID: j.UID, GID: j.UID, User: "user",
 		Restarts: j.Restarts, MPSPercent: j.MPSPercent,
 	}
-	if end == Epilog {
-		job.Context, job.Restarts = slurm.Epilog, j.Restarts+1
+	if end == slurm.Epilog {
+		job.Restarts++
 	}
 	if s.SLUIDs {
 		job.SLUID = j.SLUID
@@ -103,7 +91,8 @@ func (n *Node) newJob(cards ...*Card) *Job {
 	}
 	if n.Site.Disorder && len(cards) > 0 {
 		j.NoProlog, j.NoEpilog = n.oneIn(10), n.oneIn(12)
-		j.twice, j.hasty = [2]bool{n.oneIn(12), n.oneIn(10)}, n.oneIn(20)
+		j.twice = map[slurm.Context]bool{slurm.Prolog: n.oneIn(12), slurm.Epilog: n.oneIn(10)}
+		j.hasty = n.oneIn(20)
 	}
 	if n.oneIn(15) {
 		j.Het = j.ID
@@ -154,17 +143,20 @@ func (n *Node) allocate(j *Job) {
 		n.After(n.between(20*time.Millisecond, 200*time.Millisecond), func() { n.begin(j) })
 		return
 	}
-	again := j.twice[Prolog]
-	var done func()
-	done = func() {
-		if again {
-			again = false
-			n.After(n.between(0, 2*time.Second), func() { n.hooks(j, Prolog, done) })
+	n.hook(j, slurm.Prolog, 0, 2*time.Second, func() {
+		n.After(n.between(10*time.Millisecond, 500*time.Millisecond), func() { n.begin(j) })
+	})
+}
+
+// hook runs a job's hook, or hooks that run twice with a pause in between, and then lets the story go on.
+func (n *Node) hook(j *Job, end slurm.Context, least, most time.Duration, then func()) {
+	n.hooks(j, end, func() {
+		if !j.twice[end] {
+			then()
 			return
 		}
-		n.After(n.between(10*time.Millisecond, 500*time.Millisecond), func() { n.begin(j) })
-	}
-	n.hooks(j, Prolog, done)
+		n.After(n.between(least, most), func() { n.hooks(j, end, then) })
+	})
 }
 
 func (n *Node) begin(j *Job) {
@@ -194,14 +186,7 @@ func (n *Node) finish(j *Job) {
 		return
 	}
 	n.completing++
-	again := j.twice[Epilog]
-	var done func()
-	done = func() {
-		if again { // the message that it was done got lost: the node is completing until it comes again
-			again = false
-			n.After(n.between(120*time.Second, 200*time.Second), func() { n.hooks(j, Epilog, done) })
-			return
-		}
+	done := func() {
 		n.completing--
 		j.Closed = n.Now
 		if !j.hasty {
@@ -211,7 +196,10 @@ func (n *Node) finish(j *Job) {
 	if j.hasty {
 		n.After(n.between(100*time.Millisecond, 6*time.Second), j.over)
 	}
-	n.After(n.between(20*time.Millisecond, time.Second), func() { n.hooks(j, Epilog, done) })
+	n.After(n.between(20*time.Millisecond, time.Second), func() {
+		// if it runs twice, the message that it was done got lost: the node is completing until it comes again
+		n.hook(j, slurm.Epilog, 120*time.Second, 200*time.Second, done)
+	})
 }
 
 // kill is what Slurm does to a job's process at the job's end, where it can.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/slurm"
 )
 
 // Forever is the end of a process that nobody ends.
@@ -19,7 +20,7 @@ const Forever = time.Duration(1 << 62)
 const MiB = uint64(1 << 20)
 
 // Hooks run a job's prolog or epilog, and say when it is done.
-type Hooks func(j *Job, end Side, done func())
+type Hooks func(j *Job, end slurm.Context, done func())
 
 // Node is one node with everything on it. Its time never goes back; CLOCK_BOOTTIME, which begins anew at a boot, is
 // Boottime.

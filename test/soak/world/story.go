@@ -57,8 +57,12 @@ func (n *Node) lodge(c *Card) {
 func (n *Node) leaveLodgings(j *Job) {
 	n.tell("job %d of the other node ends", j.ID)
 	j.Live, j.Ended = false, n.Now
+	n.endAll(func(p *Process) bool { return p.Job == j })
+}
+
+func (n *Node) endAll(which func(*Process) bool) {
 	for _, p := range slices.Clone(n.processes) {
-		if p.Job == j {
+		if which(p) {
 			n.end(p)
 		}
 	}
@@ -143,12 +147,7 @@ func (n *Node) interlude() time.Duration {
 
 // reload takes the driver away from everybody and loads it again, or boots the node.
 func (n *Node) reload() {
-	for _, p := range slices.Clone(n.processes) {
-		n.end(p)
-	}
-	for _, c := range n.Cards {
-		c.chunks, c.Served = nil, false
-	}
+	n.unload(func(*Process) bool { return true })
 	n.newEpoch()
 	n.dead = nil
 	if n.booted == n.Now || n.oneIn(2) {
@@ -158,6 +157,14 @@ func (n *Node) reload() {
 	n.startServices()
 }
 
+// unload takes the driver away from processes, and all memory with it.
+func (n *Node) unload(from func(*Process) bool) {
+	n.endAll(from)
+	for _, c := range n.Cards {
+		c.chunks, c.Served = nil, false
+	}
+}
+
 // reloadUnderJobs loads the driver again while jobs run: an administrator ends every process that has it open first.
 // The jobs go on.
 func (n *Node) reloadUnderJobs() {
@@ -165,14 +172,7 @@ func (n *Node) reloadUnderJobs() {
 		n.After(time.Second, n.reloadUnderJobs)
 		return
 	}
-	for _, p := range slices.Clone(n.processes) {
-		if p.Control || p.UVM || len(p.Minors) > 0 {
-			n.end(p)
-		}
-	}
-	for _, c := range n.Cards {
-		c.chunks, c.Served = nil, false
-	}
+	n.unload((*Process).Opened)
 	n.Loaded, n.boots = n.Now, n.boots+1
 	n.Epoch.Module = fmt.Sprint("load ", n.boots)
 	n.tell("the driver is loaded again, while jobs run")
@@ -182,9 +182,5 @@ func (n *Node) reloadUnderJobs() {
 // cleanUp is an administrator who ends what jobs left behind.
 func (n *Node) cleanUp() {
 	n.tell("leftovers are cleaned up")
-	for _, p := range slices.Clone(n.processes) {
-		if p.Job != nil && !p.Job.Live {
-			n.end(p)
-		}
-	}
+	n.endAll(func(p *Process) bool { return p.Job != nil && !p.Job.Live })
 }

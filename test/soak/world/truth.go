@@ -73,15 +73,19 @@ func (ch *Chunk) fate(asOf time.Duration) Fate {
 	return fate
 }
 
-// Of adds up the bytes of some fates.
-func (s Stock) Of(fates ...Fate) uint64 {
-	var sum uint64
+// Sum adds up the bytes of some items.
+func (s Stock) Sum(counts func(Item) bool) (sum uint64) {
 	for _, i := range s {
-		if slices.Contains(fates, i.Fate) {
+		if counts(i) {
 			sum += i.Held()
 		}
 	}
 	return sum
+}
+
+// Of adds up the bytes of some fates.
+func (s Stock) Of(fates ...Fate) uint64 {
+	return s.Sum(func(i Item) bool { return slices.Contains(fates, i.Fate) })
 }
 
 // Moves reports stock that never settles.
@@ -94,13 +98,7 @@ func (s Stock) Has(ch *Chunk) bool {
 
 // Unlisted adds up the bytes that are in no process's figure, of all fates or of some.
 func (s Stock) Unlisted(fates ...Fate) uint64 {
-	var sum uint64
-	for _, i := range s {
-		if i.Unlisted && (len(fates) == 0 || slices.Contains(fates, i.Fate)) {
-			sum += i.Held()
-		}
-	}
-	return sum
+	return s.Sum(func(i Item) bool { return i.Unlisted && (len(fates) == 0 || slices.Contains(fates, i.Fate)) })
 }
 
 // Blamable are the jobs that a chunk may be blamed on: whose process made it, or whose keeps it. A process of nobody's
