@@ -125,12 +125,12 @@ func (j Jobs) Owner(p record.Process, id gpu.ID) Attribution {
 		o.Contradicted = p.EnvJobID != 0 && !accused.named(p.EnvJobID)
 		return o
 	}
-	if p.EnvUnknown != "" {
-		return unknown(record.Owner{Level: record.NoEvidence}, p.EnvUnknown)
-	}
-	if p.EnvJobHere != "" { // neither a job without GPUs nor one older than Bookend has a record here
-		why := fmt.Sprintf("its environment names job %d, of which this node has no record for its user and the time "+
+	why := p.EnvUnknown
+	if why == "" && p.EnvJobHere != "" { // neither a job without GPUs nor one older than Bookend has a record here
+		why = fmt.Sprintf("its environment names job %d, of which this node has no record for its user and the time "+
 			"it started: %s", p.EnvJobID, p.EnvJobHere)
+	}
+	if why != "" {
 		return unknown(record.Owner{Level: record.NoEvidence}, why)
 	}
 	return j.ofNoJob(p)

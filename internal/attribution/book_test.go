@@ -98,17 +98,6 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// What the recorder alone saw is no leftover: the job's end did not find it there any more.
-func TestRecordedIsNoLeftover(t *testing.T) {
-	for level, want := range map[record.Level]int{record.ByRecorder: 0, record.BySighting: 1} {
-		end := left(20, card0)
-		end.Findings[0].Owner = &record.Owner{Job: 101, Level: level}
-		if got := leftovers([]record.Run{run(100, []gpu.ID{card0}, at(1), end)}, looking()); len(got) != want {
-			t.Errorf("%s: %+v, want %d", level, got, want)
-		}
-	}
-}
-
 // A process that an end of this boot saw ending is known by its PID and start time, with the first time that was seen.
 func TestEnding(t *testing.T) {
 	process := func(pid int, state string) record.Process {
@@ -132,24 +121,29 @@ func TestEnding(t *testing.T) {
 }
 
 // Whose memory without a process is rests on all who had the driver open: a record that lost some of them blames no
-// job.
+// job. What the recorder alone saw is no leftover: the job's end did not find it there any more.
 func TestLeftoversOfACutRecord(t *testing.T) {
 	for name, tt := range map[string]struct {
 		code  catalog.Code
+		level record.Level
 		rest  map[string]int
-		owned bool
+		want  string
 	}{
-		"whole":                     {catalog.Residue, nil, true},
-		"other lists cut":           {catalog.Residue, map[string]int{"xids": 3}, true},
-		"without some candidates":   {catalog.Residue, map[string]int{"candidates": 1}, false},
-		"without evidence":          {catalog.Residue, map[string]int{record.Everything: 1}, false},
-		"a process, by its own PID": {catalog.Orphan, map[string]int{record.Everything: 1}, true},
+		"whole":                     {catalog.Residue, record.ByExclusive, nil, "owned"},
+		"other lists cut":           {catalog.Residue, record.ByExclusive, map[string]int{"xids": 3}, "owned"},
+		"without some candidates":   {catalog.Residue, record.ByExclusive, map[string]int{"candidates": 1}, "unowned"},
+		"without evidence":          {catalog.Residue, record.ByExclusive, map[string]int{record.Everything: 1}, "unowned"},
+		"a process, by its own PID": {catalog.Orphan, record.BySighting, map[string]int{record.Everything: 1}, "owned"},
+		"only recorded":             {catalog.Foreign, record.ByRecorder, nil, ""},
 	} {
 		end := left(50, card0)
-		end.Findings[0].Code, end.Findings[0].Owner, end.Rest = tt.code, &record.Owner{Job: 101}, tt.rest
-		found := Open([]record.Run{run(101, []gpu.ID{card0}, at(10), end)}, record.Run{}, looking()).Left
-		if len(found) != 1 || (found[0].Owner != nil) != tt.owned || end.Findings[0].Owner == nil {
-			t.Errorf("%s: %+v", name, found)
+		end.Findings[0].Code, end.Findings[0].Owner, end.Rest = tt.code, &record.Owner{Job: 101, Level: tt.level}, tt.rest
+		got := ""
+		for _, f := range Open([]record.Run{run(101, []gpu.ID{card0}, at(10), end)}, record.Run{}, looking()).Left {
+			got += map[bool]string{true: "owned", false: "unowned"}[f.Owner != nil]
+		}
+		if got != tt.want || end.Findings[0].Owner == nil {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
 }
@@ -335,7 +329,7 @@ func TestUnended(t *testing.T) {
 			false, "", false},
 		"MPS": {[]record.Run{changed(open, func(r *record.Run) { r.Job.MPSPercent = "50" }), later},
 			false, "", false},
-		"the driver was reloaded": {[]record.Run{open, changed(later, func(r *record.Run) { r.Epoch = another })}, false,
+		"the driver was reloaded": {[]record.Run{open, changed(later, func(r *record.Run) { r.Epoch = otherEpoch })}, false,
 			"job 101 was given its GPU", true},
 		"it began without a driver": {[]record.Run{changed(open, func(r *record.Run) { r.Epoch = gpu.Epoch{Boot: "b"} }), later},
 			false, "job 101 was given its GPU", true},
@@ -357,7 +351,7 @@ func TestUnended(t *testing.T) {
 		"one of its GPUs has no name": {[]record.Run{changed(open, func(r *record.Run) {
 			r.Devices = append(r.Devices, record.Assigned{Index: 1})
 		}), later}, false, "job 101 was given its GPU", true},
-		"no start on record": {[]record.Run{{Job: slurm.Job{ID: 100, Partition: "main"}, Epoch: life,
+		"no start on record": {[]record.Run{{Job: slurm.Job{ID: 100, Partition: "main"}, Epoch: thisEpoch,
 			Devices: open.Devices}, later}, false, "", false},
 		"its job id began again": {[]record.Run{open, runOn(100, "GPU-1", 20, 0)}, true, "its job began again", false},
 		"the later one was of a boot whose clock was ahead": {[]record.Run{changed(open, func(r *record.Run) { r.Start.Wall = noon }),
@@ -368,7 +362,7 @@ func TestUnended(t *testing.T) {
 		"of an unknown boot":     {[]record.Run{changed(open, func(r *record.Run) { r.Epoch = gpu.Epoch{} })}, true, "", false},
 		"its own end is on file": {[]record.Run{runOn(100, "GPU-0", 10, 15), later}, false, "", false},
 	} {
-		got := Unended(tt.runs, Node{Epoch: life, Shared: []string{"shared"}, GPUs: []gpu.ID{"GPU-0", "GPU-1"},
+		got := Unended(tt.runs, Node{Epoch: thisEpoch, Shared: []string{"shared"}, GPUs: []gpu.ID{"GPU-0", "GPU-1"},
 			Exclusive: func() bool { return !tt.shared }})
 		switch {
 		case tt.want == "" && len(got) == 0:
@@ -405,8 +399,8 @@ func TestUnseenEnd(t *testing.T) {
 func TestBetween(t *testing.T) {
 	live, over := runOn(100, "GPU-0", 10, 0), runOn(101, "GPU-1", 10, 20)
 	proofs := []record.Sighting{{PID: 7, Start: time.Second, Owner: slurm.Owner{ID: 101}}}
-	b := Open([]record.Run{live, over, changed(over, func(r *record.Run) { r.Epoch = another })}, record.Run{},
-		Now{At: 30, Epoch: life, Proofs: proofs})
+	b := Open([]record.Run{live, over, changed(over, func(r *record.Run) { r.Epoch = otherEpoch })}, record.Run{},
+		Now{At: 30, Epoch: thisEpoch, Proofs: proofs})
 	if len(b.Others) != 2 || !b.Others[0].Live() || b.Others[1].Live() || !b.Others[1].Alone {
 		t.Errorf("%+v", b.Others)
 	}
@@ -450,7 +444,7 @@ func TestLastHealth(t *testing.T) {
 	key := 0
 	run := func(ends ...record.End) record.Run {
 		key++
-		return record.Run{Key: fmt.Sprint("w", key), Job: slurm.Job{ID: 1}, Epoch: life, Ends: ends}
+		return record.Run{Key: fmt.Sprint("w", key), Job: slurm.Job{ID: 1}, Epoch: thisEpoch, Ends: ends}
 	}
 	reloaded := run(look(8, "A", "90"))
 	reloaded.Epoch.Module = "older"
@@ -471,7 +465,7 @@ func TestLastHealth(t *testing.T) {
 			map[gpu.ID]string{}},
 	} {
 		got := map[gpu.ID]string{}
-		for id, h := range LastHealth(tt.runs, record.Run{}, Now{At: 100, Epoch: life}) {
+		for id, h := range LastHealth(tt.runs, record.Run{}, Now{At: 100, Epoch: thisEpoch}) {
 			f, _ := h.Fact(gpu.ECCUncorrected)
 			if got[id] = f.Value; f.Unknown != "" {
 				got[id] += ", and later unknown"
@@ -495,7 +489,7 @@ func TestLastHealth(t *testing.T) {
 func TestLastHealthBehindAnUnreadEnd(t *testing.T) {
 	count := record.End{At: 20, Health: []gpu.Health{{Device: "A", Facts: []gpu.Fact{{Code: gpu.ECCUncorrected, Value: "2"}}}}}
 	job := func(id slurm.JobID, on gpu.ID, start time.Duration, ends ...record.End) record.Run {
-		r := record.Run{Key: "w1", Job: slurm.Job{ID: id}, Epoch: life, Start: &record.End{At: start}, Ends: ends}
+		r := record.Run{Key: "w1", Job: slurm.Job{ID: id}, Epoch: thisEpoch, Start: &record.End{At: start}, Ends: ends}
 		r.Devices = []record.Assigned{{Device: gpu.Device{ID: on}}}
 		return r
 	}
@@ -512,20 +506,20 @@ func TestLastHealthBehindAnUnreadEnd(t *testing.T) {
 		"it began after this look":     {job(2, "A", 200), true},
 		"it was over before the count": {job(2, "A", 5, record.End{At: 9}), true},
 		"it ended after the count":     {job(2, "A", 5, record.End{At: 21}), false},
-		"its GPUs are unknown":         {record.Run{Key: "w1", Job: slurm.Job{ID: 2}, Epoch: life, Start: &record.End{At: 30}}, false},
+		"its GPUs are unknown":         {record.Run{Key: "w1", Job: slurm.Job{ID: 2}, Epoch: thisEpoch, Start: &record.End{At: 30}}, false},
 		"it began without a driver": {changed(job(2, "A", 30), func(r *record.Run) { r.Epoch = gpu.Epoch{Boot: "b"} }),
 			false},
 		"of another boot":   {changed(job(2, "A", 30), func(r *record.Run) { r.Epoch.Boot = "a" }), true},
 		"this very run":     {self, true},
 		"it read the count": {job(2, "A", 30, record.End{At: 40, Health: count.Health}), true},
 	} {
-		last := LastHealth([]record.Run{first, tt.between}, self, Now{At: 100, Epoch: life})
+		last := LastHealth([]record.Run{first, tt.between}, self, Now{At: 100, Epoch: thisEpoch})
 		f, _ := last["A"].Fact(gpu.ECCUncorrected)
 		if f.Value != "2" || (f.Unknown == "") != tt.known {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
-	last := LastHealth([]record.Run{first}, self, Now{At: 100, Epoch: life, Unread: "not all records were read"})
+	last := LastHealth([]record.Run{first}, self, Now{At: 100, Epoch: thisEpoch, Unread: "not all records were read"})
 	if f, _ := last["A"].Fact(gpu.ECCUncorrected); f.Unknown == "" {
 		t.Error("certain, though not all records were read")
 	}
@@ -615,7 +609,7 @@ func TestRunsOfTwoBoots(t *testing.T) {
 // runOn returns a run that got its GPU clean; it is open if ends is 0.
 func runOn(job slurm.JobID, card gpu.ID, starts, ends time.Duration) record.Run {
 	r := record.Run{
-		Job: slurm.Job{ID: job, Partition: "main"}, Epoch: life, Key: "w1",
+		Job: slurm.Job{ID: job, Partition: "main"}, Epoch: thisEpoch, Key: "w1",
 		Devices: []record.Assigned{{Device: gpu.Device{ID: card}}},
 		Start: &record.End{
 			At: starts, Curves: map[gpu.ID]record.Curve{card: {State: record.Clean}},
@@ -634,8 +628,3 @@ func changed(r record.Run, change func(*record.Run)) record.Run {
 	change(&r)
 	return r
 }
-
-var (
-	life    = gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
-	another = gpu.Epoch{Boot: "b", Driver: "580", Module: "n"}
-)

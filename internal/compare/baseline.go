@@ -14,9 +14,9 @@ import (
 // service has the GPU open. Thus a baseline only shrinks towards a clean GPU or grows by memory with a named holder.
 func (s Input) Learn(c record.Assigned, epoch gpu.Epoch) (record.Baseline, bool) {
 	v := s.view(c)
-	old := v.baseline()
+	old := v.baseline
 	// What is on a GPU that another live job was given, or may have been, may belong to that job.
-	shared := slices.ContainsFunc(s.Others, func(o attribution.Allocation) bool { return o.Keeps(c.Device.ID) })
+	shared := slices.ContainsFunc(s.Book.Others, func(o attribution.Allocation) bool { return o.Keeps(c.Device.ID) })
 	if !v.read || old.Accepted || s.ending() || !v.curve.State.AtRest() || v.now.ProcessesUnknown != "" || shared {
 		return old, false
 	}
@@ -33,7 +33,10 @@ func (s Input) Learn(c record.Assigned, epoch gpu.Epoch) (record.Baseline, bool)
 	if unknown != "" || bytes > record.MaxBaseline {
 		return old, false
 	}
-	b.Holder = v.service()
+	given := func(o attribution.Allocation) bool { return o.MayHold(c.Device.ID) }
+	if !slices.ContainsFunc(s.Book.Others, given) && !slices.ContainsFunc(s.Now.Holdings(), v.mayHoldExported()) {
+		b.Holder = s.opener(c.Device) // no job had it before, and only the node's processes can hold the memory
+	}
 	if b.Holder == "" && bytes <= old.Bytes+record.Wander {
 		b.Holder = old.Holder // explained memory starts no search that could name its holder again
 	}
@@ -41,15 +44,6 @@ func (s Input) Learn(c record.Assigned, epoch gpu.Epoch) (record.Baseline, bool)
 		b.Bytes = bytes
 	}
 	return b, !b.Same(old)
-}
-
-// service names a service with the GPU open, if no job had it before and only the node's processes can hold the memory.
-func (v view) service() string {
-	given := func(o attribution.Allocation) bool { return o.MayHold(v.device.ID) }
-	if slices.ContainsFunc(v.in.Others, given) || slices.ContainsFunc(v.in.Now.Holdings(), v.mayHoldExported()) {
-		return ""
-	}
-	return v.opener()
 }
 
 // longestStart exceeds what a start takes, 5 s by default, from reading the baselines to its last sample.
@@ -65,7 +59,7 @@ func (v view) startedAtRest() bool {
 	if v.then.Memory.Unjudged != "" {
 		return true
 	}
-	b := v.baseline()
+	b := v.baseline
 	if b.At > v.in.Before.Snapshot.At-longestStart {
 		// learned after the start, which called the GPU dirty: it does not become clean in hindsight
 		b = record.Baseline{}

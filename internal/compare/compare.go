@@ -5,7 +5,6 @@ package compare
 
 import (
 	"slices"
-	"time"
 
 	"bookend/internal/attribution"
 	"bookend/internal/catalog"
@@ -20,12 +19,7 @@ type Input struct {
 	Cards  []record.Assigned
 	Before *record.Side
 	Now    record.Side
-	Self   attribution.Allocation
-	Others []attribution.Allocation
-	// Left are the findings at the recorded ends of other runs, newest first: what a later job may inherit.
-	Left []record.Finding
-	// Ending are processes that earlier hooks saw ending, with the time of the first such sample (CLOCK_BOOTTIME).
-	Ending map[record.Instance]time.Duration
+	Book   attribution.Book // the node's records
 	Limits record.Limits
 	// Baselines are what each GPU carries without any job, as recorded earlier in this epoch.
 	Baselines map[gpu.ID]record.Baseline
@@ -74,7 +68,7 @@ func (s Input) Again(first, second []record.Finding) []record.Finding {
 
 // Decide attributes a process on a GPU of this scene.
 func (s Input) Decide(p record.Process, id gpu.ID) attribution.Attribution {
-	j := attribution.Jobs{Node: s.Job.Node, Self: s.Self, Began: s.Before != nil, Others: s.Others,
+	j := attribution.Jobs{Node: s.Job.Node, Self: s.Book.Self, Began: s.Before != nil, Others: s.Book.Others,
 		At: s.Now.Snapshot.At}
 	return j.Owner(p, id)
 }
@@ -86,7 +80,7 @@ func (s Input) between() bool { return s.Job.Context == slurm.HealthCheck }
 func (s Input) beginning() bool { return !s.ending() && !s.between() }
 
 // again reports a further end of a run whose end is already recorded: other jobs may have had its GPUs since.
-func (s Input) again() bool { return s.ending() && s.Self.End > 0 }
+func (s Input) again() bool { return s.ending() && s.Book.Self.End > 0 }
 
 func (s Input) leftBehind(o attribution.Attribution) bool {
 	return o.Kind == attribution.EndedJob && !o.Unseen || o.Kind == attribution.ThisJob && s.ending()
@@ -94,18 +88,19 @@ func (s Input) leftBehind(o attribution.Attribution) bool {
 
 // given reports whether Slurm gave the GPU to the process's job too: suspended and gang-scheduled jobs may share one.
 func (s Input) given(o attribution.Attribution, id gpu.ID) bool {
-	return slices.ContainsFunc(s.Others, func(r attribution.Allocation) bool {
+	return slices.ContainsFunc(s.Book.Others, func(r attribution.Allocation) bool {
 		return r.Keeps(id) && o.Slurm().Same(r.Owner())
 	})
 }
 
 // view is one GPU of a comparison, in the last sample and at the job's start.
 type view struct {
-	in     Input
-	device gpu.Device
-	now    gpu.Reading
-	read   bool // the last sample has a reading of it
-	curve  record.Curve
+	in       Input
+	device   gpu.Device
+	baseline record.Baseline
+	now      gpu.Reading
+	read     bool // the last sample has a reading of it
+	curve    record.Curve
 	// then, its state and whether it was read are zero without a record of the start.
 	then      gpu.Reading
 	thenState record.State
@@ -113,7 +108,7 @@ type view struct {
 }
 
 func (s Input) view(c record.Assigned) view {
-	v := view{in: s, device: c.Device, curve: s.Now.Curves[c.Device.ID]}
+	v := view{in: s, device: c.Device, baseline: s.Baselines[c.Device.ID], curve: s.Now.Curves[c.Device.ID]}
 	v.now, v.read = s.Now.Snapshot.Reading(c.Device.ID)
 	if s.Before != nil {
 		v.then, v.thenRead = s.Before.Snapshot.Reading(c.Device.ID)
@@ -170,10 +165,8 @@ func (v view) settled() (found []record.Finding) {
 			found = append(found, f)
 		}
 	}
-	if f, worth := v.unlisted(record.Rest(v.now, v.in.Limits, v.baseline())); worth {
+	if f, worth := v.unlisted(record.Rest(v.now, v.in.Limits, v.baseline)); worth {
 		found = append(found, f)
 	}
 	return found
 }
-
-func (v view) baseline() record.Baseline { return v.in.Baselines[v.device.ID] }

@@ -11,9 +11,7 @@ import (
 
 	"bookend/internal/attribution"
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/policy"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
@@ -61,7 +59,9 @@ func ending(now record.Side) Input {
 		Job:    slurm.Job{Context: slurm.Epilog, ID: 10, UID: alice},
 		Cards:  []record.Assigned{{Index: 0, Device: gpu.Device{ID: card}}},
 		Before: &before, Now: now,
-		Self:   attribution.Allocation{Job: 10, UID: alice, GPUs: []gpu.ID{card}, Start: at(100), Alone: true},
+		Book: attribution.Book{
+			Self: attribution.Allocation{Job: 10, UID: alice, GPUs: []gpu.ID{card}, Start: at(100), Alone: true},
+		},
 		Limits: record.Limits{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
 	}
 }
@@ -82,10 +82,12 @@ func with(s Input, edits ...func(*Input)) Input {
 // between is a look at a card that nobody has: job 9 of alice had it from 50 to 90 s.
 func between(now record.Side) Input {
 	return Input{
-		Job:    slurm.Job{Context: slurm.HealthCheck, Node: "n1"},
-		Cards:  []record.Assigned{{Index: 0, Device: gpu.Device{ID: card}}},
-		Now:    now,
-		Others: []attribution.Allocation{{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(50), End: at(90), Alone: true}},
+		Job:   slurm.Job{Context: slurm.HealthCheck, Node: "n1"},
+		Cards: []record.Assigned{{Index: 0, Device: gpu.Device{ID: card}}},
+		Now:   now,
+		Book: attribution.Book{
+			Others: []attribution.Allocation{{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(50), End: at(90), Alone: true}},
+		},
 		Limits: record.Limits{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
 	}
 }
@@ -128,20 +130,24 @@ func daemon(p record.Process) record.Process { p.Cgroup.Daemon = true; return p 
 func service(name string, p record.Process) record.Process { p.Service = name; return p }
 
 // Edits of a scene.
-func others(all ...attribution.Allocation) func(*Input) { return func(s *Input) { s.Others = all } }
-func left(all ...record.Finding) func(*Input)           { return func(s *Input) { s.Left = all } }
+func others(all ...attribution.Allocation) func(*Input) {
+	return func(s *Input) { s.Book.Others = all }
+}
+func left(all ...record.Finding) func(*Input) { return func(s *Input) { s.Book.Left = all } }
 func sawAlive(job slurm.JobID) func(*Input) {
 	return func(s *Input) {
-		s.Self.Seen = []record.Sighting{{PID: 70, Start: at(150), Owner: slurm.Owner{ID: job}}}
+		s.Book.Self.Seen = []record.Sighting{{PID: 70, Start: at(150), Owner: slurm.Owner{ID: job}}}
 	}
 }
 func wasEnding(start float64, pid int, seen float64) func(*Input) {
-	return func(s *Input) { s.Ending = map[record.Instance]time.Duration{{PID: pid, Start: at(start)}: at(seen)} }
+	return func(s *Input) {
+		s.Book.Ending = map[record.Instance]time.Duration{{PID: pid, Start: at(start)}: at(seen)}
+	}
 }
 func unread(p record.Process) func(*Input) {
 	return func(s *Input) { s.Now.Scan.Unread = append(s.Now.Scan.Unread, hangs(p)) }
 }
-func ended(s *Input)                       { s.Self.End = at(200) }
+func ended(s *Input)                       { s.Book.Self.End = at(200) }
 func before(then record.Side) func(*Input) { return func(s *Input) { s.Before = &then } }
 func shared(s *Input)                      { s.Shared = "partition" }
 func perhaps(s *Input)                     { s.SharedUnknown = "no gres.conf" }
@@ -163,7 +169,7 @@ func crowded(beyond uint64) Input {
 	}
 	return searched(side(at(200), record.Flat, r, orphan, two, three))
 }
-func beginning(s *Input) { s.Before, s.Job.Context, s.Self.Start = nil, slurm.Prolog, 0 }
+func beginning(s *Input) { s.Before, s.Job.Context, s.Book.Self.Start = nil, slurm.Prolog, 0 }
 
 // leftBy is what an end's record says of one job.
 func leftBy(job slurm.JobID, c catalog.Code, bytes uint64, candidates ...record.Holder) record.Finding {
@@ -257,7 +263,7 @@ func TestCompare(t *testing.T) {
 			"RESIDUE 10 exclusive", "300 MiB"},
 		{"little ones add up", ending(side(at(200), record.Flat, small, orphan, record.Process{PID: 71, UID: alice, Start: at(151)})),
 			"ORPHAN 10 exclusive ORPHAN 10 exclusive", "-"},
-		{"another live job was given the GPU", with(ending(unlisted(200)), others(attribution.Allocation{Job: 12, UID: 1002, GPUs: []gpu.ID{card}, Start: at(110)}), func(s *Input) { s.Self.Alone = false }),
+		{"another live job was given the GPU", with(ending(unlisted(200)), others(attribution.Allocation{Job: 12, UID: 1002, GPUs: []gpu.ID{card}, Start: at(110)}), func(s *Input) { s.Book.Self.Alone = false }),
 			"RESIDUE", "job 12 was given"},
 		{"legal sharing names the job's own", with(ending(on(200, in(10, orphan))), shared),
 			"ORPHAN 10 cgroup", "may be shared"},
@@ -424,7 +430,7 @@ func TestCompare(t *testing.T) {
 			searched(unlisted(200), onDriver(mpsNamed(by(1002, child)))), "RESIDUE [71]", "-"},
 		{"a live job's under MPS's name", with(searched(unlisted(200), hidden), others(live)), "RESIDUE [71]", "live job"},
 		{"another run's of the job", with(searched(unlisted(200), onDriver(ofRun)), others(attribution.Allocation{Job: 10, SLUID: "sA", UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(90)}),
-			func(s *Input) { s.Job.SLUID, s.Self.SLUID = "sB", "sB" }), "RESIDUE [71]", "-"},
+			func(s *Input) { s.Job.SLUID, s.Book.Self.SLUID = "sB", "sB" }), "RESIDUE [71]", "-"},
 		{"a live job has the driver open", with(searched(unlisted(200), onDriver(in(11, child))), others(rival)),
 			"RESIDUE [71]", "live job"},
 
@@ -479,7 +485,9 @@ func TestCompare(t *testing.T) {
 
 		// Between jobs: a look at a GPU that nobody has.
 		{"in the ended job's cgroup", between(on(200, in(9, early))), "ORPHAN 9 cgroup", ""},
-		{"seen there by a health check", with(between(on(200, early)), func(s *Input) { s.Self.Seen = []record.Sighting{{PID: 70, Start: at(60), Owner: slurm.Owner{ID: 9}}} }),
+		{"seen there by a health check", with(between(on(200, early)), func(s *Input) {
+			s.Book.Self.Seen = []record.Sighting{{PID: 70, Start: at(60), Owner: slurm.Owner{ID: 9}}}
+		}),
 			"ORPHAN 9 sighting", ""},
 		{"started while the job had the GPU", between(on(200, early)), "ORPHAN 9 exclusive", ""},
 		{"a login", between(on(200, orphan)), "STRAY", ""},
@@ -612,10 +620,7 @@ func TestLearn(t *testing.T) {
 		{"more than known without a search", side(at(100), record.Clean, reading(52*mib+1)), nil, known, nil, 0, nil, true},
 		{"accepted by an admin", side(at(100), record.Clean, reading(0)), nil, record.Baseline{GPU: card, Bytes: 50 * mib, Accepted: true}, nil, 50 * mib, nil, false},
 		{"a job had the GPU before: it may have left it", side(at(100), record.Flat, unlisted), []record.Holding{opener}, record.Baseline{}, func(s *Input) {
-			s.Others = []attribution.Allocation{{Job: 9, GPUs: []gpu.ID{card}, Start: at(50), End: at(60)}}
-		}, 0, nil, false},
-		{"another live job has the GPU", side(at(100), record.Flat, unlisted), []record.Holding{opener}, record.Baseline{}, func(s *Input) {
-			s.Others = []attribution.Allocation{{Job: 11, GPUs: []gpu.ID{card}, Start: at(90)}}
+			s.Book.Others = []attribution.Allocation{{Job: 9, GPUs: []gpu.ID{card}, Start: at(50), End: at(60)}}
 		}, 0, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -693,82 +698,6 @@ func TestExpectationsOfTheNextGPU(t *testing.T) {
 	expect, _ := Expectations(&before, nil, record.Limits{})
 	if len(expect) != 1 || expect["GPU-1"].Bytes != 40*mib {
 		t.Errorf("%+v", expect)
-	}
-}
-
-func enforcing(edit ...func(*config.Config)) config.Config {
-	c := config.Default()
-	c.Mode = config.Enforce
-	for _, e := range edit {
-		e(&c)
-	}
-	return c
-}
-
-func TestDecide(t *testing.T) {
-	sure := record.Finding{Code: catalog.Orphan}
-	tests := []struct {
-		name     string
-		cfg      config.Config
-		phase    slurm.Context
-		found    []record.Finding
-		restarts int
-		action   config.Action
-		exit     int
-		held     bool
-	}{
-		{"a certain orphan drains", enforcing(), slurm.Epilog, []record.Finding{sure}, 0, config.Drain, 10, false},
-		{"observe never drains", config.Default(), slurm.Epilog, []record.Finding{sure}, 0, config.Warn, 0, true},
-		{"a doubt is no drain", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Orphan, Doubts: []string{"x"}}}, 0, config.Warn, 0, false},
-		{"unknown is no drain", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Residue, Unknown: "x"}}, 0, config.Warn, 0, false},
-		{"the strongest decides", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Foreign}, {Code: catalog.Residue}, {Code: catalog.Moving}}, 0, config.Drain, 11, false},
-		{"a lost GPU at the start drains", enforcing(), slurm.Prolog, []record.Finding{{Code: catalog.Lost}}, 0, config.Drain, 20, false},
-		{"a job restarted again and again is let through", enforcing(), slurm.Prolog, []record.Finding{{Code: catalog.Lost}}, 2, config.Warn, 0, true},
-		{"restarts do not matter at the end", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Lost}}, 9, config.Drain, 20, false},
-		{"CUDA that does not work warns once", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Broken}}, 0, config.Warn, 0, false},
-		{"and drains at the next job", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Broken, Repeated: true}}, 0, config.Drain, 18, false},
-		{"not with a doubt", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Broken, Repeated: true, Doubts: []string{"x"}}}, 0, config.Warn, 0, false},
-		{"not where faults do not drain", enforcing(func(c *config.Config) { c.DrainOn = nil }), slurm.Epilog,
-			[]record.Finding{{Code: catalog.Broken, Repeated: true}}, 0, config.Warn, 0, false},
-		{"a driver that is gone at two jobs", enforcing(), slurm.Prolog, []record.Finding{{Code: catalog.NoDriver, Repeated: true}}, 0, config.Drain, 22, false},
-		{"own faults drain where the admin says so", enforcing(func(c *config.Config) { c.OnOwnError = config.Drain }), slurm.Epilog,
-			[]record.Finding{{Code: catalog.BackendMissing}}, 0, config.Drain, 32, false},
-		{"own notes never drain", enforcing(func(c *config.Config) { c.OnOwnError = config.Drain }), slurm.Epilog,
-			[]record.Finding{{Code: catalog.NoRecord}, {Code: catalog.Again}, {Code: catalog.Output, Observed: "hung"}}, 0, config.Note, 0, false},
-		{"a note about a GPU never drains", enforcing(func(c *config.Config) {
-			c.Policy.Epilog = map[catalog.Code]config.Action{catalog.Ended: config.Drain, catalog.Unjudged: config.Drain}
-		}), slurm.Epilog, []record.Finding{{Code: catalog.Ended}, {Code: catalog.Unjudged}}, 0, config.Warn, 0, false},
-		{"a partition's own rule comes first", enforcing(func(c *config.Config) {
-			c.Policy.Partitions = map[string]config.PartitionPolicy{"p": {Epilog: map[catalog.Code]config.Action{catalog.Orphan: config.Note}}}
-		}), slurm.Epilog, []record.Finding{sure}, 0, config.Note, 0, false},
-		{"a partition's own mode comes first", enforcing(func(c *config.Config) {
-			c.Policy.Partitions = map[string]config.PartitionPolicy{"p": {Mode: config.Observe}}
-		}), slurm.Epilog, []record.Finding{sure}, 0, config.Warn, 0, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			v := policy.Decide(tt.cfg, tt.phase, slurm.Job{Partition: "p", Restarts: tt.restarts}, tt.found)
-			if v.Action != tt.action || v.Exit != tt.exit || (v.Held != "") != tt.held {
-				t.Errorf("Decide = %+v, want %s, exit %d, held %v", v, tt.action, tt.exit, tt.held)
-			}
-			if len(v.Judged) != len(tt.found) {
-				t.Errorf("judged %d of %d findings", len(v.Judged), len(tt.found))
-			}
-		})
-	}
-}
-
-// The health check drains for nothing, whatever is configured; its exit code says only whether it checked.
-func TestHealthCheckNeverDrains(t *testing.T) {
-	c := enforcing(func(c *config.Config) { c.OnOwnError = config.Drain })
-	c.Policy.HealthCheck = map[catalog.Code]config.Action{}
-	for _, e := range catalog.All() {
-		c.Policy.HealthCheck[e.Code] = config.Drain // no file may say so
-		v := policy.Decide(c, slurm.HealthCheck, slurm.Job{}, []record.Finding{{Code: e.Code}})
-		want := map[catalog.Code]int{catalog.BadEnv: 31, catalog.Panicked: 41, catalog.Deadline: 42}[e.Code]
-		if v.Action != config.Warn || v.Exit != want || v.Judged[0].Action != config.Warn {
-			t.Errorf("%s: %+v", e.Code, v)
-		}
 	}
 }
 

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"slices"
 
+	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
 
 // doubts returns the reasons that keep any finding on this GPU from proving it unusable.
 func (v view) doubts() []string {
 	s, unread := v.in, v.in.Unread[v.device.ID]
-	return holding(
+	return reasons(
 		doubt{v.device.Parent != "",
 			"it is a part of a GPU (MIG or partition): what its driver reports of one was never measured"},
 		doubt{s.Doubt != "", s.Doubt},
@@ -27,7 +28,7 @@ type doubt struct {
 	text string
 }
 
-func holding(all ...doubt) (texts []string) {
+func reasons(all ...doubt) (texts []string) {
 	for _, d := range all {
 		if d.is {
 			texts = append(texts, d.text)
@@ -41,8 +42,8 @@ func holding(all ...doubt) (texts []string) {
 func (v view) certain(found []record.Finding) []record.Finding {
 	excuse(found)
 	start, little := v.startDoubt(), tooLittle(v.in.Limits, found)
-	more := slices.Concat(holding(doubt{v.in.ending() && start != "", start}), v.shareDoubts(),
-		holding(doubt{little != "", little}))
+	more := slices.Concat(reasons(doubt{v.in.ending() && start != "", start}), v.in.shareDoubts(v.device.ID),
+		reasons(doubt{little != "", little}))
 	for i := range found {
 		found[i].Doubts = append(found[i].Doubts, more...)
 	}
@@ -65,10 +66,10 @@ func (v view) startDoubt() string {
 
 // shareDoubts names other jobs that were given the GPU and may live: Slurm gives a suspended job's GPUs to others. A
 // health check judges no GPU that one has.
-func (v view) shareDoubts() (doubts []string) {
-	for _, o := range v.in.Others {
+func (s Input) shareDoubts(id gpu.ID) (doubts []string) {
+	for _, o := range s.Book.Others {
 		switch {
-		case v.in.between() || !o.MayHold(v.device.ID):
+		case s.between() || !o.MayHold(id):
 		case o.Live():
 			doubts = append(doubts, fmt.Sprintf("job %d was given the same GPU, or may have been", o.Job))
 		case o.Unseen:

@@ -11,7 +11,7 @@ import (
 // exclusive blames this job for what appeared while it had the GPU alone, if the GPU was settled at its start.
 func (v view) exclusive() *record.Owner {
 	s := v.in
-	if !s.Self.Alone || s.Shared != "" || s.again() || !v.thenState.AtRest() {
+	if !s.Book.Self.Alone || s.Shared != "" || s.again() || !v.thenState.AtRest() {
 		return nil
 	}
 	return &record.Owner{Job: s.Job.ID, SLUID: s.Job.SLUID, UID: s.Job.UID, Level: record.ByExclusive}
@@ -24,15 +24,15 @@ func near(a, b gpu.Figure) bool {
 	return a.Known() && b.Known() && max(a.Bytes, b.Bytes)-min(a.Bytes, b.Bytes) <= AsMuch
 }
 
-// grown reports whether there is more memory than before, for certain: what a dead process left does not grow.
-func grown(before, now gpu.Figure) bool {
+// Grown reports whether there is more memory than before, for certain: what a dead process left does not grow.
+func Grown(before, now gpu.Figure) bool {
 	return before.Known() && now.Known() && now.Bytes > before.Bytes+AsMuch
 }
 
 // inherited names the ended job that left this dead PID with as much memory, at best with evidence ByExclusive.
-func (v view) inherited(p gpu.Process) *record.Owner {
-	for _, left := range v.in.Left {
-		same := left.GPU == v.device.ID && left.Holder != nil && left.Holder.PID == p.PID
+func inherited(all []record.Finding, id gpu.ID, p gpu.Process) *record.Owner {
+	for _, left := range all {
+		same := left.GPU == id && left.Holder != nil && left.Holder.PID == p.PID
 		if same && left.Owner != nil && near(left.Bytes, p.Memory) {
 			owner := *left.Owner
 			if record.ByExclusive.Weaker(owner.Level) {
@@ -46,10 +46,10 @@ func (v view) inherited(p gpu.Process) *record.Owner {
 
 // inheritedMemory names the ended job whose epilog left as much memory without a process, if the candidates of that
 // time may still hold it. It returns nil if that is true of several jobs.
-func (v view) inheritedMemory(f record.Finding) *record.Owner {
+func inheritedMemory(all []record.Finding, id gpu.ID, f record.Finding) *record.Owner {
 	var fitting []*record.Owner
-	for _, left := range v.in.Left {
-		about := left.GPU == v.device.ID && left.Owner != nil && left.Code == catalog.Residue
+	for _, left := range all {
+		about := left.GPU == id && left.Owner != nil && left.Code == catalog.Residue
 		if about && near(left.Bytes, f.Bytes) && f.Searched && keptOn(left, f.Candidates) {
 			fitting = append(fitting, left.Owner)
 		}

@@ -99,7 +99,7 @@ func (v view) phantom(p gpu.Process, f record.Finding) (record.Finding, bool) {
 	if v.in.Shared != "" {
 		return record.Finding{}, false
 	}
-	f.Code, f.Owner = catalog.Phantom, v.inherited(p)
+	f.Code, f.Owner = catalog.Phantom, inherited(v.in.Book.Left, v.device.ID, p)
 	f.Observed = fmt.Sprintf("listed under PID %d, which no longer exists", p.PID)
 	if f.Holder.Reused {
 		f.Observed = fmt.Sprintf("listed under PID %d, whose process has ended: another has that PID now", p.PID)
@@ -109,13 +109,15 @@ func (v view) phantom(p gpu.Process, f record.Finding) (record.Finding, bool) {
 	case v.in.between(), v.in.again():
 	case v.in.beginning():
 		f.Code = catalog.Dirty
-	case listed && !(v.in.Before.Processes[p.PID].Gone && grown(then.Memory, p.Memory)): // if less, a part was freed
+	case listed && !(v.in.Before.Processes[p.PID].Gone && Grown(then.Memory, p.Memory)): // if less, a part was freed
 		f.Code = catalog.Dirty
 		f.AddDoubt("it was there before this job")
 	default:
 		f.Owner = v.exclusive()
 	}
-	holders := v.search(&f, v.mayHoldPhantom, nil)
+	holders := v.search(&f, func(h record.Holding) bool { // unlisted processes, not the node's, with this GPU open
+		return h.Has(v.device) && !lists(v.now, h.PID) && !v.in.ofNode(h)
+	}, nil)
 	if f.Code == catalog.Phantom && v.in.ending() || f.Owner == nil { // else the recorded owner, nearer the event, stays
 		f.Owner = holdersJob(f, holders)
 	}
@@ -127,7 +129,7 @@ func (v view) phantom(p gpu.Process, f record.Finding) (record.Finding, bool) {
 
 // sawAlive reports whether the dead process was seen in this job's cgroup. An earlier job's PID may be reused.
 func (s Input) sawAlive(pid int, o record.Owner) bool {
-	return o.Slurm().Same(s.Self.Owner()) && slices.ContainsFunc(s.Self.Seen, func(seen record.Sighting) bool {
+	return o.Slurm().Same(s.Book.Self.Owner()) && slices.ContainsFunc(s.Book.Self.Seen, func(seen record.Sighting) bool {
 		return seen.PID == pid && o.Slurm().Same(seen.Owner)
 	})
 }

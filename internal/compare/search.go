@@ -64,7 +64,7 @@ func (v view) against(p record.Process, o attribution.Attribution, candidate boo
 	began := v.in.Now.Snapshot.At - v.curve.Span
 	// At a start the driver lists what root's process holds, so that process does not excuse the job before.
 	rootly := (candidate || v.in.ending()) && o.Kind != attribution.ThisJob && (p.UID == 0 || p.OfSystem())
-	return holding(
+	return reasons(
 		doubt{o.Kind == attribution.LiveJob, "it is a live job's"},
 		doubt{o.Kind == attribution.CannotTell, "its owner could not be told: " + o.Why},
 		doubt{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},
@@ -81,13 +81,8 @@ func (v view) against(p record.Process, o attribution.Attribution, candidate boo
 // ends reports whether a process is ending, which excuses it only once: if an earlier hook saw it ending, it hangs. No
 // other state counts: a process in state D may stay in the kernel for days, and can choose to.
 func (s Input) ends(p record.Process, began time.Duration) bool {
-	seen, before := s.Ending[record.Instance{PID: p.PID, Start: p.Start}]
+	seen, before := s.Book.Ending[record.Instance{PID: p.PID, Start: p.Start}]
 	return p.State == "X" && !(before && seen < began)
-}
-
-// mayHoldPhantom selects what may keep a dead process's memory: unlisted processes, not the node's, with this GPU open.
-func (v view) mayHoldPhantom(h record.Holding) bool {
-	return h.Has(v.device) && !v.lists(h.PID) && !v.in.ofNode(h)
 }
 
 // mayHoldExported selects what may keep memory without a listed process: processes that have the driver open without a
@@ -107,21 +102,18 @@ func (v view) mayHoldExported() func(record.Holding) bool {
 // user can run a program under its name, and as root in a container: the name alone excuses nothing.
 func (s Input) ofNode(h record.Holding) bool {
 	daemon := h.OfMPS() && h.UID == 0 && !h.Cgroup.Found() && !h.Apart()
-	return daemon || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
+	return daemon || h.OfSystem() && (!s.ending() || h.Start < s.Book.Self.Start)
 }
 
-func (v view) lists(pid int) bool {
-	_, listed := v.now.Process(pid)
+func lists(r gpu.Reading, pid int) bool {
+	_, listed := r.Process(pid)
 	return listed
 }
 
 // opener names a service of the node that has the GPU open, empty if none was found.
-func (v view) opener() string {
-	if v.device.Minor == nil {
-		return ""
-	}
-	for _, h := range v.in.Now.Holdings() {
-		if h.OfSystem() && h.Has(v.device) {
+func (s Input) opener(d gpu.Device) string {
+	for _, h := range s.Now.Holdings() {
+		if d.Minor != nil && h.OfSystem() && h.Has(d) {
 			return h.Service
 		}
 	}

@@ -37,9 +37,9 @@ func (v view) unlisted(now gpu.Figure) (record.Finding, bool) {
 	bystanders := v.bystanders(f)
 	switch {
 	case !v.in.ending() || v.in.again():
-		f.Owner = v.inheritedMemory(f)
+		f.Owner = inheritedMemory(v.in.Book.Left, v.device.ID, f)
 	case len(bystanders) > 0, v.vanished(): // a handle may now hold what was listed at the start
-	case f.Bytes.Bytes <= record.MaxBaseline && v.opener() != "": // the service with the GPU open may hold so little
+	case f.Bytes.Bytes <= record.MaxBaseline && v.in.opener(v.device) != "": // the service with the GPU open may hold so little
 	default:
 		f.Owner = v.suspect(f, holders)
 	}
@@ -78,7 +78,7 @@ func (v view) before() gpu.Figure {
 	case !v.thenRead:
 		return gpu.Unknown("the GPU could not be read when the job started")
 	}
-	bytes, unknown := record.Unexplained(v.then, v.in.Limits, v.baseline())
+	bytes, unknown := record.Unexplained(v.then, v.in.Limits, v.baseline)
 	if unknown != "" {
 		return gpu.Unknown("at the job's start: " + unknown)
 	}
@@ -88,7 +88,7 @@ func (v view) before() gpu.Figure {
 // vanished reports whether a process that the start listed on the GPU, not the node's own, is no longer listed.
 func (v view) vanished() bool {
 	return slices.ContainsFunc(v.then.Processes, func(p gpu.Process) bool {
-		return !v.lists(p.PID) && !resident(p, v.in.Before.Processes[p.PID])
+		return !lists(v.now, p.PID) && !resident(p, v.in.Before.Processes[p.PID])
 	})
 }
 
@@ -105,7 +105,7 @@ func (v view) suspect(f record.Finding, holders []holder) *record.Owner {
 			return nil
 		case suspect.Slurm().Same(h.owner.Slurm()):
 			its = true
-		case h.start >= v.in.Self.Start:
+		case h.start >= v.in.Book.Self.Start:
 			return nil
 		}
 	}
@@ -127,8 +127,8 @@ func (v view) bystanders(f record.Finding) (doubts []string) {
 			continue
 		}
 		// no live job's process is expected here
-		nobodys := o.Kind == attribution.NoJob && h.UID != 0 && v.lists(h.PID)
-		if !v.in.leftBehind(o) && !nobodys || o.Rival != 0 {
+		outsider := o.Kind == attribution.NoJob && h.UID != 0 && lists(v.now, h.PID)
+		if !v.in.leftBehind(o) && !outsider || o.Rival != 0 {
 			doubts = append(doubts,
 				fmt.Sprintf("process %d has the driver open for another reason, and may hold it too", h.PID))
 		}

@@ -18,10 +18,12 @@ const bob = 1002
 // live job 11 of bob since 100 s on another GPU.
 func around(edits ...func(*Input)) Input {
 	s := Input{
-		Self: attribution.Allocation{Job: 10, UID: alice, GPUs: []gpu.ID{card}, Start: at(100), Alone: true},
-		Others: []attribution.Allocation{
-			{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(50), End: at(90), Alone: true},
-			{Job: 11, UID: bob, GPUs: []gpu.ID{"GPU-1"}, Start: at(100), Alone: true},
+		Book: attribution.Book{
+			Self: attribution.Allocation{Job: 10, UID: alice, GPUs: []gpu.ID{card}, Start: at(100), Alone: true},
+			Others: []attribution.Allocation{
+				{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(50), End: at(90), Alone: true},
+				{Job: 11, UID: bob, GPUs: []gpu.ID{"GPU-1"}, Start: at(100), Alone: true},
+			},
 		},
 		Now: record.Side{Snapshot: gpu.Snapshot{At: at(200)}}, Before: &record.Side{},
 	}
@@ -47,23 +49,25 @@ func boxed(p *record.Process)                      { p.Container = "docker:9f" }
 func apart(p *record.Process)                      { p.OtherPIDs = true }
 
 // Edits of the scene.
-func sharedRun(s *Input) { s.Self.Alone = false }
+func sharedRun(s *Input) { s.Book.Self.Alone = false }
 func unstarted(s *Input) { s.Before = nil }
-func another(s *Input)   { s.Self.Job = 12 }
-func alone(s *Input)     { s.Others = nil }
-func component(s *Input) { s.Self.Het, s.Others = 9, s.Others[1:] }
-func bySLUID(s *Input)   { s.Self.SLUID, s.Others[0].SLUID, s.Others[0].Job = "sB", "sA", 10 } // 9 is a run of 10
-func unseen(s *Input)    { s.Others[1].End, s.Others[1].Unseen = at(120), true }
-func alices(s *Input)    { s.Others[1].UID = alice }
+func another(s *Input)   { s.Book.Self.Job = 12 }
+func alone(s *Input)     { s.Book.Others = nil }
+func component(s *Input) { s.Book.Self.Het, s.Book.Others = 9, s.Book.Others[1:] }
+func bySLUID(s *Input) {
+	s.Book.Self.SLUID, s.Book.Others[0].SLUID, s.Book.Others[0].Job = "sB", "sA", 10
+}                     // 9 is a run of 10
+func unseen(s *Input) { s.Book.Others[1].End, s.Book.Others[1].Unseen = at(120), true }
+func alices(s *Input) { s.Book.Others[1].UID = alice }
 func among(all ...attribution.Allocation) func(*Input) {
-	return func(s *Input) { s.Others = append(slices.Clone(s.Others), all...) }
+	return func(s *Input) { s.Book.Others = append(slices.Clone(s.Book.Others), all...) }
 }
 func only(r attribution.Allocation) func(*Input) {
-	return func(s *Input) { s.Others = []attribution.Allocation{r} }
+	return func(s *Input) { s.Book.Others = []attribution.Allocation{r} }
 }
 func seen(start float64) func(*Input) {
 	return func(s *Input) {
-		s.Self.Seen = []record.Sighting{{PID: 70, Start: at(start), Owner: slurm.Owner{ID: 10}}}
+		s.Book.Self.Seen = []record.Sighting{{PID: 70, Start: at(start), Owner: slurm.Owner{ID: 10}}}
 	}
 }
 
@@ -78,7 +82,7 @@ func TestWhose(t *testing.T) {
 	leader := attribution.Allocation{Job: 9, Het: 9, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(100)}
 	leaderEnded := leader
 	leaderEnded.End = at(190)
-	undatedRuns := func(s *Input) { bySLUID(s); s.Self.Start, s.Others[0].Start = 0, 0 }
+	undatedRuns := func(s *Input) { bySLUID(s); s.Book.Self.Start, s.Book.Others[0].Start = 0, 0 }
 	for name, tt := range map[string]struct {
 		p     record.Process
 		scene Input
@@ -103,7 +107,7 @@ func TestWhose(t *testing.T) {
 		"a later run, without a record":  {started(alice, 150, ofCgroup(ten)), around(only(earlier), another), "unknown 10 cgroup"},
 		"a later run that is live":       {started(alice, 150, ofCgroup(ten)), around(only(earlier), among(later), another), "another live job 10 cgroup"},
 		"a live run without a start":     {started(alice, 150, ofCgroup(ten)), around(only(earlier), among(undated), another), "another live job 10 cgroup"},
-		"a start that no one recorded":   {started(alice, 20, ofCgroup(ten)), around(alone, func(s *Input) { s.Self.Start = 0 }), "this job 10 cgroup"},
+		"a start that no one recorded":   {started(alice, 20, ofCgroup(ten)), around(alone, func(s *Input) { s.Book.Self.Start = 0 }), "this job 10 cgroup"},
 
 		"seen in the job's cgroup earlier": {started(alice, 150), around(seen(150)), "this job 10 sighting"},
 		"a sighting of a reused PID":       {started(alice, 150), around(seen(120), sharedRun), "no job 0 none"},
@@ -133,8 +137,8 @@ func TestWhose(t *testing.T) {
 		"another user's environment":          {started(bob, 150, env(10)), around(), "no job 0 none rival 11"},
 		"of no job of this node":              {started(1003, 150, env(777)), around(), "no job 0 none"},
 		"the environment of an unknown job":   {started(bob, 150, env(777), here), around(), "unknown 0 none"},
-		"of the newest run of the job id":     {started(alice, 150, env(10)), around(sharedRun, func(s *Input) { s.Others[0].Job = 10 }), "this job 10 environment"},
-		"the environment of an ended job":     {started(alice, 60, env(9)), around(func(s *Input) { s.Others[0].Alone = false }), "an ended job 9 environment"},
+		"of the newest run of the job id":     {started(alice, 150, env(10)), around(sharedRun, func(s *Input) { s.Book.Others[0].Job = 10 }), "this job 10 environment"},
+		"the environment of an ended job":     {started(alice, 60, env(9)), around(func(s *Input) { s.Book.Others[0].Alone = false }), "an ended job 9 environment"},
 		"of a job that had ended by then":     {started(alice, 95, env(9)), around(), "no job 0 none"},
 		"of a later run of that job":          {started(alice, 95, env(9), here), around(), "unknown 0 none"},
 		"a live job's by its environment":     {started(bob, 150, env(11)), around(ended), "another live job 11 environment"},
@@ -156,7 +160,7 @@ func TestWhose(t *testing.T) {
 		"the leader's GPUs are not known": {started(alice, 150, env(9)), around(component, sharedRun, among(unplaced)), "this job 10 environment rival 9"},
 		"the leader lives on this node":   {started(alice, 150, env(9)), around(component, among(leader)), "this job 10 exclusive rival 9"},
 		"the leader has ended here":       {started(alice, 150, env(9)), around(component, among(leaderEnded)), "this job 10 exclusive or until 3m10s"},
-		"of none of its components": {started(alice, 150, env(9)), around(func(s *Input) { s.Others = s.Others[1:] }),
+		"of none of its components": {started(alice, 150, env(9)), around(func(s *Input) { s.Book.Others = s.Book.Others[1:] }),
 			"this job 10 exclusive contradicted"},
 	} {
 		o := tt.scene.Decide(tt.p, card)
@@ -310,7 +314,7 @@ func TestTrespasses(t *testing.T) {
 		"a job of another node on this host":          {record.Process{PID: 70, UID: 1002, Start: at(150), Cgroup: slurm.Owner{ID: 11, Node: "n2"}}, live, ""},
 	} {
 		s := between(on(200, tt.who))
-		s.Others = []attribution.Allocation{tt.job}
+		s.Book.Others = []attribution.Allocation{tt.job}
 		found, got := s.Trespasses(), ""
 		for _, f := range found {
 			got += map[bool]string{true: "certain", false: "unknown"}[f.Unknown == ""]

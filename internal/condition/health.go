@@ -1,6 +1,5 @@
 // Package condition judges a GPU's condition by one table of what the driver and the kernel log report, what it means
-// and what NVIDIA's guidance makes of it, and by test allocations. It decides which GPUs may be tested, and whether an
-// earlier test still holds.
+// and what NVIDIA's guidance makes of it.
 package condition
 
 import (

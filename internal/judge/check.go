@@ -115,7 +115,7 @@ func JudgeCheck(c Check) Judgement {
 		const why = "the driver tells too little of itself to know which records are of its present life"
 		found = append(slices.Concat(found, c.faultsOf(c.Given())), record.Unsure(catalog.Untraced, why))
 	default:
-		trespasses, taken := c.Trespasses(), c.taken(c.Seen.Side.Snapshot.At, *c.Node)
+		trespasses, taken := c.trespasses(), c.taken(c.Seen.Side.Snapshot.At, *c.Node)
 		// Busy GPUs are not watched.
 		busy := slices.DeleteFunc(c.Given(), func(card record.Assigned) bool { return !taken(card) })
 		found = slices.Concat(found, trespasses, c.faultsOf(busy), c.residue(trespasses))
@@ -129,9 +129,9 @@ func JudgeCheck(c Check) Judgement {
 	return c.decide(found)
 }
 
-// Trespasses returns the processes of live jobs on GPUs that their job was not given. Jobs of a partition that gives
+// trespasses returns the processes of live jobs on GPUs that their job was not given. Jobs of a partition that gives
 // one GPU to several jobs may use others' GPUs.
-func (c Check) Trespasses() (all []record.Finding) {
+func (c Check) trespasses() (all []record.Finding) {
 	for _, f := range c.sceneOf(c.Seen.Cards, c.Seen.Side, *c.Node).Trespasses() {
 		o := f.Owner
 		byRight := o != nil && slices.ContainsFunc(c.Latest().Runs, func(r record.Run) bool {
@@ -147,10 +147,9 @@ func (c Check) Trespasses() (all []record.Finding) {
 }
 
 func (c Check) sceneOf(cards []record.Assigned, now record.Side, node Node) compare.Input {
-	book := c.book(now.Snapshot.At, node)
 	return compare.Input{
 		Job: slurm.Job{Context: slurm.HealthCheck, Node: c.Job.Node}, Cards: cards, Now: now, Limits: c.limits(),
-		Baselines: c.Past.Baselines, Self: book.Self, Others: book.Others, Left: book.Left, Ending: book.Ending,
+		Baselines: c.Past.Baselines, Book: c.book(now.Snapshot.At, node),
 		Clients: record.Clients(node.Runs, c.Seen.Epoch.Driver),
 		Unread:  node.doubts(0, c.Seen.Cards),
 	}
@@ -227,7 +226,7 @@ func (c Check) Leaked(j Judgement) map[gpu.ID]uint64 {
 }
 
 // Unexplained returns the unexplained memory of each GPU for which it is known, in bytes.
-func (c Case) Unexplained() map[gpu.ID]uint64 {
+func (c Check) Unexplained() map[gpu.ID]uint64 {
 	all := map[gpu.ID]uint64{}
 	for _, card := range c.Seen.Cards {
 		id := card.Device.ID

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,40 +11,88 @@ import (
 	"bookend/internal/slurm"
 )
 
-// What is on a GPU, at rest or moving, and a job on another's GPU hold back a drain's end. A GPU's condition does not: it
-// is judged apart.
-func TestDirtyForADrain(t *testing.T) {
-	for of, want := range map[catalog.Code]bool{
-		catalog.Residue: true, catalog.Moving: true, catalog.Trespass: true, catalog.ECC: false,
+// What one sample says of GPU 0, or of another, for a drain's end. Of a GPU that a job has, or that could not be read, it
+// says nothing, however clean; a GPU's condition is judged apart. If memory cannot be judged, the cause is gone when no
+// process is listed, in a list that was read in full. Which GPUs jobs can get follows from what Slurm gives out.
+func TestDrainSeen(t *testing.T) {
+	unjudged := func(change func(*gpu.Reading)) func(*Check) {
+		return func(c *Check) {
+			r := &c.Seen.Side.Snapshot.Readings[0]
+			r.Memory.Used, r.Memory.Unjudged = gpu.Bytes(9*gib), "files are in it"
+			change(r)
+		}
+	}
+	one := []gpu.Process{{PID: 70, Memory: gpu.Bytes(gib)}}
+	for name, tt := range map[string]struct {
+		on     int
+		change func(*Check)
+		found  catalog.Code // on GPU 0
+		want   string
+	}{
+		"idle":                {want: "clean, given"},
+		"a job has it":        {on: 1, want: "a job still has it, given"},
+		"could not be read":   {on: 2, want: "it could not be read, or has just come to rest, given"},
+		"memory is left":      {found: catalog.Residue, want: "dirty BKD-RESIDUE, given"},
+		"memory moves":        {found: catalog.Moving, want: "dirty BKD-MOVING, given"},
+		"a job trespasses":    {found: catalog.Trespass, want: "dirty BKD-TRESPASS, given"},
+		"its condition":       {found: catalog.ECC, want: "clean, given"},
+		"unjudged, and empty": {change: unjudged(func(*gpu.Reading) {}), want: "clean by list, given"},
+		"unjudged, a process": {change: unjudged(func(r *gpu.Reading) { r.Processes = one }),
+			want: "it could not be read, or has just come to rest, given"},
+		"unjudged, without a list": {change: unjudged(func(r *gpu.Reading) { r.ProcessesUnknown = "not supported" }),
+			want: "it could not be read, or has just come to rest, given"},
+		"memory in use": {change: func(c *Check) { c.Seen.Side.Snapshot.Readings[0].Memory.Used = gpu.Bytes(9 * gib) },
+			want: "it could not be read, or has just come to rest, given"},
+		"not Slurm's": {change: func(c *Check) { c.Seen.Given = map[gpu.BusID]bool{c.Seen.Cards[0].Device.BusID: false} },
+			want: "clean"},
+		"another is not Slurm's": {change: func(c *Check) { c.Seen.Given = map[gpu.BusID]bool{c.Seen.Cards[1].Device.BusID: false} },
+			want: "clean, given"},
 	} {
 		c, cards := checkOf()
-		seen := c.DrainSeen(Judgement{Found: []record.Finding{{Code: of, GPU: cards[0].Device.ID}}})
-		if got := seen[cards[0].Device.ID]; got.Dirty != want || got.Clean == want || want && got.Why != string(of) {
-			t.Errorf("%s: %+v, want dirty %v", of, got, want)
+		if tt.change != nil {
+			tt.change(&c)
+		}
+		seen := c.DrainSeen(Judgement{Found: []record.Finding{{Code: tt.found, GPU: cards[0].Device.ID}}})[cards[tt.on].Device.ID]
+		got := seen.Why
+		for word, is := range map[string]bool{"clean": seen.Clean, "dirty " + got: seen.Dirty, "clean by list": seen.ByList} {
+			if is && len(word) > len(got) {
+				got = word
+			}
+		}
+		if seen.Given {
+			got += ", given"
+		}
+		if got != tt.want || seen.ByList && !seen.Clean || seen.Clean && seen.Dirty {
+			t.Errorf("%s: got %q, want %q: %+v", name, got, tt.want, seen)
 		}
 	}
 }
 
-// A fault of a GPU that is not looked at again, as a job has it or no record can be compared, is not certain.
+// A fault of a GPU that is not looked at again, as a job has it or no record can be compared, is not certain. Parts of a
+// GPU share its bus id: a fault of one is not another's.
 func TestFaultInOneLook(t *testing.T) {
-	for name, change := range map[string]func(*Check){
-		"a job has the GPU":                     func(*Check) {},
-		"the driver tells too little of itself": func(c *Check) { c.Seen.Epoch = gpu.Epoch{} },
-		"the fault names its place alone": func(c *Check) {
-			c.Seen.Side.Snapshot.Faults[0] = gpu.Fault{Code: gpu.FaultLost, BusID: c.Seen.Cards[1].Device.BusID}
-		},
+	fault := func(f gpu.Fault) func(*Check) {
+		return func(c *Check) {
+			f.BusID, c.Seen.Cards[1].Device.Parent = c.Seen.Cards[1].Device.BusID, "GPU-parent"
+			c.Seen.Side.Snapshot.Faults[0] = f
+		}
+	}
+	for name, tt := range map[string]struct {
+		change func(*Check)
+		want   int
+	}{
+		"a job has the GPU":                     {func(*Check) {}, 1},
+		"the driver tells too little of itself": {func(c *Check) { c.Seen.Epoch = gpu.Epoch{} }, 1},
+		"the fault names its place alone":       {fault(gpu.Fault{Code: gpu.FaultLost}), 1},
+		"of the whole GPU":                      {fault(gpu.Fault{Code: gpu.FaultLost, Device: "GPU-parent"}), 1},
+		"of another part":                       {fault(gpu.Fault{Code: gpu.FaultLost, Device: "MIG-2"}), 0},
 	} {
 		c, cards := checkOf()
 		c.Seen.Side.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: cards[1].Device.ID}}
-		change(&c)
-		var lost []record.Finding
-		for _, f := range JudgeCheck(c).Found {
-			if f.Code == catalog.Lost {
-				lost = append(lost, f)
-			}
-		}
-		if len(lost) != 1 || lost[0].GPU != cards[1].Device.ID || *lost[0].Index != 1 || len(lost[0].Doubts) != 1 {
-			t.Errorf("%s: %+v, want one doubt about GPU 1", name, lost)
+		tt.change(&c)
+		lost := slices.DeleteFunc(JudgeCheck(c).Found, func(f record.Finding) bool { return f.Code != catalog.Lost })
+		if len(lost) != tt.want || tt.want > 0 && (lost[0].GPU != cards[1].Device.ID || *lost[0].Index != 1 || len(lost[0].Doubts) != 1) {
+			t.Errorf("%s: %+v, want %d with one doubt about GPU 1", name, lost, tt.want)
 		}
 	}
 }

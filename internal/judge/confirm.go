@@ -39,7 +39,7 @@ func (o *Order) confirm(e Eyes, side *record.Side, looks []gpu.Snapshot, least t
 	if len(s.looks) > 0 {
 		side.Snapshot = s.looks[len(s.looks)-1]
 	}
-	now := e.Processes(listedOrHolding(*side))
+	now := e.Processes(pids(side.Holdings(), side.Snapshot))
 	s.ended, s.same = o.endedSince(now, *side, append([]gpu.Snapshot{then}, s.looks...))
 	maps.DeleteFunc(now, func(_ int, p record.Process) bool { return p.Gone }) // its memory is being freed
 	o.dropStrangers(side.Snapshot, now)
@@ -89,14 +89,16 @@ func (o Order) judgeAgain(side *record.Side, s second) {
 // stayedAgain returns what stayed on GPUs that do not settle, and marks what may be ending.
 func (o Order) stayedAgain(side record.Side, s second) map[gpu.ID][]record.Stay {
 	all, later := o.stayed(side, s.all), o.stayed(side, s.looks)
-	for id, list := range all {
-		list = slices.DeleteFunc(list, func(p record.Stay) bool { return p.PID != 0 && !s.same[p.PID] })
+	for _, c := range o.Cards {
+		id := c.Device.ID
+		more := func(look gpu.Snapshot) bool { return o.more(s.search.before, look, c) }
+		appeared := slices.ContainsFunc(s.search.looks, more) // it may have replaced what was there before
+		list := slices.DeleteFunc(all[id], func(p record.Stay) bool { return p.PID != 0 && !s.same[p.PID] })
 		for i, p := range list {
 			short := !slices.ContainsFunc(later[id], func(q record.Stay) bool { return q.PID == p.PID })
 			facts := side.Processes[p.PID]
 			watched := (facts.Gone || o.unbacked(facts)) && s.anew[id]
-			list[i].Ending = watched && short || (facts.Gone || p.PID == 0) && s.ended[id] ||
-				p.PID == 0 && o.appeared(s.search, id)
+			list[i].Ending = watched && short || (facts.Gone || p.PID == 0) && s.ended[id] || p.PID == 0 && appeared
 		}
 		all[id] = list
 	}
@@ -108,9 +110,6 @@ type search struct {
 	before gpu.Snapshot
 	looks  []gpu.Snapshot
 }
-
-// lasted returns how long the GPUs were sampled after the search.
-func (s search) lasted() time.Duration { return s.looks[len(s.looks)-1].At - s.looks[0].At }
 
 // searchAgain searches once more if a process found by the first search has ended, and samples for as long as a
 // teardown takes: what is there after that is not of ended processes, and its holders were found. Otherwise short-lived
@@ -149,12 +148,12 @@ func (o Order) unbacked(p record.Process) bool {
 
 // leaving returns the GPUs with a process that is gone or may soon go. A process found by the search counts too.
 func (o Order) leaving(side record.Side) map[gpu.ID]bool {
-	all := o.having(side, func(p record.Process) bool { return isGone(p) || o.unbacked(p) })
-	for _, h := range side.Holdings() {
-		for _, c := range o.Cards {
-			if o.unbacked(h.Process) && o.concerns(h, c, side) {
-				all[c.Device.ID] = true
-			}
+	all := map[gpu.ID]bool{}
+	goes := func(p record.Process) bool { return isGone(p) || o.unbacked(p) }
+	for _, c := range o.Cards {
+		found := func(h record.Holding) bool { return o.unbacked(h.Process) && o.concerns(h, c, side) }
+		if lists(side, c.Device.ID, goes) || slices.ContainsFunc(side.Holdings(), found) {
+			all[c.Device.ID] = true
 		}
 	}
 	return all
@@ -167,7 +166,7 @@ func (o Order) outdate(side *record.Side, s search, least time.Duration) {
 		return
 	}
 	why := ""
-	if s.lasted() < least && o.unexplained(*side) {
+	if lasted := s.looks[len(s.looks)-1].At - s.looks[0].At; lasted < least && o.unexplained(*side) {
 		why = "GPUs were sampled too briefly after it to see the memory of an ended process freed"
 	}
 	for _, c := range o.Cards {
@@ -180,17 +179,6 @@ func (o Order) outdate(side *record.Side, s search, least time.Duration) {
 		scan.Partial = why
 		side.Scan = &scan
 	}
-}
-
-// appeared reports whether memory without a listed process appeared after the search on a GPU that does not settle: it
-// may have replaced what was there before.
-func (o Order) appeared(s search, id gpu.ID) bool {
-	for _, c := range o.Cards {
-		if c.Device.ID == id {
-			return slices.ContainsFunc(s.looks, func(look gpu.Snapshot) bool { return o.more(s.before, look, c) })
-		}
-	}
-	return false
 }
 
 // more reports whether a GPU has more memory without a listed process than before.
@@ -236,27 +224,16 @@ func (o Order) endedSince(
 // frees reports whether samples show the memory of one process being freed: each lists its PID, with no more than
 // the one before. Otherwise another process may have had the PID since, and may be gone too.
 func frees(pid int, id gpu.ID, looks []gpu.Snapshot) bool {
-	var last gpu.Figure
-	for i, look := range looks {
+	last := gpu.Unknown("not sampled yet")
+	for _, look := range looks {
 		r, _ := look.Reading(id)
 		p, listed := r.Process(pid)
-		grown := i > 0 && last.Known() && p.Memory.Known() && p.Memory.Bytes > last.Bytes+compare.AsMuch
-		if !listed || grown {
+		if !listed || compare.Grown(last, p.Memory) {
 			return false
 		}
 		last = p.Memory
 	}
 	return true
-}
-
-// listedOrHolding returns the PIDs of the last sample and of the search.
-func listedOrHolding(side record.Side) []int {
-	all := pids(side.Snapshot)
-	for _, h := range side.Holdings() {
-		all = append(all, h.PID)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 // concerns reports whether a process may hold something on the GPU: it has the GPU open, or there is memory without a

@@ -110,7 +110,7 @@ func (c Case) EndRecord(j Judgement) record.End {
 	side := c.Seen.Side
 	e := record.End{
 		At: side.Snapshot.At, Began: c.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan,
-		Processes: slices.Collect(maps.Values(side.Processes)), Probes: c.Probes(), Kernel: c.Seen.Kernel,
+		Processes: slices.Collect(maps.Values(side.Processes)), Probes: probesOf(c.Tests), Kernel: c.Seen.Kernel,
 		Findings: j.Found, Verdict: j.Verdict,
 	}
 	if c.Phase == slurm.Epilog {
@@ -234,13 +234,13 @@ func (n Node) doubts(self slurm.JobID, cards []record.Assigned) map[gpu.ID]strin
 }
 
 // shared says why others may use the GPUs legally, or why that is unknown; both are empty if the job has them alone.
-func (c Case) shared() (why, unknown string) {
+func shared(a *slurm.Sharing) (why, unknown string) {
 	switch {
-	case c.Sharing == nil:
-	case c.Sharing.Shared == slurm.Yes:
-		why = c.Sharing.Why
-	case c.Sharing.Shared == slurm.Unknown:
-		unknown = c.Sharing.Why
+	case a == nil:
+	case a.Shared == slurm.Yes:
+		why = a.Why
+	case a.Shared == slurm.Unknown:
+		unknown = a.Why
 	}
 	return why, unknown
 }
@@ -253,9 +253,9 @@ type Cleaned struct {
 	Did          []record.Finding
 }
 
-// Probes returns the results of the tests, without what affects how much they prove.
-func (c Case) Probes() (all []gpu.Probe) {
-	for _, o := range c.Tests {
+// probesOf returns the results of tests, without what affects how much they prove.
+func probesOf(tests []TestResult) (all []gpu.Probe) {
+	for _, o := range tests {
 		all = append(all, o.Probe)
 	}
 	return all
@@ -323,17 +323,16 @@ func (c Case) Whole() compare.Input {
 func (c Case) addRecords(s *compare.Input) {
 	node := cmp.Or(c.Node, &Node{})
 	self := c.Self()
-	book := node.open(self, attribution.Now{
+	s.Book = node.open(self, attribution.Now{
 		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog, Idle: c.limits().Report,
 		Proofs: node.Proofs,
 	})
-	s.Self, s.Others, s.Left, s.Ending = book.Self, book.Others, book.Left, book.Ending
 	s.Clients = record.Clients(node.Runs, c.Seen.Epoch.Driver)
 	if c.Phase == slurm.Epilog && self.Mistakable(node.Runs, c.Job, s.Now.Snapshot.At, twice) {
 		s.RunDoubt = twiceDoubt
 	}
 	s.Unread = node.doubts(c.Job.ID, c.Seen.Cards)
-	s.Shared, s.SharedUnknown = c.shared()
+	s.Shared, s.SharedUnknown = shared(c.Sharing)
 }
 
 // Self returns this run's record as far as it exists: at a start, what the hook has just found out about it.

@@ -31,14 +31,14 @@ func (j Judgement) Late(more ...record.Finding) Judgement {
 }
 
 func (c Case) decide(found []record.Finding) Judgement {
-	found = c.repeated(c.untried(found))
+	found = c.repeated(untried(c.Seen.Cards, found))
 	return Judgement{found, policy.Decide(c.Config, c.Phase, c.Job, found)}
 }
 
 // untried adds the doubt about drivers never measured to the findings on their GPUs and on the driver as a whole.
-func (c Case) untried(found []record.Finding) []record.Finding {
+func untried(cards []record.Assigned, found []record.Finding) []record.Finding {
 	found = slices.Clone(found)
-	for _, card := range c.Seen.Cards {
+	for _, card := range cards {
 		why := gpu.VendorOf(card.Device).Untried
 		for i, f := range found {
 			concerns := f.GPU == "" || f.GPU == card.Device.ID

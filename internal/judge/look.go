@@ -73,7 +73,7 @@ func Observe(e Eyes, o Order) (record.Side, []record.Assigned) {
 // Glance returns what a single sample of GPUs shows, with their processes. One sample is not enough to judge a GPU.
 func Glance(e Eyes, s gpu.Snapshot) record.Side {
 	side := record.Side{Snapshot: s, Curves: map[gpu.ID]record.Curve{}}
-	side.Processes = e.Processes(pids(s))
+	side.Processes = e.Processes(pids(nil, s))
 	disown(side)
 	return side
 }
@@ -90,7 +90,7 @@ func (o *Order) watch(e Eyes) (record.Side, []gpu.Snapshot) {
 		side.Curves[c.Device.ID] = settle.JudgeDevice(o.Rule, c.Device, looks)
 	}
 	side.Neighbours = o.Neighbours
-	side.Processes = e.Processes(pids(side.Snapshot, side.Neighbours))
+	side.Processes = e.Processes(pids(nil, side.Snapshot, side.Neighbours))
 	side.Stayed = o.stayed(side, looks)
 	return side, looks
 }
@@ -150,7 +150,7 @@ func (o *Order) dropStrangers(last gpu.Snapshot, processes map[int]record.Proces
 // disown drops what /proc shows for a PID whose process started after the sample that lists it: the PID was reused.
 func disown(side record.Side) {
 	for _, s := range []gpu.Snapshot{side.Snapshot, side.Neighbours} {
-		for _, pid := range pids(s) {
+		for _, pid := range pids(nil, s) {
 			if now := side.Processes[pid]; s.At > 0 && now.Why == "" && now.Start > s.At {
 				const why = "its PID was another process's when the GPU was read"
 				side.Processes[pid] = record.Process{PID: pid, Why: why}
@@ -166,32 +166,21 @@ func sameBytes(p gpu.Process, want gpu.ExpectedProcess) bool {
 
 // unexplained reports whether /proc must be searched: there is memory without a process, or a process is gone.
 func (o Order) unexplained(side record.Side) bool {
-	for _, c := range o.Cards {
+	return slices.ContainsFunc(o.Cards, func(c record.Assigned) bool {
 		id := c.Device.ID
 		bytes, _ := o.rest(side.Snapshot, c)
-		stayed := slices.ContainsFunc(side.Stayed[id], func(p record.Stay) bool { return p.PID == 0 })
-		if side.Curves[id].State == record.Flat && bytes >= o.Limits.Report || stayed {
-			return true
-		}
-	}
-	return len(o.having(side, isGone)) > 0
+		_, stayed := side.StayOf(id, 0)
+		return side.Curves[id].State == record.Flat && bytes >= o.Limits.Report || stayed || lists(side, id, isGone)
+	})
 }
 
-// having returns the GPUs that list such a process: in the last sample if they have settled, else in every sample.
-func (o Order) having(side record.Side, such func(record.Process) bool) map[gpu.ID]bool {
-	all := map[gpu.ID]bool{}
-	for _, c := range o.Cards {
-		id := c.Device.ID
-		left := slices.ContainsFunc(side.Stayed[id], func(p record.Stay) bool { return such(side.Processes[p.PID]) })
-		if side.Curves[id].State == record.Flat {
-			r, _ := side.Snapshot.Reading(id)
-			left = slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return such(side.Processes[p.PID]) })
-		}
-		if left {
-			all[id] = true
-		}
+// lists reports whether a GPU lists such a process: in the last sample if it has settled, else in every sample.
+func lists(side record.Side, id gpu.ID, such func(record.Process) bool) bool {
+	if side.Curves[id].State == record.Flat {
+		r, _ := side.Snapshot.Reading(id)
+		return slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return such(side.Processes[p.PID]) })
 	}
-	return all
+	return slices.ContainsFunc(side.Stayed[id], func(p record.Stay) bool { return such(side.Processes[p.PID]) })
 }
 
 func isGone(p record.Process) bool { return p.Gone }
@@ -210,7 +199,11 @@ func identified(cards []record.Assigned, s gpu.Snapshot) []record.Assigned {
 	return out
 }
 
-func pids(looks ...gpu.Snapshot) (list []int) {
+// pids returns the PIDs of processes that a search found and of those that samples list.
+func pids(found []record.Holding, looks ...gpu.Snapshot) (list []int) {
+	for _, h := range found {
+		list = append(list, h.PID)
+	}
 	for _, s := range looks {
 		for _, r := range s.Readings {
 			for _, p := range r.Processes {

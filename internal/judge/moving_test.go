@@ -101,7 +101,9 @@ func TestSmallMovements(t *testing.T) {
 		side, cards := Observe(e, order())
 		s := compare.Input{
 			Job: slurm.Job{ID: 10, UID: 1001, Context: slurm.Epilog}, Cards: cards, Now: side, Limits: order().Limits,
-			Self:   attribution.Allocation{Job: 10, UID: 1001, GPUs: []gpu.ID{card}, Start: second, Alone: true},
+			Book: attribution.Book{
+				Self: attribution.Allocation{Job: 10, UID: 1001, GPUs: []gpu.ID{card}, Start: second, Alone: true},
+			},
 			Before: &record.Side{Snapshot: looks(1, 1, 0)[0], Curves: map[gpu.ID]record.Curve{card: {State: record.Clean}}},
 		}
 		if got := marked(compare.Compare(s)); got != tt.want {

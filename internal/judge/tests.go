@@ -59,7 +59,7 @@ func (c TestCase) forbids(card record.Assigned) string {
 		return "others may use it, or nothing tells: " + cmp.Or(s.Shared, s.SharedUnknown)
 	case s.Unread[card.Device.ID] != "":
 		return s.Unread[card.Device.ID]
-	case slices.ContainsFunc(s.Others, keeps):
+	case slices.ContainsFunc(s.Book.Others, keeps):
 		return "another live job was given it, or may have been"
 	}
 	return cmp.Or(c.failed(card), Busy(s, card))

@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"testing"
+
+	"bookend/internal/catalog"
+	"bookend/internal/config"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+)
+
+func enforcing(edit ...func(*config.Config)) config.Config {
+	c := config.Default()
+	c.Mode = config.Enforce
+	for _, e := range edit {
+		e(&c)
+	}
+	return c
+}
+
+func TestDecide(t *testing.T) {
+	sure := record.Finding{Code: catalog.Orphan}
+	tests := []struct {
+		name     string
+		cfg      config.Config
+		phase    slurm.Context
+		found    []record.Finding
+		restarts int
+		action   config.Action
+		exit     int
+		held     bool
+	}{
+		{"a certain orphan drains", enforcing(), slurm.Epilog, []record.Finding{sure}, 0, config.Drain, 10, false},
+		{"observe never drains", config.Default(), slurm.Epilog, []record.Finding{sure}, 0, config.Warn, 0, true},
+		{"a doubt is no drain", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Orphan, Doubts: []string{"x"}}}, 0, config.Warn, 0, false},
+		{"unknown is no drain", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Residue, Unknown: "x"}}, 0, config.Warn, 0, false},
+		{"the strongest decides", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Foreign}, {Code: catalog.Residue}, {Code: catalog.Moving}}, 0, config.Drain, 11, false},
+		{"a lost GPU at the start drains", enforcing(), slurm.Prolog, []record.Finding{{Code: catalog.Lost}}, 0, config.Drain, 20, false},
+		{"a job restarted again and again is let through", enforcing(), slurm.Prolog, []record.Finding{{Code: catalog.Lost}}, 2, config.Warn, 0, true},
+		{"restarts do not matter at the end", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Lost}}, 9, config.Drain, 20, false},
+		{"CUDA that does not work warns once", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Broken}}, 0, config.Warn, 0, false},
+		{"and drains at the next job", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Broken, Repeated: true}}, 0, config.Drain, 18, false},
+		{"not with a doubt", enforcing(), slurm.Epilog, []record.Finding{{Code: catalog.Broken, Repeated: true, Doubts: []string{"x"}}}, 0, config.Warn, 0, false},
+		{"not where faults do not drain", enforcing(func(c *config.Config) { c.DrainOn = nil }), slurm.Epilog,
+			[]record.Finding{{Code: catalog.Broken, Repeated: true}}, 0, config.Warn, 0, false},
+		{"a driver that is gone at two jobs", enforcing(), slurm.Prolog, []record.Finding{{Code: catalog.NoDriver, Repeated: true}}, 0, config.Drain, 22, false},
+		{"own faults drain where the admin says so", enforcing(func(c *config.Config) { c.OnOwnError = config.Drain }), slurm.Epilog,
+			[]record.Finding{{Code: catalog.BackendMissing}}, 0, config.Drain, 32, false},
+		{"own notes never drain", enforcing(func(c *config.Config) { c.OnOwnError = config.Drain }), slurm.Epilog,
+			[]record.Finding{{Code: catalog.NoRecord}, {Code: catalog.Again}, {Code: catalog.Output, Observed: "hung"}}, 0, config.Note, 0, false},
+		{"a note about a GPU never drains", enforcing(func(c *config.Config) {
+			c.Policy.Epilog = map[catalog.Code]config.Action{catalog.Ended: config.Drain, catalog.Unjudged: config.Drain}
+		}), slurm.Epilog, []record.Finding{{Code: catalog.Ended}, {Code: catalog.Unjudged}}, 0, config.Warn, 0, false},
+		{"a partition's own rule comes first", enforcing(func(c *config.Config) {
+			c.Policy.Partitions = map[string]config.PartitionPolicy{"p": {Epilog: map[catalog.Code]config.Action{catalog.Orphan: config.Note}}}
+		}), slurm.Epilog, []record.Finding{sure}, 0, config.Note, 0, false},
+		{"a partition's own mode comes first", enforcing(func(c *config.Config) {
+			c.Policy.Partitions = map[string]config.PartitionPolicy{"p": {Mode: config.Observe}}
+		}), slurm.Epilog, []record.Finding{sure}, 0, config.Warn, 0, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			v := Decide(tt.cfg, tt.phase, slurm.Job{Partition: "p", Restarts: tt.restarts}, tt.found)
+			if v.Action != tt.action || v.Exit != tt.exit || (v.Held != "") != tt.held {
+				t.Errorf("Decide = %+v, want %s, exit %d, held %v", v, tt.action, tt.exit, tt.held)
+			}
+			if len(v.Judged) != len(tt.found) {
+				t.Errorf("judged %d of %d findings", len(v.Judged), len(tt.found))
+			}
+		})
+	}
+}
+
+// The health check drains for nothing, whatever is configured; its exit code says only whether it checked.
+func TestHealthCheckNeverDrains(t *testing.T) {
+	c := enforcing(func(c *config.Config) { c.OnOwnError = config.Drain })
+	c.Policy.HealthCheck = map[catalog.Code]config.Action{}
+	for _, e := range catalog.All() {
+		c.Policy.HealthCheck[e.Code] = config.Drain // no file may say so
+		v := Decide(c, slurm.HealthCheck, slurm.Job{}, []record.Finding{{Code: e.Code}})
+		want := map[catalog.Code]int{catalog.BadEnv: 31, catalog.Panicked: 41, catalog.Deadline: 42}[e.Code]
+		if v.Action != config.Warn || v.Exit != want || v.Judged[0].Action != config.Warn {
+			t.Errorf("%s: %+v", e.Code, v)
+		}
+	}
+}
