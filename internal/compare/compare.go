@@ -1,6 +1,6 @@
-// Package compare compares a job's start and end, and returns what it finds as data. Each rule is a function of one GPU:
-// fault, process (an orphan, a stray, another job's, or there before), phantom, unlisted and moving. Trespasses is the
-// rule of a whole node.
+// Package compare compares a job's start and end, and returns what it finds as data. Each rule is a function of one
+// GPU: fault, process (an orphan, a stray, another job's, or there before), phantom, unlisted and moving. Trespasses is
+// the rule of a whole node.
 package compare
 
 import (

@@ -54,7 +54,8 @@ func inheritedMemory(all []record.Finding, id gpu.ID, f record.Finding) *record.
 			fitting = append(fitting, left.Owner)
 		}
 	}
-	if len(fitting) == 0 || slices.ContainsFunc(fitting, func(o *record.Owner) bool { return !sameJob(o, fitting[0]) }) {
+	another := func(o *record.Owner) bool { return !sameJob(o, fitting[0]) }
+	if len(fitting) == 0 || slices.ContainsFunc(fitting, another) {
 		return nil
 	}
 	return fitting[0]

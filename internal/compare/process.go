@@ -118,7 +118,7 @@ func (v view) phantom(p gpu.Process, f record.Finding) (record.Finding, bool) {
 	holders := v.search(&f, func(h record.Holding) bool { // unlisted processes, not the node's, with this GPU open
 		return h.Has(v.device) && !lists(v.now, h.PID) && !v.in.ofNode(h)
 	}, nil)
-	if f.Code == catalog.Phantom && v.in.ending() || f.Owner == nil { // else the recorded owner, nearer the event, stays
+	if f.Code == catalog.Phantom && v.in.ending() || f.Owner == nil { // else the recorded owner stays
 		f.Owner = holdersJob(f, holders)
 	}
 	if v.in.ending() && f.Owner != nil && f.Owner.Level == record.ByExclusive && v.in.sawAlive(p.PID, *f.Owner) {
@@ -129,7 +129,8 @@ func (v view) phantom(p gpu.Process, f record.Finding) (record.Finding, bool) {
 
 // sawAlive reports whether the dead process was seen in this job's cgroup. An earlier job's PID may be reused.
 func (s Input) sawAlive(pid int, o record.Owner) bool {
-	return o.Slurm().Same(s.Book.Self.Owner()) && slices.ContainsFunc(s.Book.Self.Seen, func(seen record.Sighting) bool {
+	self := s.Book.Self
+	return o.Slurm().Same(self.Owner()) && slices.ContainsFunc(self.Seen, func(seen record.Sighting) bool {
 		return seen.PID == pid && o.Slurm().Same(seen.Owner)
 	})
 }

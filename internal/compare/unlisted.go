@@ -39,7 +39,7 @@ func (v view) unlisted(now gpu.Figure) (record.Finding, bool) {
 	case !v.in.ending() || v.in.again():
 		f.Owner = inheritedMemory(v.in.Book.Left, v.device.ID, f)
 	case len(bystanders) > 0, v.vanished(): // a handle may now hold what was listed at the start
-	case f.Bytes.Bytes <= record.MaxBaseline && v.in.opener(v.device) != "": // the service with the GPU open may hold so little
+	case f.Bytes.Bytes <= record.MaxBaseline && v.in.opener(v.device) != "": // that service may hold so little
 	default:
 		f.Owner = v.suspect(f, holders)
 	}
