@@ -63,12 +63,12 @@ func (v view) search(f *record.Finding, may func(record.Holding) bool, class []r
 func (v view) against(p record.Process, o attribution.Attribution, candidate bool) []string {
 	began := v.in.Now.Snapshot.At - v.curve.Span
 	// At a start the driver lists what root's process holds, so that process does not excuse the job before.
-	rootly := (candidate || v.in.ending()) && o.Kind != attribution.ThisJob && (p.UID == 0 || p.OfSystem())
+	mayBeService := (candidate || v.in.ending()) && o.Kind != attribution.ThisJob && (p.UID == 0 || p.OfSystem())
 	return reasons(
 		doubt{o.Kind == attribution.LiveJob, "it is a live job's"},
 		doubt{o.Kind == attribution.CannotTell, "its owner could not be told: " + o.Why},
 		doubt{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},
-		doubt{rootly, "it is root's or the system's, and may be a service of this node"},
+		doubt{mayBeService, "it is root's or the system's, and may be a service of this node"},
 		doubt{o.Rival != 0, fmt.Sprintf("job %d could own it as well", o.Rival)},
 		doubt{p.DeviceUnknown != "" && !v.in.leftBehind(o),
 			"whether it has a GPU open could not be read: " + p.DeviceUnknown},

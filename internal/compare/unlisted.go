@@ -122,8 +122,8 @@ func (v view) bystanders(f record.Finding) (doubts []string) {
 		candidate := slices.ContainsFunc(f.Candidates, func(c record.Holder) bool { return c.PID == h.PID })
 		o := v.in.Decide(h.Process, v.device.ID)
 		// A program's name does not excuse a process that may be a live job's.
-		trade := v.in.ofNode(h) && o.Kind != attribution.LiveJob && o.Kind != attribution.CannotTell
-		if candidate || trade {
+		ofNode := v.in.ofNode(h) && o.Kind != attribution.LiveJob && o.Kind != attribution.CannotTell
+		if candidate || ofNode {
 			continue
 		}
 		// no live job's process is expected here
