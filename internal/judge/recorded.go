@@ -79,23 +79,24 @@ func (c Case) recorded(found []record.Finding) (more []record.Finding) {
 	if c.Node == nil || c.Node.Unread != "" || c.Sharing == nil || c.Sharing.Shared != slurm.No {
 		return nil
 	}
+	self := c.Self()
 	for _, i := range c.intruders() {
 		p := i.process
 		same := func(f record.Finding) bool { return f.Holder != nil && f.Holder.PID == p.PID && f.GPU == p.GPU }
-		job, known := c.jobWithout(p)
+		job, known := c.Node.jobWithout(self, p)
 		if !known && i.code != catalog.Stray || slices.ContainsFunc(slices.Concat(found, more), same) {
 			continue
 		}
 		words := ofIntruders[i.code]
 		f := record.Finding{
-			Code: i.code, GPU: p.GPU, Index: c.indexOf(p.GPU), Bytes: gpu.Bytes(p.Most), Doubts: []string{gone},
+			Code: i.code, GPU: p.GPU, Index: c.Node.indexOf(c.Seen.Cards, p.GPU), Bytes: gpu.Bytes(p.Most),
 			Observed: fmt.Sprintf(words.observed, p.PID, job, (p.Last - p.First).Round(time.Second)),
-			Expected: words.expected,
-			Holder:   &record.Holder{Process: p.Process(), Memory: gpu.Bytes(p.Most)},
-			Owner:    &record.Owner{Job: job, SLUID: p.Owner.SLUID, UID: p.UID, Level: record.ByRecorder},
+			Expected: words.expected, Doubts: []string{gone},
+			Holder: &record.Holder{Process: p.Process(), Memory: gpu.Bytes(p.Most)},
+			Owner:  &record.Owner{Job: job, SLUID: p.Owner.SLUID, UID: p.UID, Level: record.ByRecorder},
 		}
 		if i.code == catalog.Stray {
-			f.Unknown = c.perhapsOf(p)
+			f.Unknown = c.Node.perhapsOf(self, c.Seen.Epoch, p)
 		}
 		more = append(more, f)
 	}
@@ -105,8 +106,8 @@ func (c Case) recorded(found []record.Finding) (more []record.Finding) {
 // jobWithout returns the job that a process belongs to, if that job was surely not given the GPU: a record of it has
 // begun before the process, and none has the GPU. Suspended and gang-scheduled jobs share legally, and what an earlier
 // run of the job id without a record was given is unknown. The process's cgroup may name its job by SLUID alone.
-func (c Case) jobWithout(p record.RecordedProcess) (job slurm.JobID, known bool) {
-	for _, r := range append(slices.Clone(c.Node.Runs), c.Self()) {
+func (n Node) jobWithout(self record.Run, p record.RecordedProcess) (job slurm.JobID, known bool) {
+	for _, r := range append(slices.Clone(n.Runs), self) {
 		if !r.Owns(p.Owner) {
 			continue
 		}
@@ -118,9 +119,9 @@ func (c Case) jobWithout(p record.RecordedProcess) (job slurm.JobID, known bool)
 	return job, known
 }
 
-// indexOf returns Slurm's index of a GPU by any record of the node, nil if none has it.
-func (c Case) indexOf(id gpu.ID) *int {
-	for _, run := range append([]record.Run{{Devices: c.Seen.Cards}}, c.Node.Runs...) {
+// indexOf returns Slurm's index of a GPU by these cards or by any record of the node, nil if none has it.
+func (n Node) indexOf(cards []record.Assigned, id gpu.ID) *int {
+	for _, run := range append([]record.Run{{Devices: cards}}, n.Runs...) {
 		for _, d := range run.Devices {
 			if d.Device.ID == id && d.Index >= 0 {
 				return &d.Index
@@ -132,19 +133,19 @@ func (c Case) indexOf(id gpu.ID) *int {
 
 // perhapsOf says which job a process in no job's cgroup may still belong to, empty for none: without cgroup tracking a
 // job's processes carry no mark, and in a container a user has another UID.
-func (c Case) perhapsOf(p record.RecordedProcess) string {
-	if c.Self().MayOwn(p) {
+func (n Node) perhapsOf(self record.Run, epoch gpu.Epoch, p record.RecordedProcess) string {
+	if self.MayOwn(p) {
 		return "it began in a container while the job ran, and may be the job's own"
 	}
-	for _, r := range c.Node.Runs {
-		if r.Name() != c.Past.Run.Name() && !r.Epoch.OtherBoot(c.Seen.Epoch) && r.MayOwn(p) {
+	for _, r := range n.Runs {
+		if r.Name() != self.Name() && !r.Epoch.OtherBoot(epoch) && r.MayOwn(p) {
 			return fmt.Sprintf("it is in no job's cgroup, but may be of job %s, which ran when it began", r.JobName())
 		}
 	}
 	if p.EnvJob != 0 {
 		return fmt.Sprintf("it is in no job's cgroup, but its environment names job %d", p.EnvJob)
 	}
-	for _, d := range c.Node.damaged() { // also on a GPU that was seen clear since, and of an earlier run of this job
+	for _, d := range n.damaged() { // also on a GPU that was seen clear since, and of an earlier run of this job
 		return fmt.Sprintf("it is in no job's cgroup, but may be of job %d, whose record is damaged", d.Job)
 	}
 	return ""
