@@ -42,9 +42,8 @@ func TestSwaps(t *testing.T) {
 	}
 	for _, what := range []string{"append: appended", "append: not-regular", "append: permission",
 		"hooks ended with 0 in time"} {
-		if sum.counts[what] == 0 && len(sum.wrong) == 0 {
-			t.Errorf("the swaps prove nothing any more: no %q in %v", what, sum.counts)
-		}
+		must.Not(t, sum.counts[what] == 0 && len(sum.wrong) == 0,
+			"the swaps prove nothing any more: no %q in %v", what, sum.counts)
 	}
 }
 
@@ -52,9 +51,8 @@ func TestSwaps(t *testing.T) {
 func TestGuardsAreMissed(t *testing.T) {
 	onBench(t)
 	for _, g := range guards {
-		if (g.Name == "output: link count" || g.Name == "drop: owner") && missed(g, 1) == "" {
-			t.Errorf("%s: no harm", g.Name)
-		}
+		must.Not(t, (g.Name == "output: link count" || g.Name == "drop: owner") && missed(g, 1) == "",
+			"%s: no harm", g.Name)
 	}
 }
 
@@ -63,9 +61,8 @@ func TestMistakesFit(t *testing.T) {
 	for _, m := range slices.Concat(guards, plantings) {
 		m.Fits(t, "../..")
 	}
-	if _, err := (faultinject.Mutant{Name: "none", Old: "x"}).Apply("y"); err == nil {
-		t.Error("a mutant was planted nowhere")
-	}
+	_, err := (faultinject.Mutant{Name: "none", Old: "x"}).Apply("y")
+	must.Not(t, err == nil, "a mutant was planted nowhere")
 }
 
 // What a failure is replayed by plans the same.
@@ -78,9 +75,7 @@ func TestPlansAreReplayed(t *testing.T) {
 		}
 		differ = differ || a.append != newPlan(4, n, "").append
 	}
-	if !differ {
-		t.Error("another seed plans the same")
-	}
+	must.Not(t, !differ, "another seed plans the same")
 }
 
 // Whatever is done to a guarded thing shows.
@@ -108,9 +103,8 @@ func TestHarmShows(t *testing.T) {
 			w := newWorld()
 			defer w.close()
 			must.Do(t, harm(w))
-			if text := fmt.Sprint(append(w.restoreOutput(), w.seen()...)); !strings.Contains(text, want) {
-				t.Errorf("%s, want %q", text, want)
-			}
+			text := fmt.Sprint(append(w.restoreOutput(), w.seen()...))
+			must.Not(t, !strings.Contains(text, want), "%s, want %q", text, want)
 		})
 	}
 }
@@ -143,9 +137,8 @@ func TestAttackWorks(t *testing.T) {
 		}
 		_ = cmd.Wait() // "stop signal", if the thread that traces it has not ended yet
 		want := map[int]string{user: "signal: terminated", 0: "signal: killed"}[uid]
-		if got := cmd.ProcessState.String(); !strings.HasSuffix(got, want) {
-			t.Errorf("a process of %s: %q, want %q", name, got, want)
-		}
+		got := cmd.ProcessState.String()
+		must.Not(t, !strings.HasSuffix(got, want), "a process of %s: %q, want %q", name, got, want)
 	}
 }
 
@@ -156,9 +149,7 @@ func TestFaults(t *testing.T) {
 	faults("start: hook write run/state", 2, hooks, got)
 	twoEnds(hooks, got)
 	for _, class := range []string{"new state without a word", "old state, trouble said", "killed: old state"} {
-		if got.counts["faults were tried"] < 5 || got.counts[class] == 0 {
-			t.Errorf("no %s: %v", class, got.counts)
-		}
+		must.Not(t, got.counts["faults were tried"] < 5 || got.counts[class] == 0, "no %s: %v", class, got.counts)
 	}
 	for _, w := range got.wrong {
 		t.Error(w)
@@ -168,9 +159,7 @@ func TestFaults(t *testing.T) {
 // A record written in place is noticed.
 func TestNoticed(t *testing.T) {
 	onBench(t)
-	if notice(plantings[0]) == "" {
-		t.Error("noticed by nothing")
-	}
+	must.Not(t, notice(plantings[0]) == "", "noticed by nothing")
 }
 
 // A record that goes to disk is synced before it has its name, and its directory afterwards.

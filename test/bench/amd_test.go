@@ -6,12 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
 	"bookend/internal/protocol"
-	"bookend/test/cluster"
 	"bookend/test/fakeamd"
 	"bookend/test/must"
 )
@@ -22,8 +20,7 @@ const maxAMD = 1.25
 
 // BenchmarkAMD looks at eight GPUs, idle or each with a process of 300 descriptors, of which 16 are the driver's.
 func BenchmarkAMD(b *testing.B) {
-	dir := must.Have(cluster.Scratch())(b)
-	defer os.RemoveAll(dir)
+	dir := b.TempDir()
 	bare := filepath.Join(dir, "look")
 	text, err := exec.Command("gcc", "-O2", "-o", bare, "../fakeamd/c/look.c").CombinedOutput()
 	if err != nil {
@@ -35,25 +32,12 @@ func BenchmarkAMD(b *testing.B) {
 		request := protocol.Request{Bookend: protocol.Version, Op: protocol.Snapshot, All: true, DeadlineMillis: 5000,
 			Options: protocol.Options{"proc": w.Proc, "sys": w.Sys}}
 		line := append(must.Have(json.Marshal(request))(b), '\n')
+		both := [2]exec.Cmd{{Path: program}, {Path: bare, Args: []string{bare, w.Proc, w.Sys}}}
 		b.Run(state, func(b *testing.B) {
-			var ratios, times []float64
-			for b.Loop() {
-				var own, other time.Duration
-				for range 20 {
-					own += looked(b, exec.Cmd{Path: program}, line)
-					other += looked(b, exec.Cmd{Path: bare, Args: []string{bare, w.Proc, w.Sys}}, line)
-				}
-				ratios = append(ratios, float64(own)/float64(other))
-				times = append(times, own.Seconds()*1000/20)
-			}
-			slices.Sort(ratios)
-			slices.Sort(times)
-			ratio := ratios[len(ratios)/2]
-			b.ReportMetric(ratio, "x-c")
-			b.ReportMetric(times[len(times)/2], "ms/run")
-			if state == "busy" && ratio > maxAMD {
-				b.Errorf("%.2f times C; the promise is %.2f", ratio, maxAMD)
-			}
+			ratio := inTurn(b, [2]string{"run", "c"}, func(which int) time.Duration {
+				return twenty(func() time.Duration { return looked(b, both[which], line) })
+			})
+			must.Not(b, state == "busy" && ratio > maxAMD, "%.2f times C; the promise is %.2f", ratio, maxAMD)
 		})
 	}
 }

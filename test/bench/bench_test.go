@@ -22,19 +22,6 @@ import (
 // maxNoGPU is the promise for a job without GPUs: at most this many times a static Go program that does nothing.
 const maxNoGPU = 1.5
 
-func nothing(b *testing.B) string {
-	b.Helper()
-	dir := b.TempDir()
-	source := filepath.Join(dir, "nothing.go")
-	must.Do(b, os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o644))
-	text, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "nothing"),
-		source).CombinedOutput()
-	if err != nil {
-		b.Fatalf("build nothing: %v\n%s", err, text)
-	}
-	return filepath.Join(dir, "nothing")
-}
-
 func built(b *testing.B, programs ...string) (dir string) {
 	b.Helper()
 	dir = b.TempDir()
@@ -56,24 +43,47 @@ func run(b *testing.B, program string, env []string) time.Duration {
 	return time.Since(begin)
 }
 
-// compare runs both in turn and reports the median of the ratios pair by pair, which drift does not move.
-func compare(b *testing.B, program, yardstick string, env []string) float64 {
-	var ratios, times []float64
-	for b.Loop() {
-		var own, other time.Duration
-		for range 20 {
-			own += run(b, program, env)
-			other += run(b, yardstick, env)
+// inTurn times two programs by turns, the first of each pair changing, and reports the median times of both and the
+// median of the pairs' ratios, which drift does not move.
+func inTurn(b *testing.B, names [2]string, once func(which int) time.Duration) (ratio float64) {
+	var times [2][]float64
+	var ratios []float64
+	for n := 0; b.Loop(); n++ {
+		for i := range times {
+			which := (i + n) % 2
+			times[which] = append(times[which], once(which).Seconds()*1000)
 		}
-		ratios = append(ratios, float64(own)/float64(other))
-		times = append(times, own.Seconds()*1000/20)
+		ratios = append(ratios, times[0][n]/times[1][n])
 	}
-	slices.Sort(ratios)
-	slices.Sort(times)
-	b.ReportMetric(ratios[len(ratios)/2], "x-nothing")
-	b.ReportMetric(times[len(times)/2], "ms/run")
-	return ratios[len(ratios)/2]
+	ratio = median(ratios)
+	b.ReportMetric(median(times[0]), "ms/"+names[0])
+	b.ReportMetric(median(times[1]), "ms/"+names[1])
+	b.ReportMetric(ratio, "x-"+names[1])
+	return ratio
 }
+
+func median(all []float64) float64 {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// twenty is the mean time of so many runs.
+func twenty(once func() time.Duration) (mean time.Duration) {
+	for range 20 {
+		mean += once() / 20
+	}
+	return mean
+}
+
+// byIdle compares a hook with a static Go program that does nothing.
+func byIdle(b *testing.B, dir, hook string, env []string) (ratio float64) {
+	both := [2]string{filepath.Join(dir, hook), filepath.Join(built(b, idle), "idle")}
+	return inTurn(b, [2]string{"run", "nothing"}, func(which int) time.Duration {
+		return twenty(func() time.Duration { return run(b, both[which], env) })
+	})
+}
+
+const idle = "bookend/test/gpu/scenarios/idle"
 
 func hookEnv(context string, more ...string) []string {
 	return append([]string{
@@ -85,34 +95,29 @@ func hookEnv(context string, more ...string) []string {
 
 // BenchmarkNoGPU fails when a hook costs a job without GPUs more than it may.
 func BenchmarkNoGPU(b *testing.B) {
-	yardstick := nothing(b)
 	programs := built(b, "bookend-prolog", "bookend-epilog")
 	for _, hook := range hooks {
-		program := filepath.Join(programs, hook.name)
 		b.Run(hook.name, func(b *testing.B) {
-			if ratio := compare(b, program, yardstick, hookEnv(hook.context)); ratio > maxNoGPU {
-				b.Errorf("%.2f times a program that does nothing; the promise is %.1f", ratio, maxNoGPU)
-			}
+			ratio := byIdle(b, programs, hook.name, hookEnv(hook.context))
+			must.Not(b, ratio > maxNoGPU, "%.2f times a program that does nothing; the promise is %.1f", ratio, maxNoGPU)
 		})
 	}
 }
 
 // BenchmarkCleanGPU is Bookend's own share of a hook on a clean card: the fake driver answers at once.
 func BenchmarkCleanGPU(b *testing.B) {
-	dir := must.Have(cluster.Scratch())(b)
-	b.Cleanup(func() { os.RemoveAll(dir) })
-	config := cleanNode(b, dir, "")
-	yardstick := nothing(b)
+	dir, config := cleanNode(b, "")
 	for _, hook := range hooks {
-		program := filepath.Join(dir, hook.name)
 		b.Run(hook.name, func(b *testing.B) {
-			compare(b, program, yardstick, hookEnv(hook.context, "SLURM_JOB_GPUS=0", "BOOKEND_CONFIG="+config))
+			byIdle(b, dir, hook.name, hookEnv(hook.context, "SLURM_JOB_GPUS=0", "BOOKEND_CONFIG="+config))
 		})
 	}
 }
 
-// cleanNode makes a node of four clean GPUs in a folder, with the programs of its hooks, and returns its configuration.
-func cleanNode(tb testing.TB, dir, extra string) (config string) {
+// cleanNode makes a node of four clean GPUs in a directory, with the programs of its hooks, and its configuration.
+func cleanNode(tb testing.TB, extra string) (dir, config string) {
+	dir = must.Have(cluster.Scratch())(tb)
+	tb.Cleanup(func() { os.RemoveAll(dir) })
 	w := must.Have(fakegpu.New(filepath.Join(dir, "world"), fakegpu.GPUs(4)))(tb)
 	tb.Cleanup(func() { must.Do(tb, w.Close()) })
 	must.Do(tb, build.Programs(dir, "", "bookend-prolog", "bookend-epilog", "bookend-gpu"))
@@ -123,7 +128,7 @@ func cleanNode(tb testing.TB, dir, extra string) (config string) {
 		w.DriverProc(), numbers)
 	config = filepath.Join(dir, "bookend.yaml")
 	must.Do(tb, os.WriteFile(config, []byte(text+extra), 0o644))
-	return config
+	return dir, config
 }
 
 // BenchmarkHookScript compares the script that slurm.conf names with one that execs the hook.
@@ -146,27 +151,10 @@ func BenchmarkHookScript(b *testing.B) {
 			text = strings.Replace(text, "/bin/sh", program, 1)
 			must.Do(b, os.WriteFile(scripts[i], []byte(text), 0o755))
 		}
-		b.Run(shell, func(b *testing.B) { inPairs(b, scripts) })
+		b.Run(shell, func(b *testing.B) {
+			inTurn(b, [2]string{"waits", "exec"}, func(which int) time.Duration {
+				return run(b, scripts[which], hookEnv("prolog_slurmd"))
+			})
+		})
 	}
-}
-
-// inPairs runs two programs in turn and reports the medians of both, and of the ratios.
-func inPairs(b *testing.B, programs [2]string) {
-	var times [2][]float64
-	var ratios []float64
-	for n := 0; b.Loop(); n++ {
-		var took [2]float64
-		for i := range programs {
-			which := (i + n) % 2
-			took[which] = run(b, programs[which], hookEnv("prolog_slurmd")).Seconds() * 1000
-			times[which] = append(times[which], took[which])
-		}
-		ratios = append(ratios, took[0]/took[1])
-	}
-	for _, all := range [][]float64{times[0], times[1], ratios} {
-		slices.Sort(all)
-	}
-	b.ReportMetric(times[0][len(ratios)/2], "ms/waits")
-	b.ReportMetric(times[1][len(ratios)/2], "ms/execs")
-	b.ReportMetric(ratios[len(ratios)/2], "x-exec")
 }

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/test/cluster"
 	"bookend/test/faultinject"
 	"bookend/test/must"
 )
@@ -46,9 +45,7 @@ func TestCleanHookStaysCheap(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("to count system calls needs root")
 	}
-	dir := must.Have(cluster.Scratch())(t)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	config := cleanNode(t, dir, "record: {every: 0s}\n")
+	dir, config := cleanNode(t, "record: {every: 0s}\n")
 	for round := range 3 { // the first finds out what the others know
 		job := fmt.Sprintf("SLURM_JOB_ID=%d", 100+round)
 		for _, h := range hooks {
@@ -76,10 +73,9 @@ func judge(t *testing.T, hook string, idle spent, all map[string][]spent) {
 		t.Fatalf("%s started %q, want %q", hook, children, most.children)
 	}
 	got := spent{own[0].opens - idle.opens, own[0].read - idle.read, own[0].memory}
-	if t.Logf("%s: %+v", hook, got); got.opens > most.hook.opens || got.read > most.hook.read ||
-		got.memory > most.hook.memory {
-		t.Errorf("%s: %+v, at most %+v", hook, got, most.hook)
-	}
+	t.Logf("%s: %+v", hook, got)
+	must.Not(t, got.opens > most.hook.opens || got.read > most.hook.read || got.memory > most.hook.memory,
+		"%s: %+v, at most %+v", hook, got, most.hook)
 }
 
 // count runs a hook, and waits for all that it starts.

@@ -12,15 +12,13 @@ import (
 	"time"
 
 	"bookend/test/build"
-	"bookend/test/cluster"
 	"bookend/test/must"
 )
 
 // BenchmarkAtOnce begins so many starts of jobs at once, and tells how long the first and the last of them took.
 func BenchmarkAtOnce(b *testing.B) {
-	dir := must.Have(cluster.Scratch())(b)
-	b.Cleanup(func() { os.RemoveAll(dir) })
-	config, job := cleanNode(b, dir, "record: {every: 0s}\n"), 100
+	dir, config := cleanNode(b, "record: {every: 0s}\n")
+	job := 100
 	for _, n := range []int{1, 8, 64} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			var fastest, slowest []float64
@@ -36,10 +34,8 @@ func BenchmarkAtOnce(b *testing.B) {
 				all.Wait()
 				fastest, slowest = append(fastest, slices.Min(took)), append(slowest, slices.Max(took))
 			}
-			slices.Sort(fastest)
-			slices.Sort(slowest)
-			b.ReportMetric(fastest[len(fastest)/2], "ms/first")
-			b.ReportMetric(slowest[len(slowest)/2], "ms/last")
+			b.ReportMetric(median(fastest), "ms/first")
+			b.ReportMetric(median(slowest), "ms/last")
 		})
 	}
 }
@@ -47,9 +43,7 @@ func BenchmarkAtOnce(b *testing.B) {
 // BenchmarkHistory reads histories of so many runs, each the copy of one that hooks have made.
 func BenchmarkHistory(b *testing.B) {
 	const id = "987654321"
-	dir := must.Have(cluster.Scratch())(b)
-	b.Cleanup(func() { os.RemoveAll(dir) })
-	config := cleanNode(b, dir, "record: {every: 0s}\n")
+	dir, config := cleanNode(b, "record: {every: 0s}\n")
 	must.Do(b, build.Programs(dir, "", "bookend"))
 	for _, h := range hooks {
 		run(b, filepath.Join(dir, h.name), hookEnv(h.context, "SLURM_JOB_ID="+id, "SLURM_JOB_GPUS=0",

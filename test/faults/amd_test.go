@@ -22,8 +22,7 @@ const gib = 1 << 30
 // amd makes a node of these cards, which Slurm gives out by their render nodes. Beside says that it has NVIDIA's too.
 func amd(t *testing.T, beside bool, cards ...fakeamd.Card) (*node, *fakeamd.World) {
 	t.Helper()
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	w := fakeamd.New(n.in("amd"), cards...)
 	var files, list []string
 	if beside {
@@ -77,73 +76,56 @@ func (n *node) stays() (pid int) {
 func TestAMD(t *testing.T) {
 	card := fakeamd.Card{Bus: "0000:26:00.0", Minor: 128, UniqueID: "a1b2c3d4e5f60718", Total: 192 * gib}
 	other := fakeamd.Card{Bus: "0000:46:00.0", Minor: 136, UniqueID: "a1b2c3d4e5f60719", Total: 192 * gib}
-	cut := card
-	cut.Partitions = []int{128, 129}
-	apu := card
-	apu.APU = true
+	cut, apu := card, card
+	cut.Partitions, apu.APU = []int{128, 129}, true
+	one, two := []fakeamd.Card{card}, []fakeamd.Card{card, other}
+	const first, second, partition = "GPU-a1b2c3d4e5f60718", "GPU-a1b2c3d4e5f60719", "GPU-a1b2c3d4e5f60718/renderD129"
 	const dead = 4194000 // no PID that is given out here
+	type leaves = func(*node, *fakeamd.World)
+	uses := func(gpu int, bytes uint64) leaves { return func(_ *node, w *fakeamd.World) { w.Use(gpu, bytes) } }
+	ghost := func(_ *node, w *fakeamd.World) { w.Compute(dead, 128, 8*gib) }
+	ghostly := func(n *node, w *fakeamd.World) { uses(0, 8*gib)(n, w); ghost(n, w) }
 	for name, tt := range map[string]struct {
-		cards  []fakeamd.Card
-		beside bool
-		gpu    string
-		id     string
-		leaves func(n *node, w *fakeamd.World)
-		finds  string
+		cards   []fakeamd.Card
+		beside  bool
+		gpu, id string
+		leaves  leaves
+		finds   string
 	}{
-		"clean": {[]fakeamd.Card{card, other}, false, "1", "GPU-a1b2c3d4e5f60719", func(*node, *fakeamd.World) {}, ""},
-		"a process of the job": {[]fakeamd.Card{card, other}, false, "1", "GPU-a1b2c3d4e5f60719", func(n *node, w *fakeamd.World) {
+		"clean": {two, false, "1", second, uses(1, 0), ""},
+		"a process of the job": {two, false, "1", second, func(n *node, w *fakeamd.World) {
 			w.Use(1, 8*gib)
 			w.Compute(n.stays(), 136, 8*gib)
 		}, "BKD-ORPHAN?"},
-		"on another's": {[]fakeamd.Card{card, other}, false, "1", "GPU-a1b2c3d4e5f60719", func(n *node, w *fakeamd.World) {
-			w.Use(0, 8*gib)
-			w.Compute(dead, 128, 8*gib)
-		}, ""},
-		"a stale entry": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
-			w.Use(0, 8*gib)
-			w.Compute(dead, 128, 8*gib)
-		}, "BKD-PHANTOM?"},
-		"a stale entry without memory": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
-			w.Compute(dead, 128, 8*gib)
-		}, "BKD-PHANTOM? BKD-RESIDUE?*"},
-		"a dma-buf without a process": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
-			w.Use(0, 46*gib)
-		}, "BKD-RESIDUE?"},
-		"a process on its partition": {[]fakeamd.Card{cut}, false, "1", "GPU-a1b2c3d4e5f60718/renderD129", func(n *node, w *fakeamd.World) {
+		"on another's":                 {two, false, "1", second, ghostly, ""},
+		"a stale entry":                {one, false, "0", first, ghostly, "BKD-PHANTOM?"},
+		"a stale entry without memory": {one, false, "0", first, ghost, "BKD-PHANTOM? BKD-RESIDUE?*"},
+		"a dma-buf without a process":  {one, false, "0", first, uses(0, 46*gib), "BKD-RESIDUE?"},
+		"the other die":                {two, false, "0", first, uses(1, 40*gib), ""},
+		"memory of the host's":         {[]fakeamd.Card{apu}, false, "0", first, uses(0, 40*gib), "BKD-UNJUDGED*"},
+		"beside NVIDIA's, on AMD's":    {one, true, "2", first, ghostly, "BKD-PHANTOM?"},
+		"beside NVIDIA's, on theirs":   {one, true, "1", "", ghostly, ""},
+		"a process on its partition": {[]fakeamd.Card{cut}, false, "1", partition, func(n *node, w *fakeamd.World) {
 			w.Compute(n.stays(), 129, 8*gib)
 		}, "BKD-ORPHAN?"},
-		"a second context": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+		"a second context": {one, false, "0", first, func(n *node, w *fakeamd.World) {
 			pid := n.stays()
 			w.Use(0, 8*gib)
 			w.Compute(pid, 128, 3*gib)
 			w.Second(pid, 128, 5*gib)
 		}, "BKD-ORPHAN?"},
-		"memory that goes late": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+		"memory that goes late": {one, false, "0", first, func(n *node, w *fakeamd.World) {
 			n.configure(func(c *conf) { c.settle = "{max: 8s, stable: 3s}" })
 			w.Use(0, 40*gib)
 			time.AfterFunc(time.Second, func() { w.Use(0, 0) })
 		}, ""},
-		"the other die": {[]fakeamd.Card{card, other}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
-			w.Use(1, 40*gib)
-		}, ""},
-		"memory of the host's": {[]fakeamd.Card{apu}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
-			w.Use(0, 40*gib)
-		}, "BKD-UNJUDGED*"},
-		"no permission to look into KFD": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+		"no permission to look into KFD": {one, false, "0", first, func(n *node, w *fakeamd.World) {
 			w.Without("class/kfd/kfd/proc")
 			w.Put("", "class/kfd/kfd/proc")
 		}, "BKD-UNREAD*"},
-		"an error in the kernel's log": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, _ *fakeamd.World) {
+		"an error in the kernel's log": {one, false, "0", first, func(n *node, _ *fakeamd.World) {
 			n.kernel("amdgpu 0000:26:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!")
 		}, "BKD-XIDFATAL?"},
-		"beside NVIDIA's, on AMD's": {[]fakeamd.Card{card}, true, "2", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
-			w.Use(0, 8*gib)
-			w.Compute(dead, 128, 8*gib)
-		}, "BKD-PHANTOM?"},
-		"beside NVIDIA's, on theirs": {[]fakeamd.Card{card}, true, "1", "", func(n *node, w *fakeamd.World) {
-			w.Use(0, 8*gib)
-			w.Compute(dead, 128, 8*gib)
-		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seeHoldersOf(t, tt.finds)
@@ -151,14 +133,10 @@ func TestAMD(t *testing.T) {
 			n.clean(prolog, onAMD(tt.gpu))
 			tt.leaves(n, w)
 			n.exits(0, epilog, onAMD(tt.gpu))
-			if got := codes(n.findings(epilog)); got != tt.finds {
-				t.Errorf("found %q, want %q: %+v", got, tt.finds, n.findings(epilog))
-			}
-			run := n.run(100)
-			if len(run.Devices) != 1 || tt.id != "" && string(run.Devices[0].Device.ID) != tt.id ||
-				run.Numbering.Source != record.BySlurmd {
-				t.Errorf("%+v by %+v, want %s", run.Devices, run.Numbering, tt.id)
-			}
+			found, run := n.findings(epilog), n.run(100)
+			must.Not(t, codes(found) != tt.finds, "found %q, want %q: %+v", codes(found), tt.finds, found)
+			must.Not(t, len(run.Devices) != 1 || tt.id != "" && string(run.Devices[0].Device.ID) != tt.id ||
+				run.Numbering.Source != record.BySlurmd, "%+v by %+v, want %s", run.Devices, run.Numbering, tt.id)
 		})
 	}
 }
@@ -178,9 +156,8 @@ func TestAMDRecorded(t *testing.T) {
 		of := state.Recorded.Peek(n.store()).Runs
 		return len(of) == 2 && !slices.ContainsFunc(slices.Collect(maps.Values(of)), func(r record.Recording) bool { return r.Samples == 0 })
 	})
-	if problem := state.Recorded.Peek(n.store()).Problem; problem != "" {
-		t.Errorf("its trouble: %q", problem)
-	}
+	problem := state.Recorded.Peek(n.store()).Problem
+	must.Not(t, problem != "", "its trouble: %q", problem)
 }
 
 // Where ROCm's library is named, GPUs are tested by it; what it finds drains no more than anything else there.
@@ -193,10 +170,7 @@ func TestAMDTested(t *testing.T) {
 	n.clean(prolog, onAMD("0"))
 	n.exits(0, epilog, onAMD("0"))
 	tests := n.endOf(100).Probes
-	if len(tests) != 1 || tests[0].Result != gpu.ProbeGap || tests[0].Largest.Bytes != 100*gib {
-		t.Errorf("%+v", tests)
-	}
-	if got := codes(n.findings(epilog)); got != "BKD-GAP?" {
-		t.Errorf("found %s", got)
-	}
+	must.Not(t, len(tests) != 1 || tests[0].Result != gpu.ProbeGap || tests[0].Largest.Bytes != 100*gib, "%+v", tests)
+	got := codes(n.findings(epilog))
+	must.Not(t, got != "BKD-GAP?", "found %s", got)
 }

@@ -118,6 +118,20 @@ func newNode(t *testing.T, mode string, options ...fakegpu.Option) *node {
 	return n
 }
 
+// parallel is newNode for a test that runs next to others.
+func parallel(t *testing.T, mode string, options ...fakegpu.Option) *node {
+	t.Helper()
+	t.Parallel()
+	return newNode(t, mode, options...)
+}
+
+// each tries every row of a table on a node of its own, side by side.
+func each[T any](t *testing.T, mode string, table map[string]T, try func(*node, T)) {
+	for name, row := range table {
+		t.Run(name, func(t *testing.T) { try(parallel(t, mode), row) })
+	}
+}
+
 func (n *node) in(name string) string { return filepath.Join(n.dir, name) }
 
 // inState is a path below the node's folder of records.
@@ -162,9 +176,7 @@ func (n *node) put(name, text string, mode os.FileMode) (path string) {
 // get reads a file, "" for one that is not there.
 func (n *node) get(path string) string {
 	text, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) && !errors.Is(err, unix.ENOTDIR) {
-		n.Error(err)
-	}
+	must.Not(n, err != nil && !os.IsNotExist(err) && !errors.Is(err, unix.ENOTDIR), "%v", err)
 	return string(text)
 }
 
@@ -207,15 +219,12 @@ func lines(text string, parts ...string) (found []string) {
 
 // says requires a line of the log with all of these parts, saysTimes so many of them.
 func (n *node) says(parts ...string) {
-	if len(lines(n.log(), parts...)) == 0 {
-		n.Errorf("want %q in the log:\n%s", parts, n.log())
-	}
+	must.Not(n, len(lines(n.log(), parts...)) == 0, "want %q in the log:\n%s", parts, n.log())
 }
 
 func (n *node) saysTimes(want int, parts ...string) {
-	if got := len(lines(n.log(), parts...)); got != want {
-		n.Errorf("got %d lines with %q, want %d:\n%s", got, parts, want, n.log())
-	}
+	got := len(lines(n.log(), parts...))
+	must.Not(n, got != want, "got %d lines with %q, want %d:\n%s", got, parts, want, n.log())
 }
 
 func (n *node) metrics() string { return n.get(filepath.Join(n.conf.varDir, "bookend.prom")) }
@@ -257,9 +266,7 @@ func (n *node) ending(h hook, id int) (e record.End) {
 			e, none = r.Ends[len(r.Ends)-1], false
 		}
 	}
-	if none {
-		n.Errorf("%s of job %d is not on record\n%s", h.context, id, n.log())
-	}
+	must.Not(n, none, "%s of job %d is not on record\n%s", h.context, id, n.log())
 	return e
 }
 
@@ -304,9 +311,8 @@ func (n *node) record() string {
 // begun, and that the bystander's record is what it was.
 func (n *node) unharmed() {
 	await(n, "an end of half-written files below "+n.dir, func() bool { return len(n.halfWritten()) == 0 })
-	if now := n.record(); now != n.others || now == "" {
-		n.Errorf("the other job's record was %s\nand is %s", n.others, now)
-	}
+	now := n.record()
+	must.Not(n, now != n.others || now == "", "the other job's record was %s\nand is %s", n.others, now)
 }
 
 func (n *node) halfWritten() (paths []string) {

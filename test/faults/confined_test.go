@@ -32,17 +32,14 @@ func TestConfined(t *testing.T) {
 	for name, pid := range map[string]int{"hook": p.cmd.Process.Pid, "backend": p.child("backend")} {
 		proc := fmt.Sprint("/proc/", pid)
 		umask, core := lines(n.get(proc+"/status"), "Umask:"), lines(n.get(proc+"/limits"), "Max core file size")
-		if got := strings.Fields(strings.Join(append(umask, core...), " ")); !slices.Equal(got,
-			strings.Fields("Umask: 0022 Max core file size 0 0 bytes")) {
-			t.Errorf("%s: %q", name, got)
-		}
+		got := strings.Fields(strings.Join(append(umask, core...), " "))
+		must.Not(t, !slices.Equal(got, strings.Fields("Umask: 0022 Max core file size 0 0 bytes")), "%s: %q", name, got)
 	}
 	if _, err := r.Read(make([]byte, 1)); err == nil || err.Error() != "EOF" {
 		t.Errorf("somebody still has the inherited pipe: %v", err)
 	}
-	if o := p.wait(); o.exit != 0 {
-		t.Errorf("%v", o)
-	}
+	o := p.wait()
+	must.Not(t, o.exit != 0, "%v", o)
 }
 
 // A sandbox around slurmd takes rights from its hooks too. Whatever it takes, the node of a clean job is not drained,
@@ -59,8 +56,7 @@ func TestSandboxNeverDrains(t *testing.T) {
 		"--bounding-set=-all":                              "BKD-OUTPUT",
 	} {
 		t.Run(flags, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
+			n := parallel(t, "enforce")
 			output := n.give(n.put("job.out", "", 0o600), user)
 			for _, h := range hooks {
 				h.program = n.script("sandbox-"+h.program, "exec /usr/bin/setpriv "+flags+" "+program(h.program))
@@ -69,13 +65,11 @@ func TestSandboxNeverDrains(t *testing.T) {
 			said := strings.FieldsFunc(n.log(), func(c rune) bool { return strings.ContainsRune(" \":\n", c) })
 			said = slices.DeleteFunc(said, func(word string) bool { return !strings.HasPrefix(word, "BKD-") })
 			slices.Sort(said)
-			if got := strings.Join(slices.Compact(said), " "); got != want {
-				t.Errorf("said %s, want %s:\n%s", got, want, n.log())
-			}
+			got := strings.Join(slices.Compact(said), " ")
+			must.Not(t, got != want, "said %s, want %s:\n%s", got, want, n.log())
 			refused := strings.Contains(want, "OUTPUT") && !strings.Contains(flags, "dac")
-			if refused == strings.Contains(n.get(output), "| bookend: ") {
-				t.Errorf("the job's output: %q", n.get(output))
-			}
+			must.Not(t, refused == strings.Contains(n.get(output), "| bookend: "),
+				"the job's output: %q", n.get(output))
 		})
 	}
 }
@@ -83,11 +77,9 @@ func TestSandboxNeverDrains(t *testing.T) {
 // What a user's processes may do to the report of his job's start: read it, through the task hook too, and nothing
 // else. Which other jobs there are is nobody's business.
 func TestReportCannotGrow(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.configure(func(c *conf) { c.extra = "job_log: all\n" })
-	n.clean(prolog, bystanding())
-	n.clean(prolog, newJob())
+	n.begun(epilog)
 	own, others := n.ofUser("report", user, "100"), n.ofUser("report", bystander, "7")
 	folder := filepath.Dir(own)
 	if !reads(user, own) || reads(bystander, own) || reads(user, others) || does(user, "ls "+folder) ||
@@ -98,13 +90,10 @@ func TestReportCannotGrow(t *testing.T) {
 		"chmod 600 " + own, "cat /dev/zero >> " + own, "setfacl -m u:1:rw " + own, "rm -f " + own, "ln " + own + " " +
 			n.in("x"),
 	} {
-		if does(user, try) {
-			t.Errorf("his user can: %s", try)
-		}
+		must.Not(t, does(user, try), "his user can: %s", try)
 	}
-	if o := n.task(taskProlog, newJob()); len(lines(o.output, "print | bookend: n1 GPU 0 clean")) != 1 {
-		t.Errorf("%v", o)
-	}
+	o := n.task(taskProlog, newJob())
+	must.Not(t, len(lines(o.output, "print | bookend: n1 GPU 0 clean")) != 1, "%v", o)
 }
 
 // A panic ends a part of a hook, never the node: it is said with its stack, logged, and the exit code is the
@@ -139,9 +128,8 @@ func panics(t *testing.T, h hook, file, defect, says string) {
 		}
 		n.saysTimes(1, "findings: ", string(catalog.Panicked), h.program)
 		n.saysTimes(1, "BKD-PANIC: ", says)
-		if n.metric(`bookend_own_errors_total{code="BKD-PANIC"}`) != 1 {
-			t.Errorf("%s counted:\n%s", h.program, n.metrics())
-		}
+		must.Not(t, n.metric(`bookend_own_errors_total{code="BKD-PANIC"}`) != 1,
+			"%s counted:\n%s", h.program, n.metrics())
 		if found := n.findings(h); !has(found, catalog.Panicked) || len(n.run(100).Ends) > 1 {
 			t.Errorf("%s recorded: %+v", h.program, n.run(100))
 		}

@@ -41,9 +41,8 @@ func TestCrowd(t *testing.T) {
 	}
 	n.together(n.own(epilog), jobs, func(j job, o outcome) {
 		i, _ := strconv.Atoi(j["SLURM_JOB_GPUS"])
-		if want := map[string]int{"BKD-ORPHAN": 10}[leaves[i]]; o.exit != want {
-			t.Errorf("job %d: want exit %d: %v", i, want, o)
-		}
+		want := map[string]int{"BKD-ORPHAN": 10}[leaves[i]]
+		must.Not(t, o.exit != want, "job %d: want exit %d: %v", i, want, o)
 	})
 	// That another hook had a shared file in its hands costs the GPU's next start an old test. So many hooks at once may
 	// have too little time after a search: that is noted, and makes what was found uncertain.
@@ -54,9 +53,7 @@ func TestCrowd(t *testing.T) {
 	}
 	kept, damaged := n.store().Runs()
 	archived, lost := state.History(n.conf.varDir, nodeName)
-	if len(damaged)+len(lost) > 0 {
-		t.Errorf("damaged: %v %v", damaged, lost)
-	}
+	must.Not(t, len(damaged)+len(lost) > 0, "damaged: %v %v", damaged, lost)
 	records := map[int]record.Run{}
 	for _, r := range append(archived, kept...) {
 		records[int(r.Job.ID)] = r

@@ -149,8 +149,7 @@ func TestNoGPUsNoWork(t *testing.T) {
 // The vendor-neutral core is enough: a static program that knows ids, memory and processes, and lists the GPUs itself,
 // as another vendor's without NVIDIA's directory in /proc, gives a clean start and names what the job left.
 func TestCoreOnlyBackend(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	must.Do(t, os.Mkdir(n.in("core"), 0o755))
 	must.Do(t, os.Link(program("backend"), n.in("core/backend")))
 	n.put("core/devices", fmt.Sprintf(`[{"id": %q, "bus_id": %q, "minor": 0}]`, n.world.UUID(0), n.world.BusID(0)),
@@ -168,9 +167,8 @@ func TestCoreOnlyBackend(t *testing.T) {
 	n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan.Process.Pid, 700<<20), 0o644)
 	n.exits(10, epilog, newJob())
 	f := n.found(n.findings(epilog), catalog.Orphan)
-	if f.Holder.PID != orphan.Process.Pid || f.Bytes.Bytes != 700<<20 || f.Owner == nil || f.Owner.Job != 100 {
-		t.Errorf("%+v", f)
-	}
+	must.Not(t, f.Holder.PID != orphan.Process.Pid || f.Bytes.Bytes != 700<<20 || f.Owner == nil || f.Owner.Job != 100,
+		"%+v", f)
 }
 
 // A lost GPU drains in both hooks, but a call that fails once proves nothing: the next look decides; and no job that
@@ -199,9 +197,8 @@ func TestLostGPU(t *testing.T) {
 			}
 			n.set("on."+tt.call+".gpu0", tt.rule)
 			n.exits(tt.exit, tt.hook, newJob().With("SLURM_JOB_RESTART_COUNT", tt.restarts))
-			if once := strings.Contains(tt.rule, "times"); has(n.findings(tt.hook), catalog.Lost) == once {
-				t.Errorf("%+v", n.findings(tt.hook))
-			}
+			once := strings.Contains(tt.rule, "times")
+			must.Not(t, has(n.findings(tt.hook), catalog.Lost) == once, "%+v", n.findings(tt.hook))
 			if tt.held != "" {
 				n.says("BKD-LOST", "held=", tt.held)
 			}
@@ -211,25 +208,22 @@ func TestLostGPU(t *testing.T) {
 
 // A driver that is gone at two jobs in a row drains, and a library that is only not where it was looked for never.
 func TestDriverGoneTwice(t *testing.T) {
-	for name, tt := range map[string]struct {
+	type row struct {
 		harm func(*node)
 		exit int
-	}{
+	}
+	each(t, "enforce", map[string]row{
 		"the driver is not loaded": {driver("nvmlInit_v2", "rc 9"), 22},
 		"versions differ":          {driver("nvmlInit_v2", "rc 18"), 23},
 		"no library":               {func(n *node) { must.Do(n, os.Remove(n.world.NVML())) }, 0},
 		"no driver in proc":        {func(n *node) { must.Do(n, os.RemoveAll(n.world.DriverProc())) }, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			tt.harm(n)
-			for id, exit := range []int{0, tt.exit} {
-				n.exits(exit, prolog, numbered(100+id))
-				n.exits(exit, epilog, numbered(100+id))
-			}
-		})
-	}
+	}, func(n *node, tt row) {
+		tt.harm(n)
+		for id, exit := range []int{0, tt.exit} {
+			n.exits(exit, prolog, numbered(100+id))
+			n.exits(exit, epilog, numbered(100+id))
+		}
+	})
 }
 
 // kernel writes a line of the kernel's log, one second after the other.
@@ -279,9 +273,8 @@ func TestCondition(t *testing.T) {
 				n.set("on.nvmlDeviceGetGpuFabricInfoV.gpu0", "hang-hard")
 			},
 			check: func(n *node) {
-				if e := n.endOf(100); len(e.Snapshot.Readings) != 1 || len(e.Health) != 0 {
-					n.Errorf("%+v", e)
-				}
+				e := n.endOf(100)
+				must.Not(n, len(e.Snapshot.Readings) != 1 || len(e.Health) != 0, "%+v", e)
 			}},
 	})
 }

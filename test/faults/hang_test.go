@@ -41,8 +41,7 @@ func (n *node) deaf(path string, folder bool) (mend func()) {
 // child stays at most. Another user's job gets its report, the admin is told of no trouble of his node's, and once the
 // file system answers nothing is missing but those reports.
 func TestOneChildPerUser(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.ownPrograms()
 	must.Do(t, os.Mkdir(n.in("hung"), 0o755))
 	ends := func(id int) job { return numbered(id).With("SLURM_JOB_STDOUT", n.in("hung/slurm.out")) }
@@ -62,10 +61,10 @@ func TestOneChildPerUser(t *testing.T) {
 	for id := 200; id < 202; id++ {
 		n.exits(0, n.own(epilog), ends(id))
 	}
-	left := n.unkillable(1)
+	left := n.unkillable()
 	n.configure(func(c *conf) { c.tight = false })
 	n.together(n.own(epilog), []job{ends(202), ends(203), ends(204), ends(205)}, nil)
-	n.unkillable(1, left...)
+	n.unkillable(left...)
 	n.saysTimes(6, "bookend-epilog", "job_log=failed", string(catalog.Output), "exit=0")
 	n.clean(n.own(epilog), others)
 	n.untroubled(others)
@@ -80,23 +79,16 @@ func TestOneChildPerUser(t *testing.T) {
 // untroubled asserts that a job's end report is in its output, and that neither status nor metrics tell the admin of a
 // trouble with users' outputs, or with the driver.
 func (n *node) untroubled(j job) {
-	if text := n.get(j["SLURM_JOB_STDOUT"]); !strings.Contains(text, "| bookend: ") {
-		n.Errorf("the output has no report: %q\n%s", text, n.log())
-	}
+	text := n.get(j["SLURM_JOB_STDOUT"])
+	must.Not(n, !strings.Contains(text, "| bookend: "), "the output has no report: %q\n%s", text, n.log())
 	shown, _ := n.bookend("status")
 	for _, word := range []string{string(catalog.Output), string(catalog.LogFailed), string(catalog.Stuck), "not answer"} {
-		if strings.Contains(shown, word) {
-			n.Errorf("status says %q:\n%s", word, shown)
-		}
+		must.Not(n, strings.Contains(shown, word), "status says %q:\n%s", word, shown)
 	}
 	errs := lines(n.metrics(), "bookend_own_errors_total{")
-	if len(errs) == 0 {
-		n.Error("the metrics count no errors at all")
-	}
+	must.Not(n, len(errs) == 0, "the metrics count no errors at all")
 	for _, line := range errs {
-		if !strings.HasSuffix(line, " 0") {
-			n.Errorf("metrics: %s", line)
-		}
+		must.Not(n, !strings.HasSuffix(line, " 0"), "metrics: %s", line)
 	}
 }
 
@@ -105,60 +97,52 @@ func (n *node) untroubled(j job) {
 // records.
 func TestDiskHangs(t *testing.T) {
 	const jobs = 10
-	for name, tt := range map[string]struct{ log, records string }{
+	type row struct{ log, records string }
+	each(t, "enforce", map[string]row{
 		"log": {"disk/log", "var"}, "records": {"log", "disk/var"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.ownPrograms()
-			f := faultinject.NewFS(n, n.in("disk"))
-			n.configure(func(c *conf) { c.log, c.varDir = n.in(tt.log), n.in(tt.records) })
-			n.clean(n.own(prolog), bystanding())
-			n.clean(n.own(prolog), newJob())
-			n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" })
-			f.Freeze()
-			n.exits(0, n.own(epilog), newJob()) // which waits for no disk
-			await(t, "the limit of the process at the disk", func() bool {
-				return len(rig.AtTheDisk(n.conf.run)) == 1 && rig.AtTheDisk(n.conf.run)[0].Killed()
-			})
-			if _, err := os.Lstat(n.dropped()); !os.IsNotExist(err) {
-				t.Errorf("no one will remove the job's drop for hours: %v", err)
-			}
-			left := n.unkillable(1)
-			n.configure(func(c *conf) { c.tight = false }) // nobody else hangs
-			for _, h := range hooks {
-				n.together(n.own(h), jobsFrom(200, jobs), func(_ job, o outcome) {
-					if o.exit != 0 || len(lines(o.output, "bookend: ", "/log-disk.lock", "locked")) != 1 {
-						t.Errorf("%v", o)
-					}
-				})
-			}
-			n.unkillable(1, left...)
-			for i := range jobs {
-				if r := n.run(200 + i); r.Start == nil || !r.Closed() || has(r.Ends[0].Findings, catalog.Hang) {
-					t.Errorf("%+v", r)
-				}
-			}
-			f.Thaw()
-			n.sound()
+	}, func(n *node, tt row) {
+		n.ownPrograms()
+		f := faultinject.NewFS(n, n.in("disk"))
+		n.configure(func(c *conf) { c.log, c.varDir = n.in(tt.log), n.in(tt.records) })
+		n.clean(n.own(prolog), bystanding())
+		n.clean(n.own(prolog), newJob())
+		n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" })
+		f.Freeze()
+		n.exits(0, n.own(epilog), newJob()) // which waits for no disk
+		await(n, "the limit of the process at the disk", func() bool {
+			return len(rig.AtTheDisk(n.conf.run)) == 1 && rig.AtTheDisk(n.conf.run)[0].Killed()
 		})
-	}
+		_, err := os.Lstat(n.dropped())
+		must.Not(n, !os.IsNotExist(err), "no one will remove the job's drop for hours: %v", err)
+		left := n.unkillable()
+		n.configure(func(c *conf) { c.tight = false }) // nobody else hangs
+		for _, h := range hooks {
+			n.together(n.own(h), jobsFrom(200, jobs), func(_ job, o outcome) {
+				must.Not(n, o.exit != 0 || len(lines(o.output, "bookend: ", "/log-disk.lock", "locked")) != 1,
+					"%v", o)
+			})
+		}
+		n.unkillable(left...)
+		for i := range jobs {
+			r := n.run(200 + i)
+			must.Not(n, r.Start == nil || !r.Closed() || has(r.Ends[0].Findings, catalog.Hang), "%+v", r)
+		}
+		f.Thaw()
+		n.sound()
+	})
 }
 
 // What failed at the disk after a hook had ended the next hook meets itself, and tells slurmd; then none waits again.
 func TestNextHookTellsOfTheDisk(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.clean(prolog, bystanding())
 	was := n.conf.varDir
 	n.mount(n.in("full"), "ro,size=1m")
 	n.configure(func(c *conf) { c.varDir = n.in("full") })
 	n.clean(prolog, newJob())
 	for range 3 {
-		if o := n.exits(0, epilog, newJob()); len(lines(o.output, "bookend: ", "read-only file system")) == 0 {
-			t.Errorf("%v", o)
-		}
+		o := n.exits(0, epilog, newJob())
+		must.Not(t, len(lines(o.output, "bookend: ", "read-only file system")) == 0, "%v", o)
 	}
 	for _, task := range []string{"metrics: ", "archive: "} { // once an hour each
 		n.saysTimes(1, string(catalog.StateWrite)+": ", task, "read-only file system")
@@ -177,10 +161,8 @@ func TestNextHookTellsOfTheDisk(t *testing.T) {
 // While no ended job can be archived, the records in memory do not grow until hooks cannot read them all: what a job
 // leaves drains as before, and status counts what is lost.
 func TestFullDiskKeepsEnforcing(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.clean(prolog, bystanding())
-	n.clean(prolog, newJob())
+	n := parallel(t, "enforce")
+	n.begun(epilog)
 	n.exits(0, epilog, newJob())
 	files := must.Have(filepath.Glob(n.inState("100/w*.json")))(n)
 	key := strings.TrimSuffix(filepath.Base(files[0]), ".json")
@@ -194,15 +176,12 @@ func TestFullDiskKeepsEnforcing(t *testing.T) {
 	}
 	n.exits(0, prolog, numbered(101))
 	n.exits(0, epilog, numbered(101))
-	if kept := must.Have(filepath.Glob(n.inState("*/w*.json")))(n); len(kept) > 400 {
-		t.Errorf("%d records are kept in memory", len(kept))
-	}
-	if shown, _ := n.bookend("status"); len(lines(shown, "ended jobs are in no history")) != 1 {
-		t.Errorf("status:\n%s", shown)
-	}
-	if counted := n.metric(`bookend_own_errors_total{code="BKD-ST-WRITE"}`); counted == 0 {
-		t.Errorf("not counted:\n%s", n.metrics())
-	}
+	kept := must.Have(filepath.Glob(n.inState("*/w*.json")))(n)
+	must.Not(t, len(kept) > 400, "%d records are kept in memory", len(kept))
+	shown, _ := n.bookend("status")
+	must.Not(t, len(lines(shown, "ended jobs are in no history")) != 1, "status:\n%s", shown)
+	counted := n.metric(`bookend_own_errors_total{code="BKD-ST-WRITE"}`)
+	must.Not(t, counted == 0, "not counted:\n%s", n.metrics())
 	n.exits(0, prolog, numbered(102))
 	n.inCgroup(n.leftover(), "102")
 	n.exits(10, epilog, numbered(102))
@@ -212,8 +191,7 @@ func TestFullDiskKeepsEnforcing(t *testing.T) {
 // the others counts, the driver is asked as before, and following hooks leave that process alone. Once it can be read
 // it is named. What hangs of others in /proc package procscan tests.
 func TestHungProcessCostsOneReader(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.ownPrograms()
 	n.clean(n.own(prolog), newJob())
 	left, odd := n.leftover(), n.leftover()
@@ -237,14 +215,12 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 			t.Errorf("end %d: %+v\n%s", run, n.findings(epilog), n.log())
 		}
 		for _, c := range []catalog.Code{catalog.Hang, catalog.Stuck, catalog.BackendCrash, catalog.Untraced} {
-			if has(n.findings(epilog), c) {
-				t.Errorf("%+v", n.findings(epilog))
-			}
+			must.Not(t, has(n.findings(epilog), c), "%+v", n.findings(epilog))
 		}
 		if on := readers(); len(on) != 1 || len(on[0].At) != 1 || on[0].At[0].PID != odd.PID || on[0].At[0].Start == 0 {
 			t.Errorf("on record %+v, want process %d", on, odd.PID)
 		}
-		n.unkillable(1)
+		n.unkillable()
 	}
 	mend()
 	n.none()
@@ -302,8 +278,7 @@ const sharesLock = 164
 // record and the claim of the job's end, holds nobody up for longer than a lock may be waited for: others say so. What
 // the stopped one was about to write is there once it goes on, and nothing of the others is lost but what they said.
 func TestLockOfAStoppedHook(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.ownPrograms()
 	n.clean(n.own(prolog), bystanding())
 	n.clean(n.own(prolog), newJob())
@@ -323,12 +298,10 @@ func TestLockOfAStoppedHook(t *testing.T) {
 	}
 	n.saysTimes(1, "findings: ", string(catalog.Again))
 	must.Do(t, syscall.Kill(stopped.cmd.Process.Pid, syscall.SIGCONT))
-	if o := stopped.wait(); o.exit != 0 {
-		t.Errorf("the one that was stopped: %v", o)
-	}
-	if r := n.run(100); r.Start == nil || len(r.Ends) != 1 || len(r.Ends[0].Findings) != 0 {
-		t.Errorf("%+v", r)
-	}
+	o := stopped.wait()
+	must.Not(t, o.exit != 0, "the one that was stopped: %v", o)
+	r := n.run(100)
+	must.Not(t, r.Start == nil || len(r.Ends) != 1 || len(r.Ends[0].Findings) != 0, "%+v", r)
 	n.configure(func(c *conf) { c.tight = false })
 	n.clean(n.own(prolog), numbered(sharesLock))
 	n.clean(n.own(epilog), numbered(sharesLock))
@@ -420,26 +393,19 @@ func stopChild(t *testing.T, op string, h hook) {
 	stopped := n.stopping(faultinject.Filter{Number: unix.SYS_SCHED_GETAFFINITY},
 		func(c faultinject.Call) bool { return doing(c.PID()) == op })
 	o := n.hook(n.own(h), j)
-	if o.exit != tt.exit {
-		t.Errorf("%v\n%s", o, n.log())
-	}
-	if len(stopped()) == 0 {
-		t.Error("no one was stopped")
-	}
+	must.Not(t, o.exit != tt.exit, "%v\n%s", o, n.log())
+	must.Not(t, len(stopped()) == 0, "no one was stopped")
 	n.none()
-	if len(tt.says) > 0 && len(lines(n.log()+o.output, tt.says...)) == 0 {
-		t.Errorf("want %q in the log:\n%s%s", tt.says, n.log(), o.output)
-	}
+	must.Not(t, len(tt.says) > 0 && len(lines(n.log()+o.output, tt.says...)) == 0,
+		"want %q in the log:\n%s%s", tt.says, n.log(), o.output)
 	found := n.findings(h)
 	blamed := slices.ContainsFunc(found, func(f record.Finding) bool { // on a busy machine another may not answer
 		return f.Code == catalog.Stuck || f.Code == catalog.Hang && strings.Contains(f.Observed, strconv.Quote(op))
 	})
-	if tt.finds != "" && !has(found, tt.finds) || tt.finds != catalog.Hang && blamed {
-		t.Errorf("recorded %+v, want %q", found, tt.finds)
-	}
-	if e := n.ending(h, 100); (e.Kernel == nil || e.Kernel.Unknown != "") != (op == "kernel") {
-		t.Errorf("the kernel's log: %+v", e.Kernel)
-	}
+	must.Not(t, tt.finds != "" && !has(found, tt.finds) || tt.finds != catalog.Hang && blamed,
+		"recorded %+v, want %q", found, tt.finds)
+	e := n.ending(h, 100)
+	must.Not(t, (e.Kernel == nil || e.Kernel.Unknown != "") != (op == "kernel"), "the kernel's log: %+v", e.Kernel)
 	undo()
 	n.configure(func(c *conf) { c.extra, c.shards = "", "" })
 	n.sound()

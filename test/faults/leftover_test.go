@@ -45,9 +45,8 @@ func TestWhatDrains(t *testing.T) {
 		}},
 		"under the PID of another": {during: (*node).reusedPID, finds: "BKD-PHANTOM", exit: 12, check: func(n *node) {
 			f := n.findings(epilog)[0]
-			if !f.Holder.Reused || len(f.Candidates) != 1 || f.Candidates[0].PID == f.Holder.PID {
-				n.Errorf("%+v, held by %+v", f, f.Candidates)
-			}
+			must.Not(n, !f.Holder.Reused || len(f.Candidates) != 1 || f.Candidates[0].PID == f.Holder.PID,
+				"%+v, held by %+v", f, f.Candidates)
 		}},
 		"in a container, beside a live job": {finds: "BKD-STRAY?", during: func(n *node) {
 			n.move(n.holder(1500, nil, "--mib", "2048"), fmt.Sprintf("docker-%x.scope", sha256.Sum256([]byte(n.dir))),
@@ -99,8 +98,7 @@ func (n *node) onInstance() job {
 // The look's own backend ends while its answer counts: who has the GPU open is asked only once it has.
 func TestOwnBackendIsNoHolder(t *testing.T) {
 	must.SeeAll(t)
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.clean(prolog, newJob())
 	n.set("gpu0.extra_mib", "2048")
 	n.configure(func(c *conf) {

@@ -30,19 +30,15 @@ type cause struct {
 
 // mass runs jobs before, under and after each cause, observing and enforcing, all else as shipped.
 func mass(t *testing.T, causes map[string]cause) {
-	for name, c := range causes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "observe")
-			n.job(1)
-			for i, mode := range []string{"observe", "enforce"} {
-				n.configure(func(c *conf) { c.mode = mode })
-				c.strikes(n, 10+i)
-			}
-			n.job(20)
-			n.quiet(20)
-		})
-	}
+	each(t, "observe", causes, func(n *node, c cause) {
+		n.job(1)
+		for i, mode := range []string{"observe", "enforce"} {
+			n.configure(func(c *conf) { c.mode = mode })
+			c.strikes(n, 10+i)
+		}
+		n.job(20)
+		n.quiet(20)
+	})
 }
 
 // strikes runs a job under the cause, and looks for it in all the places.
@@ -56,25 +52,20 @@ func (c cause) strikes(n *node, id int) {
 		c.harm(n)
 	}
 	output += n.exits(0, epilog, numbered(id)).output
-	if !strings.Contains(output, c.said) {
-		n.Errorf("slurmd's log lacks %q:\n%s", c.said, output)
-	}
+	must.Not(n, !strings.Contains(output, c.said), "slurmd's log lacks %q:\n%s", c.said, output)
 	if !c.noLog {
 		n.says(string(c.finds) + ": ")
 	}
 	if !c.noLog && c.said == "" {
 		n.says("findings: ", string(c.finds), fmt.Sprintf("job=%d ", id))
 	}
-	if now := n.metric(c.series()); now <= counted && !c.noMetric {
-		n.Errorf("%s was %v and is %v:\n%s", c.series(), counted, now, n.metrics())
-	}
+	now := n.metric(c.series())
+	must.Not(n, now <= counted && !c.noMetric, "%s was %v and is %v:\n%s", c.series(), counted, now, n.metrics())
 	entry, _ := catalog.Lookup(c.finds)
 	status, exit := n.bookend("status")
 	loud := strings.Contains(status, "trouble: "+string(c.finds)+", "+entry.Title) &&
 		strings.Contains(status, "do: "+entry.Remedy)
-	if loud == c.note || exit != c.statusEnds {
-		n.Errorf("status: exit %d:\n%s", exit, status)
-	}
+	must.Not(n, loud == c.note || exit != c.statusEnds, "status: exit %d:\n%s", exit, status)
 	c.mend(n)
 }
 
@@ -82,13 +73,10 @@ func (c cause) strikes(n *node, id int) {
 func (n *node) quiet(id int) {
 	n.saysTimes(2, "msg=clean", fmt.Sprintf("job=%d ", id))
 	status, exit := n.bookend("status")
-	if strings.Contains(status, "  trouble") || exit != 0 {
-		n.Errorf("afterwards: exit %d:\n%s", exit, status)
-	}
+	must.Not(n, strings.Contains(status, "  trouble") || exit != 0, "afterwards: exit %d:\n%s", exit, status)
 	for _, series := range []string{"bookend_last_run_own_errors", "bookend_drains_total"} {
-		if n.metric(series+`{hook="prolog"}`)+n.metric(series+`{hook="epilog"}`) != 0 {
-			n.Errorf("%s afterwards:\n%s", series, n.metrics())
-		}
+		must.Not(n, n.metric(series+`{hook="prolog"}`)+n.metric(series+`{hook="epilog"}`) != 0,
+			"%s afterwards:\n%s", series, n.metrics())
 	}
 }
 
@@ -184,15 +172,13 @@ func TestMassConfiguration(t *testing.T) {
 			n.job(1)
 			bad.push(n)
 			for _, h := range hooks {
-				if o := n.exits(0, h, newJob()); len(lines(o.output, "bookend: config", bad.says)) == 0 {
-					t.Errorf("%s: %v", h.program, o)
-				}
+				o := n.exits(0, h, newJob())
+				must.Not(t, len(lines(o.output, "bookend: config", bad.says)) == 0, "%s: %v", h.program, o)
 			}
 			n.saysTimes(2, "findings: BKD-CONFIG", "job=100 ", "action=warn", "exit=0")
 			n.saysTimes(1, "BKD-CONFIG: ", bad.says) // the same fault is not detailed twice within the hour
-			if now := n.metric(series); now != 2 || !n.run(100).Closed() {
-				t.Errorf("counted %v, records %+v", now, n.run(100))
-			}
+			now := n.metric(series)
+			must.Not(t, now != 2 || !n.run(100).Closed(), "counted %v, records %+v", now, n.run(100))
 			n.shows("\n  trouble: BKD-CONFIG, configuration is not valid\n    config", "status")
 			n.config = n.in("mended.yaml")
 			n.put("mended.yaml", n.text(), 0o644)

@@ -67,9 +67,7 @@ func (n *node) agrees(rows []made) {
 		}))
 	}
 	for _, r := range rows {
-		if !seen[r.at] {
-			n.Errorf("no hook has made %s", r.at)
-		}
+		must.Not(n, !seen[r.at], "no hook has made %s", r.at)
 	}
 }
 

@@ -39,9 +39,8 @@ func (n *node) given(want string, source record.Source, why string) {
 	for _, d := range run.Devices {
 		got += string(d.Device.ID)[:12]
 	}
-	if got != want || run.Numbering.Source != source || !strings.Contains(run.Numbering.Why, why) {
-		n.Errorf("%q by %+v, want %q by %s: %s", got, run.Numbering, want, source, why)
-	}
+	must.Not(n, got != want || run.Numbering.Source != source || !strings.Contains(run.Numbering.Why, why),
+		"%q by %+v, want %q by %s: %s", got, run.Numbering, want, source, why)
 }
 
 // second is the second GPU of a node, as given tells it.
@@ -62,8 +61,7 @@ func TestSlurmdTrouble(t *testing.T) {
 		"stuck": {lists(1, 0), "", record.Ambiguous, "cannot be killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
+			n := parallel(t, "enforce")
 			n.configure(func(c *conf) { c.tight = name == "hangs" })
 			n.typed()
 			n.script("slurm.d/slurmd", "[ \"$1\" = -V ] || echo asked >>"+n.in("asked")+"\n"+tt.script)
@@ -79,9 +77,8 @@ func TestSlurmdTrouble(t *testing.T) {
 			}
 			n.given(tt.want, tt.source, tt.why)
 			found := n.findings(epilog)
-			if has(found, catalog.Ambiguous) != (tt.source == record.Ambiguous) || has(found, catalog.Stuck) {
-				t.Errorf("%+v", found)
-			}
+			must.Not(t, has(found, catalog.Ambiguous) != (tt.source == record.Ambiguous) || has(found, catalog.Stuck),
+				"%+v", found)
 			if got := strings.Count(n.get(n.in("asked")), "asked\n"); got != asked { // by the start alone
 				n.Errorf("slurmd was asked %d times, want %d", got, asked)
 			}
@@ -106,8 +103,7 @@ func (n *node) daemon() {
 func TestInsideTheJob(t *testing.T) {
 	for cgroup, allowed := range map[string]bool{"job_100": false, "sCHNM7Y8WBK900": true, "job_101": true} {
 		t.Run(cgroup, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
+			n := parallel(t, "enforce")
 			for _, name := range []string{"self", "sys/kernel/random"} {
 				must.Do(t, os.MkdirAll(n.in("proc/"+name), 0o755))
 			}
@@ -126,9 +122,7 @@ func TestInsideTheJob(t *testing.T) {
 			}
 			n.daemon()
 			n.clean(n.own(prolog), newJob())
-			if len(rig.Recorders(n.dir)) > 0 {
-				t.Error("a recorder in the job: Slurm waits for it")
-			}
+			must.Not(t, len(rig.Recorders(n.dir)) > 0, "a recorder in the job: Slurm waits for it")
 			n.leftover()
 			n.clean(epilog, newJob())
 			r := n.run(100)
@@ -138,13 +132,11 @@ func TestInsideTheJob(t *testing.T) {
 				}
 			}
 			not := "not checked: hook runs inside the job; your job is not"
-			if codes(r.Start.Findings) != "BKD-RUNINJOB" || strings.Contains(r.Ends[0].Report, not) == allowed {
-				t.Errorf("%+v, the job's user reads %q", r.Start.Findings, r.Ends[0].Report)
-			}
+			must.Not(t, codes(r.Start.Findings) != "BKD-RUNINJOB" || strings.Contains(r.Ends[0].Report, not) == allowed,
+				"%+v, the job's user reads %q", r.Start.Findings, r.Ends[0].Report)
 			report, err := state.Users{Run: n.conf.run, Node: nodeName}.Report(user, slurm.Owner{ID: 100})
-			if err != nil || !report.Clean || has(n.findings(epilog), catalog.Unread) {
-				t.Errorf("the start's report: %+v, %v", report, err)
-			}
+			must.Not(t, err != nil || !report.Clean || has(n.findings(epilog), catalog.Unread),
+				"the start's report: %+v, %v", report, err)
 		})
 	}
 }
@@ -152,7 +144,7 @@ func TestInsideTheJob(t *testing.T) {
 // A hook asks the driver for the GPUs that the last one found. Where those are not the job's any more it asks again: the
 // record is as if it had never asked for others.
 func TestForeseenWrongly(t *testing.T) {
-	for name, change := range map[string]func(n *node){
+	each(t, "enforce", map[string]func(n *node){
 		"a GPU has another minor": func(n *node) {
 			n.set("gpu0.minor", "1")
 			n.set("gpu1.minor", "0")
@@ -166,29 +158,25 @@ func TestForeseenWrongly(t *testing.T) {
 			n.set("gpu1.minor", "0")
 			n.set("driver_version", "580.160.01")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.job(99)
-			change(n)
-			n.hook(prolog, newJob())
-			want := n.world.UUID(0)
-			if n.world.Get("gpu0.minor") != "0" {
-				want = n.world.UUID(1)
-			}
-			start := n.run(100)
-			if len(start.Devices) != 1 || string(start.Devices[0].Device.ID) != want || len(start.Start.Findings) > 0 {
-				t.Errorf("looked at %+v and found %+v, want %s alone\n%s", start.Devices, start.Start.Findings, want, n.log())
-			}
-			if driver := n.world.Get("driver_version"); start.Epoch.Driver != driver {
-				t.Errorf("begun in %+v, want driver %s", start.Epoch, driver)
-			}
-			n.hook(epilog, newJob())
-			if end := n.endOf(100); len(end.Findings) > 0 || len(end.Snapshot.Readings) != 1 ||
-				string(end.Snapshot.Readings[0].Device.ID) != want {
-				t.Errorf("at the end %+v, want %s alone", end, want)
-			}
-		})
-	}
+	}, func(n *node, change func(n *node)) {
+		n.job(99)
+		change(n)
+		n.hook(prolog, newJob())
+		want := n.world.UUID(0)
+		if n.world.Get("gpu0.minor") != "0" {
+			want = n.world.UUID(1)
+		}
+		start := n.run(100)
+		if len(start.Devices) != 1 || string(start.Devices[0].Device.ID) != want || len(start.Start.Findings) > 0 {
+			n.Errorf("looked at %+v and found %+v, want %s alone\n%s", start.Devices, start.Start.Findings, want, n.log())
+		}
+		if driver := n.world.Get("driver_version"); start.Epoch.Driver != driver {
+			n.Errorf("begun in %+v, want driver %s", start.Epoch, driver)
+		}
+		n.hook(epilog, newJob())
+		if end := n.endOf(100); len(end.Findings) > 0 || len(end.Snapshot.Readings) != 1 ||
+			string(end.Snapshot.Readings[0].Device.ID) != want {
+			n.Errorf("at the end %+v, want %s alone", end, want)
+		}
+	})
 }

@@ -12,8 +12,7 @@ import (
 	"bookend/test/must"
 )
 
-// dropped is where the job's task hook leaves what it knows, drop leaves it: the path of the job's output, and which
-// file that was.
+// dropped is where the job's task hook leaves what it knows: the path of the job's output, and which file that was.
 func (n *node) dropped() string { return n.ofUser("drop", user, "100") }
 
 // ofUser is where a user's file of a tree is.
@@ -21,47 +20,33 @@ func (n *node) ofUser(tree string, uid uint32, job string) string {
 	return filepath.Join(n.conf.run, tree, fmt.Sprint(uid), "jobs", nodeName+"_"+job)
 }
 
-func (n *node) drop(output string, which bool) (path string) {
-	target := joblog.Target{Path: output}
-	if which {
-		var st syscall.Stat_t
-		must.Do(n, syscall.Stat(output, &st))
-		target.Dev, target.Ino = st.Dev, st.Ino
-	}
-	data := must.Have(joblog.Drop{Target: target}.Encode())(n)
-	return n.put(n.dropped(), string(data), 0o600)
-}
-
 // What was wrong at the start is repeated at a task's end in a terminal alone: where an output is a file, the report of
 // the epilog is in it.
 func TestStartRepeated(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.leftover()
 	n.exits(0, prolog, newJob())
 	repeats := func(want bool, with ...string) {
 		t.Helper()
 		o := n.task(taskEpilog, newJob().With(with...))
-		if got := strings.Contains(o.output, "already had "); o.exit != 0 || got != want {
-			t.Errorf("%v: %v; want it repeated: %v", with, o, want)
-		}
+		got := strings.Contains(o.output, "already had ")
+		must.Not(t, o.exit != 0 || got != want, "%v: %v; want it repeated: %v", with, o, want)
 	}
 	repeats(true)
 	repeats(false, "ENVIRONMENT", "BATCH")
-	n.drop(n.home(), true)
+	of := must.Have(os.Stat(n.home()))(t).Sys().(*syscall.Stat_t)
+	file := joblog.Target{Path: n.in("home/slurm-100.out"), Dev: of.Dev, Ino: of.Ino}
+	n.put(n.dropped(), string(must.Have(joblog.Drop{Target: file}.Encode())(t)), 0o600)
 	repeats(false)
 }
 
 // What a step writes to only its launcher tells: without one on this node it is elsewhere.
 func TestStepLaunchedElsewhere(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.clean(prolog, newJob())
 	n.task(taskProlog, newJob().With("SLURM_STEP_ID", "0", "SLURM_STEPID", "0"))
 	left := must.Have(joblog.ParseDrop([]byte(n.get(n.dropped()))))(n)
-	if !left.Elsewhere || len(left.Steps) > 0 {
-		t.Errorf("%+v", left)
-	}
+	must.Not(t, !left.Elsewhere || len(left.Steps) > 0, "%+v", left)
 }
 
 // forged is what a job can print for nothing but trouble, and as how many messages it is understood. Package oom tries
@@ -103,14 +88,11 @@ func TestForgedOutput(t *testing.T) {
 			config: func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: all\n" },
 			runs:   func(*node) string { return f.output },
 			check: func(n *node) {
-				if got := n.endOf(100).Messages; len(got) != f.messages {
-					n.Errorf("%d messages, want %d: %+v", len(got), f.messages, got)
-				}
+				got := n.endOf(100).Messages
+				must.Not(n, len(got) != f.messages, "%d messages, want %d: %+v", len(got), f.messages, got)
 				shown, _ := n.bookend("show", "100")
 				for where, text := range map[string]string{"show": shown, "log": n.log()} {
-					if !printable(text) {
-						n.Errorf("%s:\n%q", where, text)
-					}
+					must.Not(n, !printable(text), "%s:\n%q", where, text)
 				}
 			},
 		}
@@ -127,8 +109,7 @@ const hostile = "\nexport PATH=/x"
 
 // A process may call itself anything. Wherever its name is shown it is printable text on a line of ours.
 func TestHostileName(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	path := n.home()
 	j := newJob().With("SLURM_JOB_STDOUT", path, "SLURM_JOB_PARTITION", "main"+hostile, "SLURM_JOB_USER",
 		"nobody"+hostile)
@@ -143,24 +124,22 @@ func TestHostileName(t *testing.T) {
 	}
 	texts["log"], texts["job's output"] = n.log(), n.get(path)
 	for _, where := range []string{"task prolog", "job's output", "bookend show", "bookend snapshot"} {
-		if !strings.Contains(texts[where], `\x0aexport PATH=/x`) {
-			t.Errorf("%s does not name the process:\n%s", where, texts[where])
-		}
+		must.Not(t, !strings.Contains(texts[where], `\x0aexport PATH=/x`),
+			"%s does not name the process:\n%s", where, texts[where])
 	}
 	for where, text := range texts {
-		if strings.Contains(text, hostile) || !printable(text) {
-			t.Errorf("%s:\n%q", where, text)
-		}
+		must.Not(t, strings.Contains(text, hostile) || !printable(text), "%s:\n%q", where, text)
 	}
 }
 
 // A task hook that fails would fail the user's job. Whatever is wrong, it exits with 0 and says nothing that
 // slurmstepd could obey.
 func TestTaskHooksNeverFail(t *testing.T) {
-	for name, tt := range map[string]struct {
+	type row struct {
 		harm func(n *node)
 		with []string
-	}{
+	}
+	each(t, "enforce", map[string]row{
 		"nothing":            {unharmed, nil},
 		"no configuration":   {func(n *node) { must.Do(n, os.Remove(n.config)) }, nil},
 		"bad configuration":  {text("x"), nil},
@@ -173,90 +152,19 @@ func TestTaskHooksNeverFail(t *testing.T) {
 		"garbage for a node": {unharmed, []string{"SLURMD_NODENAME", "../n1"}},
 		"garbage for a GPU":  {unharmed, []string{"SLURM_JOB_GPUS", hostile}},
 		"garbage for a step": {unharmed, []string{"SLURM_STEP_ID", hostile, "SLURM_LOCALID", "x"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.clean(prolog, bystanding())
-			n.clean(prolog, newJob())
-			tt.harm(n)
-			for _, h := range []hook{taskProlog, taskEpilog} {
-				o := n.task(h, newJob().With(tt.with...))
-				if o.exit != 0 {
-					t.Errorf("%s: %v", h.context, o)
-				}
-				for line := range strings.Lines(o.output) {
-					if !strings.HasPrefix(strings.TrimPrefix(line, "print "), "| bookend: ") ||
-						!strings.HasSuffix(line, "\n") || h == taskProlog && !strings.HasPrefix(line, "print ") {
-						t.Errorf("%s says %q", h.context, line)
-					}
+	}, func(n *node, tt row) {
+		n.begun(epilog)
+		tt.harm(n)
+		for _, h := range []hook{taskProlog, taskEpilog} {
+			o := n.task(h, newJob().With(tt.with...))
+			must.Not(n, o.exit != 0, "%s: %v", h.context, o)
+			for line := range strings.Lines(o.output) {
+				if !strings.HasPrefix(strings.TrimPrefix(line, "print "), "| bookend: ") ||
+					!strings.HasSuffix(line, "\n") || h == taskProlog && !strings.HasPrefix(line, "print ") {
+					n.Errorf("%s says %q", h.context, line)
 				}
 			}
-			n.unharmed()
-		})
-	}
-}
-
-// A user may put anything in the place of the job's output and of what the task hook left of it: the hook ends well and
-// says what became of its report, and nothing of root's or of another user's is touched.
-func TestHostileUser(t *testing.T) {
-	const valuable = "valuable\n"
-	for name, tt := range map[string]struct {
-		attack func(n *node, output string)
-		fate   string
-	}{
-		"a link to root's file": {func(n *node, output string) {
-			must.Do(n, os.Remove(output))
-			must.Do(n, os.Symlink(n.in("secret"), output))
-		}, "not-regular"},
-		"removed":                         {func(n *node, output string) { must.Do(n, os.Remove(output)) }, "missing"},
-		"closed to its owner":             {func(n *node, output string) { must.Do(n, os.Chmod(output, 0)) }, "permission"},
-		"a record that names root's file": {func(n *node, _ string) { n.drop(n.in("secret"), false) }, "permission"},
-		"a record that names another's":   {func(n *node, _ string) { n.drop(n.in("theirs"), false) }, "not-owner"},
-		"a record that is noise":          {func(n *node, _ string) { n.put(n.dropped(), "\x00{", 0o600) }, "appended"},
-		"a record that cannot be taken away": {func(n *node, _ string) {
-			must.Do(n, os.Link(n.dropped(), n.dropped()+"2"))
-		}, "appended"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.put("secret", valuable, 0o600)
-			must.Do(t, os.Chmod(n.give(n.put("theirs", valuable, 0o666), bystander), 0o666))
-			j := n.begin(newJob())
-			tt.attack(n, j["SLURM_JOB_STDOUT"])
-			n.clean(epilog, j)
-			n.says("program=bookend-epilog", "msg=clean", "job_log="+tt.fate)
-			for _, file := range []string{"secret", "theirs"} {
-				if got := n.get(n.in(file)); got != valuable {
-					t.Errorf("%s is %q", file, got)
-				}
-			}
-		})
-	}
-}
-
-// A user who fills the file system of the drops costs no other job its end report: neither one that runs already nor one
-// that begins now.
-func TestFullDropIsNoOthersLoss(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.clean(prolog, bystanding())
-	n.mount(filepath.Join(n.conf.run, "drop"), "size=256k,nr_inodes=100,mode=711")
-	n.clean(prolog, bystanding())        // again, for a drop in it
-	for _, id := range []int{100, 101} { // the second begins where there is no room
-		out := n.give(n.put(fmt.Sprintf("out-%d", id), "", 0o600), user)
-		j := numbered(id).With("SLURM_STEP_ID", "4294967291", "SLURM_STEPID", "4294967291")
-		n.clean(prolog, j)
-		if does(bystander, "cat /dev/zero >"+n.ofUser("drop", bystander, fmt.Sprint(bystanderID))) {
-			t.Error("the file system has no end")
 		}
-		h := taskEpilog
-		h.program = n.script(fmt.Sprint("task-", id), "exec "+program(h.program)+" 2>>"+out)
-		n.task(h, j)
-		n.exits(0, epilog, j)
-		if !strings.Contains(n.get(out), "| bookend: ") {
-			t.Errorf("no end report in %q:\n%s\n%s", out, n.get(out), n.log())
-		}
-	}
+		n.unharmed()
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // tested requires what came of the one test allocation of an end, that of the first GPU, and why it was not made.
@@ -19,9 +20,8 @@ func (n *node) tested(e record.End, want gpu.ProbeResult, why string) (p gpu.Pro
 	if len(e.Probes) != 1 || e.Probes[0].Device != gpu.ID(n.world.UUID(0)) {
 		n.Fatalf("want one test, of GPU %s: %+v", n.world.UUID(0), e.Probes)
 	}
-	if p = e.Probes[0]; p.Result != want || !strings.Contains(p.Why, why) {
-		n.Errorf("%+v, want %s: %s", p, want, why)
-	}
+	p = e.Probes[0]
+	must.Not(n, p.Result != want || !strings.Contains(p.Why, why), "%+v, want %s: %s", p, want, why)
 	return p
 }
 
@@ -41,13 +41,11 @@ func (n *node) unprobed() { n.set("on.cuInit", "crash") }
 // As shipped the first end tests a GPU that it has seen clean, and says so where an admin looks. A start that trusts it
 // makes none, nor does an end that has no reason to. Which GPUs get no test, and why, package health knows.
 func TestProbeAtTheEnd(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "observe")
+	n := parallel(t, "observe")
 	n.kernel("eth0: link is up")
 	n.job(100)
-	if tests := n.startOf(100).Probes; len(tests) != 0 {
-		t.Errorf("a start without an earlier test has one: %+v", tests)
-	}
+	tests := n.startOf(100).Probes
+	must.Not(t, len(tests) != 0, "a start without an earlier test has one: %+v", tests)
 	e := n.endOf(100)
 	p := n.tested(e, gpu.ProbeOK, "")
 	if p.Method != gpu.Contextless || p.Largest.Bytes != p.Free.Bytes-2<<20 || p.Free.Bytes < 100<<30 || p.At <= e.At {
@@ -79,8 +77,7 @@ func TestProbeAtTheEnd(t *testing.T) {
 func TestProbeHangs(t *testing.T) {
 	for rule, slow := range map[string]bool{"cuMemCreate hang-hard": false, "cuInit hang": true, "cuInit freeze": false} {
 		t.Run(rule, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
+			n := parallel(t, "enforce")
 			n.configure(func(c *conf) { c.extra = "policy: {epilog: {BKD-BROKEN: drain, BKD-BLOCKED: drain}}\n" })
 			n.clean(prolog, newJob())
 			call, action, _ := strings.Cut(rule, " ")
@@ -113,27 +110,9 @@ func TestProbeHangs(t *testing.T) {
 	}
 }
 
-// What was found before a test stands, whatever becomes of the test: also where slurmd ends the hook in the middle of
-// it.
-func TestVerdictBeforeTheProbe(t *testing.T) {
-	t.Parallel()
-	two := newJob().On("0,1")
-	n := newNode(t, "enforce")
-	n.clean(prolog, two)
-	n.leftover()
-	n.set("on.cuMemCreate.gpu1", "hang")
-	p := n.start(epilog, two)
-	await(t, "the test", func() bool { return len(n.mapping(n.world.CUDA())) == 2 }) // the leftover, too
-	p.signal(syscall.SIGTERM)
-	if o := p.wait(); o.exit != 10 {
-		t.Errorf("%v", o)
-	}
-	await(t, "the backend's end", func() bool { return len(n.mapping(n.world.NVML())) == 0 })
-}
-
-// A hook that slurmd ends after its verdict has drained the node: the health check finds that on record, gives Slurm's
-// text its reason, now or once slurmctld answers, and knows which GPU to look at before a resume. slurmd
-// leaves a hook milliseconds for the record.
+// What was found before a test stands, also if slurmd ends the hook in the middle of it: that has drained the node. The
+// health check finds that on record, gives Slurm's text its reason, now or once slurmctld answers, and knows which GPU to
+// look at before a resume. slurmd leaves a hook milliseconds for the record.
 func TestStoppedAfterTheVerdict(t *testing.T) {
 	for h, reason := range map[*hook]string{&prolog: "BKD-LOST gpu=0 job=100 prolog", &epilog: "BKD-ORPHAN gpu=0 "} {
 		t.Run(h.program, func(t *testing.T) {
@@ -155,9 +134,8 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 				t.Errorf("exits %+v, want this hook's, for a GPU", exits)
 			}
 			n.scontrol("exit 1")
-			if c := n.check(); !has(c.Findings, catalog.ReasonFailed) {
-				t.Errorf("slurmctld did not answer, found %+v", c.Findings)
-			}
+			c := n.check()
+			must.Not(t, !has(c.Findings, catalog.ReasonFailed), "slurmctld did not answer, found %+v", c.Findings)
 			n.drained(map[slurm.Context]string{slurm.Prolog: drain.PrologError, slurm.Epilog: drain.EpilogError}[h.context], end.Wall)
 			n.check()
 			if told := n.get(n.in("told")); !strings.Contains(told, "State=DRAIN Reason="+reason) {
@@ -169,8 +147,9 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 
 // stoppedAfterTheVerdict is a node one of whose GPUs made a hook drain, which was stopped while it tested the other.
 func stoppedAfterTheVerdict(t *testing.T, h hook) *node {
-	two, n := newJob().On("0,1"), newNode(t, "enforce")
+	two, n, exit := newJob().On("0,1"), newNode(t, "enforce"), 10
 	if h == prolog {
+		exit = 20
 		n.configure(func(c *conf) { c.extra = "probe: {at: both}\n" })
 		n.set("on."+memoryCall+".gpu0", "rc 15")
 	} else {
@@ -182,9 +161,8 @@ func stoppedAfterTheVerdict(t *testing.T, h hook) *node {
 	p := n.start(h, two)
 	await(t, "the test", func() bool { return len(n.mapping(n.world.CUDA())) > before })
 	p.signal(syscall.SIGTERM)
-	if o := p.wait(); o.exit == 0 {
-		t.Errorf("%v", o)
-	}
+	o := p.wait()
+	must.Not(t, o.exit != exit, "want exit %d: %v", exit, o)
 	await(t, "the backend's end", func() bool { return len(n.mapping(n.world.NVML())) == 0 })
 	return n
 }

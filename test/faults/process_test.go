@@ -168,9 +168,7 @@ func (n *node) begun(h hook) {
 // exits runs a hook that must end with a code, whatever it finds.
 func (n *node) exits(want int, h hook, j job) outcome {
 	o := n.hook(h, j)
-	if o.exit != want {
-		n.Errorf("%s of job %s: want exit %d: %v\n%s", h.program, j["SLURM_JOB_ID"], want, o, n.log())
-	}
+	must.Not(n, o.exit != want, "%s of job %s: want exit %d: %v\n%s", h.program, j["SLURM_JOB_ID"], want, o, n.log())
 	return o
 }
 
@@ -222,9 +220,8 @@ func (n *node) bookend(args ...string) (string, int) {
 
 // shows requires that a command line of root's tells something.
 func (n *node) shows(want string, args ...string) {
-	if text, _ := n.bookend(args...); !strings.Contains(text, want) {
-		n.Errorf("bookend %s: want %q in\n%s", strings.Join(args, " "), want, text)
-	}
+	text, _ := n.bookend(args...)
+	must.Not(n, !strings.Contains(text, want), "bookend %s: want %q in\n%s", strings.Join(args, " "), want, text)
 }
 
 func (n *node) holder(uid int, env []string, args ...string) *fakegpu.Program {
@@ -387,27 +384,14 @@ func (n *node) none() {
 	await(n, "the end of all that hooks started", func() bool { return len(n.left()) == 0 })
 }
 
-// unkillable asserts that so many processes of this node are left, and that SIGKILL, which their hook sent long ago,
-// has not ended them: they sleep in the kernel. Given those of before, they must be the same.
-func (n *node) unkillable(want int, before ...int) []int {
+// unkillable asserts that one process of this node is left, and that SIGKILL, which its hook sent long ago, has not ended
+// it: it sleeps in the kernel. Given that of before, it must be the same.
+func (n *node) unkillable(before ...int) []int {
 	left := n.left()
-	if len(left) != want || len(before) > 0 && !slices.Equal(left, before) {
-		n.Fatalf("left: %v, want %d of %v\n%s", left, want, before, n.log())
+	if len(left) != 1 || len(before) > 0 && !slices.Equal(left, before) {
+		n.Fatalf("left: %v, want one, of before %v\n%s", left, before, n.log())
 	}
-	for _, pid := range left {
-		statuses, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-		asleep := slices.ContainsFunc(statuses, func(file string) bool {
-			status, _ := os.ReadFile(file)
-			killed := slices.ContainsFunc(lines(string(status), "Pnd:"), func(mask string) bool {
-				pending, err := strconv.ParseUint(strings.Fields(mask)[1], 16, 64)
-				return err == nil && pending&(1<<(syscall.SIGKILL-1)) != 0
-			})
-			return killed && len(lines(string(status), "State:", "D (disk sleep)")) == 1
-		})
-		if !asleep {
-			n.Errorf("no thread of process %d is in state D, with SIGKILL waiting for it", pid)
-		}
-	}
+	must.Not(n, !rig.Process{PID: left[0]}.Killed(), "SIGKILL does not wait for process %d", left[0])
 	return left
 }
 
@@ -419,7 +403,6 @@ func (n *node) sound() {
 	n.clean(n.own(epilog), numbered(900))
 	n.unharmed()
 	n.none()
-	if shown, _ := n.bookend("status"); strings.Contains(shown, "not answering") {
-		n.Errorf("status:\n%s", shown)
-	}
+	shown, _ := n.bookend("status")
+	must.Not(n, strings.Contains(shown, "not answering"), "status:\n%s", shown)
 }

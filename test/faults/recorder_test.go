@@ -21,8 +21,7 @@ import (
 // recording makes a node whose recorder looks ten times a second.
 func recording(t *testing.T) *node {
 	t.Helper()
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.ownPrograms()
 	n.configure(func(c *conf) { c.record = "100ms" })
 	return n
@@ -67,14 +66,12 @@ func TestRecorder(t *testing.T) {
 		jobless := func(p record.RecordedProcess) bool { return !p.Owner.Found() }
 		return len(r.Processes) == 2 && !slices.ContainsFunc(r.Processes, jobless)
 	})
-	if out, _ := n.bookend("status", "--records"); !strings.Contains(out, "recorder ") || !strings.Contains(out, "(1 job)") {
-		t.Errorf("status: %s", out)
-	}
+	out, _ := n.bookend("status", "--records")
+	must.Not(t, !strings.Contains(out, "recorder ") || !strings.Contains(out, "(1 job)"), "status: %s", out)
 	n.clean(n.own(prolog), bystanding())
 	await(t, "both jobs' samples", func() bool { return len(state.Recorded.Peek(n.store()).Runs) == 2 })
-	if problem := state.Recorded.Peek(n.store()).Problem; problem != "" {
-		t.Errorf("a session that gave way to the next one left %q", problem)
-	}
+	problem := state.Recorded.Peek(n.store()).Problem
+	must.Not(t, problem != "", "a session that gave way to the next one left %q", problem)
 	theirs.End()
 	mine.End()
 	n.clean(n.own(epilog), newJob())
@@ -89,12 +86,10 @@ func TestRecorder(t *testing.T) {
 	owner := func(id slurm.JobID) func(record.RecordedProcess) bool {
 		return func(p record.RecordedProcess) bool { return p.Owner.ID == id && p.Most > 0 }
 	}
-	if !slices.ContainsFunc(on.Processes, owner(100)) || !slices.ContainsFunc(on.Processes, owner(200)) {
-		t.Errorf("%+v", on.Processes)
-	}
-	if gaps := of.Gaps(run.Start.At, run.Ends[0].Over()); len(gaps) > 0 {
-		t.Errorf("%d samples, gaps %v", of.Samples, gaps)
-	}
+	must.Not(t, !slices.ContainsFunc(on.Processes, owner(100)) || !slices.ContainsFunc(on.Processes, owner(200)),
+		"%+v", on.Processes)
+	gaps := of.Gaps(run.Start.At, run.Ends[0].Over())
+	must.Not(t, len(gaps) > 0, "%d samples, gaps %v", of.Samples, gaps)
 	n.clean(n.own(epilog), bystanding())
 	await(t, "the recorder's end", func() bool { return len(rig.Recorders(n.dir)) == 0 })
 }
@@ -113,12 +108,8 @@ func TestRecordedLeak(t *testing.T) {
 	stranger.End()
 	n.exits(10, n.own(epilog), newJob())
 	end := n.endOf(100)
-	if end.At-end.Over() < watched {
-		t.Errorf("over at %v, and its epilog looked last at %v", end.Over(), end.At)
-	}
-	if codes(end.Findings) != "BKD-ORPHAN BKD-STRAY?" {
-		t.Errorf("%+v", end.Findings)
-	}
+	must.Not(t, end.At-end.Over() < watched, "over at %v, and its epilog looked last at %v", end.Over(), end.At)
+	must.Not(t, codes(end.Findings) != "BKD-ORPHAN BKD-STRAY?", "%+v", end.Findings)
 	for _, f := range end.Findings {
 		if stray := f.Code == catalog.Stray; stray != f.OnlyRecorded() || stray && (f.Bytes.Bytes < 3000*mib || f.Holder.PID != stranger.PID) {
 			t.Errorf("%+v", f)
@@ -126,33 +117,6 @@ func TestRecordedLeak(t *testing.T) {
 	}
 	n.shows("BKD-STRAY", "history")
 	n.says("BKD-STRAY")
-}
-
-// A job that used another job's GPU is named on both records, even if the other's end comes first, and its own user is
-// told which GPU it may use.
-func TestRecordedTrespass(t *testing.T) {
-	n := recording(t)
-	n.clean(n.own(prolog), newJob())
-	n.clean(n.own(prolog), bystanding())
-	n.recorder()
-	culprit := n.holder(bystander, nil, "--mib", "20000")
-	n.inCgroup(culprit, fmt.Sprint(bystanderID))
-	await(n, "the process on the other's GPU", func() bool {
-		of := state.Recorded.Peek(n.store()).Runs.About(n.run(bystanderID))
-		return of != nil && len(of.Elsewhere) > 0 && state.Recorded.Peek(n.store()).Runs.About(n.run(100)).GPUs[0].Peak.Bytes > 0
-	})
-	culprit.End()
-	n.clean(n.own(epilog), newJob())
-	n.clean(n.own(epilog), bystanding())
-	for id, want := range map[int]string{100: "BKD-FOREIGN?", bystanderID: "BKD-TRESPASS?"} {
-		if found := n.endOf(id).Findings; codes(found) != want {
-			t.Errorf("end of job %d: %+v, want %s", id, found, want)
-		}
-	}
-	if text := n.endOf(bystanderID).Report; !strings.Contains(text, "your job used GPU 0 of n1, which it was not given") ||
-		!strings.Contains(text, "It may use n1 GPU 1 alone") || strings.Contains(text, "clean") {
-		t.Errorf("%s", text)
-	}
 }
 
 // Jobs that begin at once have one recorder. It keeps nobody waiting, whatever becomes of it, and where it saw nothing

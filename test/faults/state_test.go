@@ -19,48 +19,39 @@ import (
 // A record that cannot be used is set aside and said, and is its job's loss alone; the epilog goes on as if there had
 // been no prolog. Package state tries many kinds of garbage.
 func TestDamagedRecord(t *testing.T) {
-	for name, damage := range map[string]func(n *node, path string){
+	each(t, "enforce", map[string]func(n *node, path string){
 		"cut off":   func(n *node, path string) { must.Do(n, os.Truncate(path, 200)) },
 		"a version": func(n *node, path string) { n.replace(path, `"version":1`, `"version":99`) },
 		"a user's":  func(n *node, path string) { n.give(path, user) },
 		"a link":    func(n *node, path string) { n.swap(path, func() error { return os.Symlink("/etc/passwd", path) }) },
 		"a FIFO":    func(n *node, path string) { n.swap(path, func() error { return unix.Mkfifo(path, 0o600) }) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			fault{finds: catalog.StateDamage, says: "/100/", harm: func(n *node) {
-				files := must.Have(filepath.Glob(n.inState("100/*.json")))(n)
-				damage(n, files[0])
-			}}.check(n, epilog, "drain", 38)
-			if found := n.findings(epilog); !has(found, catalog.NoRecord) || !n.run(100).Closed() {
-				t.Errorf("got %+v", found)
-			}
-			if aside, _ := os.ReadDir(n.inState("damaged")); len(aside) != 1 {
-				t.Errorf("set aside: %v", aside)
-			}
-		})
-	}
+	}, func(n *node, damage func(n *node, path string)) {
+		fault{finds: catalog.StateDamage, says: "/100/", harm: func(n *node) {
+			files := must.Have(filepath.Glob(n.inState("100/*.json")))(n)
+			damage(n, files[0])
+		}}.check(n, epilog, "drain", 38)
+		found := n.findings(epilog)
+		must.Not(n, !has(found, catalog.NoRecord) || !n.run(100).Closed(), "got %+v", found)
+		aside, _ := os.ReadDir(n.inState("damaged"))
+		must.Not(n, len(aside) != 1, "set aside: %v", aside)
+	})
 }
 
 // The record of a job that still runs is damaged: what is on its GPU is not known to be another's, in that hook and in
 // all later ones, until a check has seen the GPU without memory and processes. Another job's end there drains nothing.
 func TestDamagedRecordOfALiveJob(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.clean(prolog, newJob())
 	n.clean(prolog, numbered(101)) // which shares the GPU by right, as gang-scheduled jobs do
 	must.Do(t, os.Truncate(must.Have(filepath.Glob(n.inState("100/*.json")))(t)[0], 200))
 	p := n.leftover()
 	n.exits(0, epilog, numbered(101))
-	if found := codes(n.endOf(101).Findings); found != "BKD-ST-DAMAGED BKD-STRAY?" {
-		t.Errorf("the end that met the damage found %s", found)
-	}
+	found := codes(n.endOf(101).Findings)
+	must.Not(t, found != "BKD-ST-DAMAGED BKD-STRAY?", "the end that met the damage found %s", found)
 	for range 2 {
 		f := n.checked("BKD-STRAY?").Findings[0]
-		if doubts := strings.Join(f.Doubts, "; "); !strings.Contains(doubts, "the record of job 100 is damaged") {
-			t.Errorf("%+v", f)
-		}
+		doubts := strings.Join(f.Doubts, "; ")
+		must.Not(t, !strings.Contains(doubts, "the record of job 100 is damaged"), "%+v", f)
 	}
 	n.clean(prolog, bystanding())
 	n.exits(0, prolog, numbered(102))
@@ -70,9 +61,8 @@ func TestDamagedRecordOfALiveJob(t *testing.T) {
 	n.checked("")
 	n.leftover()
 	n.checked("BKD-STRAY")
-	if aside, _ := os.ReadDir(n.inState("damaged")); len(aside) != 1 {
-		t.Errorf("set aside: %v", aside)
-	}
+	aside, _ := os.ReadDir(n.inState("damaged"))
+	must.Not(t, len(aside) != 1, "set aside: %v", aside)
 }
 
 func (n *node) replace(path, old, text string) {
@@ -93,8 +83,7 @@ func (n *node) swap(path string, with func() error) {
 func TestStateLostMeanwhile(t *testing.T) {
 	for _, gone := range []string{"", "report", "drop", "state/" + nodeName + "/100"} {
 		t.Run(gone, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
+			n := parallel(t, "enforce")
 			n.configure(func(c *conf) { c.onUnknown = "drain" })
 			n.clean(prolog, newJob())
 			must.Do(t, os.RemoveAll(filepath.Join(n.conf.run, gone)))
@@ -103,9 +92,8 @@ func TestStateLostMeanwhile(t *testing.T) {
 				n.leftover()
 			}
 			n.exits(0, epilog, newJob())
-			if !n.run(100).Closed() || has(n.findings(epilog), catalog.NoRecord) == kept {
-				t.Errorf("%+v", n.findings(epilog))
-			}
+			must.Not(t, !n.run(100).Closed() || has(n.findings(epilog), catalog.NoRecord) == kept,
+				"%+v", n.findings(epilog))
 		})
 	}
 }
@@ -113,10 +101,8 @@ func TestStateLostMeanwhile(t *testing.T) {
 // With more on record than a hook can read in its time, another job may have the GPU: what would drain is a warning
 // then.
 func TestTooManyRecordsDoNotDrain(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.clean(prolog, bystanding())
-	n.clean(prolog, newJob())
+	n := parallel(t, "enforce")
+	n.begun(epilog)
 	text := n.record()
 	old := time.Now().Add(-time.Hour)
 	for id := range 520 {
@@ -129,9 +115,8 @@ func TestTooManyRecordsDoNotDrain(t *testing.T) {
 	n.exits(0, epilog, newJob())
 	found := n.findings(epilog)
 	f := n.found(found, catalog.Orphan)
-	if !has(found, catalog.StateDamage) || !strings.Contains(strings.Join(f.Doubts, "; "), "not all records") {
-		t.Errorf("%+v", found)
-	}
+	must.Not(t, !has(found, catalog.StateDamage) || !strings.Contains(strings.Join(f.Doubts, "; "), "not all records"),
+		"%+v", found)
 }
 
 // versions are what Slurm tells of which run of a job id a hook is for: two runs each, the second later.
@@ -143,8 +128,7 @@ var versions = map[string][2][]string{
 
 // A second epilog measures anew: the first verdict was about what is gone by now.
 func TestEpilogTwice(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.clean(prolog, bystanding())
 	path := n.home()
 	j := newJob().With("SLURM_JOB_STDOUT", path)
@@ -160,39 +144,32 @@ func TestEpilogTwice(t *testing.T) {
 		len(r.Ends[1].Messages) > 0 {
 		t.Errorf("%+v", r.Ends)
 	}
-	if again := n.get(path); again != said {
-		t.Errorf("appended again: %q", again)
-	}
+	again := n.get(path)
+	must.Not(t, again != said, "appended again: %q", again)
 	n.unharmed()
 }
 
 // Of a requeued job whose second record is lost, Slurm 22.05 does not tell the second end from one more of the first run's.
 // Nothing that this end finds is certain then, with a cgroup or without.
 func TestRequeuedWithoutARecord(t *testing.T) {
-	for name, tracked := range map[string]bool{"in the job's cgroup": true, "in none": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.job(100)
-			first := n.get(must.Have(filepath.Glob(n.inState("100/*.json")))(t)[0])
-			n.clean(prolog, newJob())
-			for _, path := range must.Have(filepath.Glob(n.inState("100/*.json")))(t) {
-				if n.get(path) != first {
-					must.Do(t, os.Remove(path))
-				}
+	each(t, "enforce", map[string]bool{"in the job's cgroup": true, "in none": false}, func(n *node, tracked bool) {
+		n.job(100)
+		first := n.get(must.Have(filepath.Glob(n.inState("100/*.json")))(n)[0])
+		n.clean(prolog, newJob())
+		for _, path := range must.Have(filepath.Glob(n.inState("100/*.json")))(n) {
+			if n.get(path) != first {
+				must.Do(n, os.Remove(path))
 			}
-			p := n.holder(user, []string{"SLURM_JOB_ID=100"}, "--mib", "2048")
-			if tracked {
-				n.inCgroup(p, "100")
-			}
-			n.exits(0, epilog, newJob())
-			for _, f := range n.endOf(100).Findings {
-				if f.Holder != nil && f.Unknown == "" && len(f.Doubts) == 0 {
-					t.Errorf("certain: %+v", f)
-				}
-			}
-		})
-	}
+		}
+		p := n.holder(user, []string{"SLURM_JOB_ID=100"}, "--mib", "2048")
+		if tracked {
+			n.inCgroup(p, "100")
+		}
+		n.exits(0, epilog, newJob())
+		for _, f := range n.endOf(100).Findings {
+			must.Not(n, f.Holder != nil && f.Unknown == "" && len(f.Doubts) == 0, "certain: %+v", f)
+		}
+	})
 }
 
 // A job that was requeued: what the first run's user was told is not true of the second, where its prolog is ended while
@@ -203,12 +180,10 @@ func TestRequeue(t *testing.T) {
 	n.job(100)
 	n.set("on."+memoryCall, "hang-hard")
 	p := n.start(prolog, second)
-	if o := p.terminate(p.child("backend")); o.exit != 0 {
-		t.Error(o)
-	}
-	if said := n.task(taskProlog, second); said.exit != 0 || said.output != "" {
-		t.Errorf("the second run: %v", said)
-	}
+	o := p.terminate(p.child("backend"))
+	must.Not(t, o.exit != 0, "%v", o)
+	said := n.task(taskProlog, second)
+	must.Not(t, said.exit != 0 || said.output != "", "the second run: %v", said)
 }
 
 // Slurm's own state was lost, and its job ids begin anew in the middle of a boot, or a job is requeued. The first run
@@ -236,9 +211,8 @@ func TestJobCounterBegunAnew(t *testing.T) {
 					n.foundAtStart(two, left.PID)
 				}
 				n.exits(0, epilog, two)
-				if all := n.runs(100); len(all) != 2 {
-					t.Errorf("%d records of two runs: %+v", len(all), all)
-				}
+				all := n.runs(100)
+				must.Not(t, len(all) != 2, "%d records of two runs: %+v", len(all), all)
 				if first == "requeued" { // its first run, whose end may never come, no longer counts as live
 					n.clean(prolog, numbered(101).On("1"))
 					n.leftover("--gpu", "1")

@@ -78,18 +78,12 @@ func (s story) play(n *node) {
 	if found := n.endOf(100).Findings; exit != s.exit || codes(found) != s.finds {
 		n.Errorf("exit %d, found %q: want %d, %q: %+v\n%s", exit, codes(found), s.exit, s.finds, found, n.log())
 	}
-	if (told == "") != s.silent {
-		n.Errorf("the user reads: %q", told)
-	}
+	must.Not(n, (told == "") != s.silent, "the user reads: %q", told)
 	for _, want := range s.reads {
-		if !strings.Contains(told, want) {
-			n.Errorf("want %q, the user reads:\n%s", want, told)
-		}
+		must.Not(n, !strings.Contains(told, want), "want %q, the user reads:\n%s", want, told)
 	}
 	for _, word := range s.not {
-		if strings.Contains(told, word) {
-			n.Errorf("the user reads %q:\n%s", word, told)
-		}
+		must.Not(n, strings.Contains(told, word), "the user reads %q:\n%s", word, told)
 	}
 	if s.log != nil {
 		n.says(s.log...)
@@ -130,9 +124,7 @@ func (n *node) end(j job, status, output string) (told string, exit int) {
 	n.put(path, output, 0o644)
 	o := n.hook(epilog, j.With("SLURM_SCRIPT_CONTEXT", string(slurm.Epilog), "SLURM_JOB_EXIT_CODE", status,
 		"SLURM_JOB_DERIVED_EC", "0"))
-	if o.output != "" {
-		n.Errorf("%v", o)
-	}
+	must.Not(n, o.output != "", "%v", o)
 	appended, ok := strings.CutPrefix(n.get(path), output)
 	if appended == "" {
 		return "", o.exit
@@ -142,14 +134,11 @@ func (n *node) end(j job, status, output string) (told string, exit int) {
 	}
 	all := strings.Split(strings.Trim(appended, "\n"), "\n")
 	for i, line := range all {
-		if !strings.HasPrefix(line, "| bookend: ") || len(line) > len("| ")+report.Width || !printable(line) {
-			n.Errorf("the user reads %q", line)
-		}
+		must.Not(n, !strings.HasPrefix(line, "| bookend: ") || len(line) > len("| ")+report.Width || !printable(line),
+			"the user reads %q", line)
 		all[i] = strings.TrimPrefix(line, "| bookend: ")
 	}
-	if len(all) > report.MaxLines {
-		n.Errorf("the user reads %d lines:\n%s", len(all), appended)
-	}
+	must.Not(n, len(all) > report.MaxLines, "the user reads %d lines:\n%s", len(all), appended)
 	return strings.Join(strings.Fields(strings.Join(all, " ")), " "), o.exit
 }
 

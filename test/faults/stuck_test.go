@@ -25,9 +25,7 @@ func TestTerminated(t *testing.T) {
 					break
 				}
 			}
-			if !said {
-				t.Error("never said nor recorded why it left")
-			}
+			must.Not(t, !said, "never said nor recorded why it left")
 		})
 	}
 }
@@ -42,9 +40,7 @@ func terminated(t *testing.T, h hook) (said bool) {
 	n.set("on."+memoryCall, "hang-hard")
 	p := n.start(h, newJob())
 	o := p.terminate(p.child("backend"))
-	if o.exit != 0 {
-		t.Errorf("%v", o)
-	}
+	must.Not(t, o.exit != 0, "%v", o)
 	n.unharmed()
 	return len(lines(o.output, "BKD-DEADLINE", "SIGTERM")) == 1 && has(n.findings(h), catalog.Deadline)
 }
@@ -75,8 +71,7 @@ func TestChildEndsWithItsHook(t *testing.T) {
 // What a cgroup proves to be the ended job's is ended, and its user is told; what only exclusive use of the GPU makes
 // the job's, and what is another's, stays and is reported.
 func TestCleanUp(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.configure(func(c *conf) { c.extra = "clean_up: {enabled: true, grace: 300ms}\n" })
 	j := n.begin(newJob())
 	n.clean(prolog, bystanding())
@@ -89,18 +84,14 @@ func TestCleanUp(t *testing.T) {
 		t.Errorf("exit %d, found %s: %+v", exit, found, n.endOf(100).Findings)
 	}
 	said := fmt.Sprintf("process %d (train) of your job was still on GPU 0 and was ended", proven.PID)
-	if !strings.Contains(told, said) {
-		t.Errorf("the user reads %q", told)
-	}
-	if !gone(proven.PID) || gone(unproven.PID) || gone(login.PID) || gone(guest.PID) {
-		t.Error("another process than the proven one was ended, or none")
-	}
+	must.Not(t, !strings.Contains(told, said), "the user reads %q", told)
+	must.Not(t, !gone(proven.PID) || gone(unproven.PID) || gone(login.PID) || gone(guest.PID),
+		"another process than the proven one was ended, or none")
 }
 
 // A hook that dies while it ends a leftover has asked it to end already: one that does not is killed all the same.
 func TestCleanUpOutlivesItsHook(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.configure(func(c *conf) {
 		c.extra, c.settle = "clean_up: {enabled: true, grace: 2s}\n", "{max: 12s, stable: 800ms}"
 	})
@@ -141,9 +132,8 @@ func TestWatchdog(t *testing.T) {
 			must.Do(t, unix.SetNonblock(fd, false))
 			p := n.startWith(h, newJob(), w)
 			w.Close()
-			if exit := p.over(); exit != 0 {
-				t.Errorf("exit %d", exit)
-			}
+			exit := p.over()
+			must.Not(t, exit != 0, "exit %d", exit)
 			n.unharmed()
 		})
 	}
@@ -151,8 +141,7 @@ func TestWatchdog(t *testing.T) {
 
 // Nothing reads what the hook says, and its pipe is closed: it does its work all the same.
 func TestClosedPipe(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.clean(prolog, newJob())
 	n.unlogged()
 	r, w, err := os.Pipe()
@@ -165,17 +154,34 @@ func TestClosedPipe(t *testing.T) {
 	}
 }
 
-// wedged is a node whose backend sleeps in the kernel, in state D, as soon as the file system is frozen that it writes
-// to before it asks its driver.
-func wedged(t *testing.T, mode string) (*node, *faultinject.FS) {
+// What wedged backends do around the driver's work: they write to a file system that can be frozen, before or after it.
+const (
+	writesFirst = ": > $MARK\nexec $BACKEND"
+	writesLast  = "$BACKEND\n: > $MARK"
+)
+
+// wedged is a node whose backend sleeps in the kernel, in state D, as soon as the file system is frozen that it writes to.
+func wedged(t *testing.T, mode, writes string) (*node, *faultinject.FS) {
 	t.Helper()
-	n := newNode(t, mode)
+	n := parallel(t, mode)
 	n.ownPrograms()
 	f := faultinject.NewFS(n, n.in("driver"))
-	path := n.script("backend", ": > "+f.Dir+"/mark\nexec "+n.in("bin/bookend-gpu"))
+	path := n.script("backend", strings.NewReplacer("$MARK", f.Dir+"/mark", "$BACKEND", n.conf.backend).Replace(writes))
 	n.configure(func(c *conf) { c.backend = path })
 	n.clean(n.own(prolog), bystanding())
 	return n, f
+}
+
+// staysAlone asserts that one process is stuck, and that starts of jobs leave no other; then it lets that go, and all is
+// well.
+func (n *node) staysAlone(f *faultinject.FS, starts ...int) {
+	left := n.unkillable()
+	for _, id := range starts {
+		n.exits(0, n.own(prolog), numbered(id))
+	}
+	n.unkillable(left...)
+	f.Thaw()
+	n.sound()
 }
 
 // A backend in state D costs the first hook its time, and the later ones none: they say since when. What a site decides
@@ -191,21 +197,19 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 		"enforce, drains": {"enforce", "warn", drains, 26, 25},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n, f := wedged(t, tt.mode)
+			n, f := wedged(t, tt.mode, writesFirst)
 			n.clean(n.own(prolog), newJob())
 			n.configure(func(c *conf) { c.onUnknown, c.extra, c.tight = tt.onUnknown, tt.policy, true })
 			f.Freeze()
-			if n.exits(tt.hang, n.own(epilog), newJob()); !has(n.findings(epilog), catalog.Hang) {
-				t.Errorf("%+v", n.findings(epilog))
-			}
-			left := n.unkillable(1)
+			n.exits(tt.hang, n.own(epilog), newJob())
+			must.Not(n, !has(n.findings(epilog), catalog.Hang), "%+v", n.findings(epilog))
+			left := n.unkillable()
 			n.shows("driver not answering since ", "status")
 			for i, h := range hooks {
 				n.exits(tt.stuck, n.own(h), numbered(101+i))
 			}
 			n.saysTimes(2, string(catalog.Stuck), "looks=0")
-			n.unkillable(1, left...)
+			n.unkillable(left...)
 			f.Thaw()
 			n.sound()
 		})
@@ -214,8 +218,7 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 
 // Many hooks at once, on a driver that has stopped answering, leave one child: the others wait for the first one's answer.
 func TestManyHooksOnAStuckDriver(t *testing.T) {
-	t.Parallel()
-	n, f := wedged(t, "enforce")
+	n, f := wedged(t, "enforce", writesFirst)
 	jobs := jobsFrom(100, 12)
 	for _, j := range jobs {
 		n.clean(n.own(prolog), j)
@@ -223,57 +226,39 @@ func TestManyHooksOnAStuckDriver(t *testing.T) {
 	n.configure(func(c *conf) { c.onUnknown, c.tight = "drain", true })
 	f.Freeze()
 	n.together(n.own(epilog), jobs, nil)
-	left := n.unkillable(1)
-	n.exits(0, n.own(prolog), numbered(300))
-	n.unkillable(1, left...)
-	f.Thaw()
-	n.sound()
+	n.staysAlone(f, 300)
 }
 
 // Behind a backend that is stuck nobody else asks that driver: neither is the node asked which GPUs there are.
 func TestStuckBackendLeavesOneChild(t *testing.T) {
-	t.Parallel()
-	n, f := wedged(t, "enforce")
+	n, f := wedged(t, "enforce", writesFirst)
 	n.clean(n.own(prolog), newJob())
 	n.configure(func(c *conf) { c.onUnknown, c.tight = "drain", true })
 	mend := n.deaf(n.world.DriverProc()+"/gpus", true)
 	f.Freeze()
-	if n.exits(0, n.own(epilog), newJob()); !has(n.findings(epilog), catalog.Hang) || has(n.findings(epilog), catalog.NoRecord) {
-		t.Errorf("%+v", n.findings(epilog))
-	}
-	left := n.unkillable(1)
+	n.exits(0, n.own(epilog), newJob())
+	found := n.findings(epilog)
+	must.Not(n, !has(found, catalog.Hang) || has(found, catalog.NoRecord), "%+v", found)
+	left := n.unkillable()
 	n.exits(0, n.own(prolog), numbered(101))
-	n.unkillable(1, left...)
-	f.Thaw()
+	n.unkillable(left...)
 	mend()
-	n.sound()
+	n.staysAlone(f)
 }
 
 // A backend that has answered and cannot end is on record: behind it nobody starts another.
 func TestBackendStuckAfterItsAnswer(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.ownPrograms()
-	f := faultinject.NewFS(n, n.in("driver"))
-	path := n.script("backend", n.in("bin/bookend-gpu")+"\n: > "+f.Dir+"/mark")
-	n.clean(n.own(prolog), bystanding())
-	n.configure(func(c *conf) { c.backend, c.tight = path, true })
+	n, f := wedged(t, "enforce", writesLast)
+	n.configure(func(c *conf) { c.tight = true })
 	f.Freeze()
 	n.exits(0, n.own(prolog), newJob())
-	left := n.unkillable(1)
-	for id := 101; id < 104; id++ {
-		n.exits(0, n.own(prolog), numbered(id))
-	}
-	n.unkillable(1, left...)
-	f.Thaw()
-	n.sound()
+	n.staysAlone(f, 101, 102, 103)
 }
 
 // A backend that has answered and takes long to end costs the next look its time, and no hook its deadline: what was
 // seen is on record.
 func TestBackendThatEndsLate(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.clean(prolog, bystanding())
 	n.set("gpu0.extra_mib", "2048")
 	n.configure(func(c *conf) {
@@ -294,15 +279,13 @@ func TestBackendThatEndsLate(t *testing.T) {
 // Of two epilogs of one end beside each other the second may be the only one whose exit code anybody reads: where what
 // the first left is on record still open, it judges as that one does, though Slurm tells no start time.
 func TestSecondEpilogJudgesAsTheFirst(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
+	n := parallel(t, "enforce")
 	n.configure(func(c *conf) { c.settle = "{max: 20s, stable: 2s}" }) // time enough for the second to begin
 	n.clean(prolog, newJob())
 	n.leftover()
 	first := n.start(epilog, newJob())
 	await(t, "the first epilog at work", func() bool { _, err := os.Stat(n.inState("lock-ends")); return err == nil })
 	n.exits(10, epilog, newJob())
-	if o := first.wait(); o.exit != 10 {
-		t.Errorf("%v: %+v", o, n.run(100).Ends)
-	}
+	o := first.wait()
+	must.Not(t, o.exit != 10, "%v: %+v", o, n.run(100).Ends)
 }

@@ -77,7 +77,7 @@ const deadListed = 500 * time.Millisecond
 func (r *run) test(what string, cards []card, known ...int) []gpu.Probe {
 	time.Sleep(deadListed)
 	tests := r.tests(what, r.askBackend(r.probeRequest(cards, false, known...)))
-	r.check("GPUs that the backend answered for: "+what, fmt.Sprint(len(cards)), fmt.Sprint(len(tests)))
+	r.check("GPUs that the backend answered for: "+what, len(cards), len(tests))
 	return tests
 }
 

@@ -11,7 +11,7 @@ import (
 func (r *run) cardsCondition() {
 	job := r.onEveryCard()
 	all := job.AtEnd().Health
-	r.check("GPUs whose condition is on record", fmt.Sprint(len(r.cards)), fmt.Sprint(len(all)))
+	r.check("GPUs whose condition is on record", len(r.cards), len(all))
 	for _, h := range all {
 		r.healthy(h)
 	}
@@ -64,7 +64,7 @@ func (r *run) healthy(h gpu.Health) {
 		}
 		r.check(string(c.code), strings.ToLower(said), facts[c.code])
 	}
-	r.holds("others than Bookend told", "some facts", fmt.Sprint(told), told >= 4)
+	r.holds("others than Bookend told", "some facts", told, told >= 4)
 }
 
 // others is what nvidia-smi says of a card, empty where it does not know the question; in a rehearsal, the world's key.

@@ -98,7 +98,7 @@ func (l *lane) checkLines() (said []string) {
 
 // looked wants a check to have ended as one that could look, and to have read every card.
 func (r *run) looked(c nodeCheck) {
-	r.check("exit code of the check", "0", fmt.Sprint(c.Exit))
+	r.check("exit code of the check", 0, c.Exit)
 	r.check("what it printed", "", c.Said)
 	var all []string
 	for _, card := range r.cards {
@@ -209,7 +209,7 @@ func (r *run) reasonIs(got string, job *job) {
 	}
 	r.check("GPU in it", index, m[1])
 	r.bytes(*r.scene.holder, number(m[2])*mib)
-	r.check("process in it", fmt.Sprint(r.scene.holder.PID), m[3])
-	r.check("job in it", fmt.Sprint(job.ID), m[4])
-	r.check("job to look up", fmt.Sprint(job.ID), m[5])
+	r.check("process in it", r.scene.holder.PID, m[3])
+	r.check("job in it", job.ID, m[4])
+	r.check("job to look up", job.ID, m[5])
 }

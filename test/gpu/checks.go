@@ -141,8 +141,7 @@ func (r *run) besideWork(id cluster.JobID, said string) {
 // taken the rest.
 func (r *run) untouched(first, most uint64) {
 	r.holds("the most of the GPU in use meanwhile", fmt.Sprintf("%d MiB, as before", first/mib),
-		fmt.Sprintf("%d MiB", most/mib),
-		first > 0 && most < first+64*mib)
+		fmt.Sprintf("%d MiB", most/mib), first > 0 && most < first+64*mib)
 }
 
 // hide puts a job's record aside; back puts it back.

@@ -13,7 +13,7 @@ func hiding(ready func(*holder), flags ...string) func(*run) {
 	return func(r *run) {
 		job := r.leaveHidden(ready, flags...)
 		_, owner := accused(about(job, r.scene.holder.PID))
-		r.check("job blamed", fmt.Sprint(job.ID), fmt.Sprint(owner.Job))
+		r.check("job blamed", job.ID, owner.Job)
 		r.check("evidence", string(record.ByExclusive), string(owner.Level))
 		r.found(job)
 	}
@@ -37,7 +37,7 @@ func (r *run) found(job *job) {
 	f := about(job, r.scene.holder.PID)
 	r.check("start of the job", "clean", verdict(job.Start))
 	r.check("the process it left", "BKD-ORPHAN", string(f.Code))
-	r.holds("doubts", "none", fmt.Sprint(f.Doubts), f.Unknown == "" && len(f.Doubts) == 0)
+	r.holds("doubts", "none", f.Doubts, f.Unknown == "" && len(f.Doubts) == 0)
 	r.holds("bytes", fmt.Sprintf("%d MiB or more", r.size()), fmt.Sprintf("%d MiB", f.Bytes.Bytes/mib),
 		f.Bytes.Bytes >= r.size()*mib)
 	r.rightCards(job)
@@ -52,7 +52,7 @@ func (r *run) hiddenByID() {
 	defer func() { r.daemon.env = before }()
 	job := r.leaveHidden(asItIs)
 	_, owner := accused(about(job, r.scene.holder.PID))
-	r.check("job blamed", "0", fmt.Sprint(owner.Job))
+	r.check("job blamed", 0, owner.Job)
 	r.found(job)
 }
 

@@ -17,14 +17,15 @@ type run struct {
 	scene *scene
 }
 
-// check writes one judged statement down; equal texts are right.
-func (r *run) check(what, want, got string) {
-	r.rec.Checks = append(r.rec.Checks, runrecord.Check{What: what, Want: want, Got: got, Right: want == got})
+// check writes one judged statement down; what reads the same is right.
+func (r *run) check(what string, want, got any) {
+	r.holds(what, want, got, fmt.Sprint(want) == fmt.Sprint(got))
 }
 
 // holds writes down a statement with its own rule.
-func (r *run) holds(what, want, got string, right bool) {
-	r.rec.Checks = append(r.rec.Checks, runrecord.Check{What: what, Want: want, Got: got, Right: right})
+func (r *run) holds(what string, want, got any, right bool) {
+	r.rec.Checks = append(r.rec.Checks,
+		runrecord.Check{What: what, Want: fmt.Sprint(want), Got: fmt.Sprint(got), Right: right})
 }
 
 // said wants a phrase in the job's log, as its user reads it. Lines are wrapped there.
@@ -110,11 +111,11 @@ func (r *run) left(job *job, w leftover, exit int) {
 
 func (r *run) names(f record.Finding, w leftover) {
 	holder, owner := accused(f)
-	r.check("process accused", fmt.Sprint(w.pid), fmt.Sprint(holder.PID))
+	r.check("process accused", w.pid, holder.PID)
 	r.check("its classes", w.classes, classes(holder))
-	r.check("job blamed", fmt.Sprint(w.job), fmt.Sprint(owner.Job))
+	r.check("job blamed", w.job, owner.Job)
 	r.check("evidence", w.evidence, string(owner.Level))
-	r.holds("unknown, with a reason", fmt.Sprint(w.unknown), f.Unknown, w.unknown == (f.Unknown != ""))
+	r.holds("unknown, with a reason", w.unknown, f.Unknown, w.unknown == (f.Unknown != ""))
 	if h := cmp.Or(w.of, r.scene.holder); h != nil && w.code != "BKD-UNREAD" {
 		r.check("card", h.GPU, string(f.GPU))
 		r.bytes(*h, f.Bytes.Bytes)
@@ -128,9 +129,9 @@ func (r *run) names(f record.Finding, w leftover) {
 		}
 	}
 	slices.Sort(found)
-	r.check("processes that may hold it", fmt.Sprint(sorted(w.candidates)), fmt.Sprint(found))
+	r.check("processes that may hold it", sorted(w.candidates), found)
 	if len(w.candidates) > 0 {
-		r.check("every process was looked into for them", "true", fmt.Sprint(f.Searched))
+		r.check("every process was looked into for them", true, f.Searched)
 	}
 }
 
@@ -202,7 +203,7 @@ func (r *run) bytes(h runrecord.Holder, got uint64) {
 
 // draining wants the node drained by a failed epilog with this exit code, or not drained at all (0).
 func (r *run) draining(job *job, exit int) {
-	r.check("exit code on record", fmt.Sprint(exit), exitOf(job.End))
+	r.check("exit code on record", exit, exitOf(job.End))
 	want, got := map[bool]string{true: inService, false: drained + "Epilog error"}[exit == 0], r.service()
 	r.holds("the node", want, got, got == want || r.story && exit != 0 && strings.HasPrefix(got, drained+"BKD-"))
 	if exit == 0 {

@@ -36,7 +36,7 @@ func (r *run) manyAtOnce() {
 	for i, id := range all {
 		job := r.finish(id)
 		if on, seen := r.recordedOf(job); !r.scene.control {
-			r.holds("samples of its GPU", "one or more", fmt.Sprint(on.Samples), seen && on.Samples > 0)
+			r.holds("samples of its GPU", "one or more", on.Samples, seen && on.Samples > 0)
 		}
 		h := left[i]
 		if h == nil {
@@ -65,6 +65,6 @@ func (r *run) reduceKilled() {
 	r.draining(job, 0)
 	if of := job.AtEnd().Recording; of != nil {
 		used := slices.DeleteFunc(slices.Clone(of.GPUs), func(g record.GPURecording) bool { return g.Together == 0 })
-		r.check("GPUs that the recorder saw the job use", fmt.Sprint(len(r.cards)), fmt.Sprint(len(used)))
+		r.check("GPUs that the recorder saw the job use", len(r.cards), len(used))
 	}
 }

@@ -136,7 +136,7 @@ func (r *run) sideBySide(asks []string) {
 		r.clean(job)
 		used[uuids(job.GPUs)] = true
 	}
-	r.check("GPUs in use side by side", fmt.Sprint(len(r.cards)), fmt.Sprint(len(used)))
+	r.check("GPUs in use side by side", len(r.cards), len(used))
 }
 
 func (r *run) neighbours() {
@@ -158,6 +158,6 @@ func (r *run) numberAgrees() {
 	r.record("numbering", "-L")
 	r.sideBySide(slices.Repeat([]string{r.oneGPU}, len(r.cards)))
 	job := r.onEveryCard()
-	r.check("GPUs of the job", fmt.Sprint(len(r.cards)), fmt.Sprint(len(job.GPUs)))
+	r.check("GPUs of the job", len(r.cards), len(job.GPUs))
 	r.clean(job)
 }

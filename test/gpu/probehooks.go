@@ -78,7 +78,7 @@ func (r *run) probeHooks() {
 			}
 		}
 	}
-	r.holds("hooks that met the memory and looked again", "one or more", fmt.Sprint(met), met > 0)
+	r.holds("hooks that met the memory and looked again", "one or more", met, met > 0)
 }
 
 // duringProbe starts a hook at the moment when a probe has taken memory.

@@ -44,9 +44,8 @@ func (r *run) whole(whose string, p gpu.Probe) {
 	r.check(whose+" test", "ok", strings.TrimSpace(said))
 	r.check("its way", string(gpu.Contextless), string(p.Method))
 	free, largest := p.Free.Bytes, p.Largest.Bytes
-	r.holds("its largest block", "all of the free memory but 2 to 4 MiB",
-		fmt.Sprintf("%s of %s free%s%s", size(largest), size(free), p.Free.Unknown, p.Largest.Unknown),
-		p.Free.Known() && p.Largest.Known() && largest > 0 && largest+nearly >= free && largest <= free)
+	r.holds("its largest block",
+		"all of the free memory but 2 to 4 MiB", fmt.Sprintf("%s of %s free%s%s", size(largest), size(free), p.Free.Unknown, p.Largest.Unknown), p.Free.Known() && p.Largest.Known() && largest > 0 && largest+nearly >= free && largest <= free)
 }
 
 func size(bytes uint64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/mib) }
@@ -59,8 +58,7 @@ func (r *run) probeNearFull() {
 	r.evidence("the GPU nearly full")
 	for _, t := range r.test("129 MiB free", []card{c}, h.PID) {
 		r.whole("the backend's", t)
-		r.holds("free memory", "100 to 160 MiB", size(t.Free.Bytes), t.Free.Bytes >= 100*mib &&
-			t.Free.Bytes <= 160*mib)
+		r.holds("free memory", "100 to 160 MiB", size(t.Free.Bytes), t.Free.Bytes >= 100*mib && t.Free.Bytes <= 160*mib)
 	}
 	r.stillThere()
 }
@@ -81,6 +79,6 @@ func (r *run) skipped(whose string, probes []gpu.Probe) {
 	for _, p := range probes {
 		got = string(p.Result) + ": " + p.Why
 	}
-	r.holds(whose+" test", "skipped, with a reason", got, len(probes) == 1 &&
-		probes[0].Result == gpu.ProbeSkipped && probes[0].Why != "")
+	r.holds(whose+" test", "skipped, with a reason", got,
+		len(probes) == 1 && probes[0].Result == gpu.ProbeSkipped && probes[0].Why != "")
 }

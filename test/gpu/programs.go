@@ -39,9 +39,8 @@ func (r *run) programsCaught() {
 	gpus := slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.name == "onnx" })
 	r.each(gpus, "caught", "COMPLETED", func(p program, job *job) {
 		text := unwrapped(job.Output)
-		r.holds(p.name+": the job's log", "no reason for a failure that was none", text,
-			diagnosed(job).Headline == "" || strings.Contains(text, "ended without an error") ||
-				strings.Contains(text, "A kernel wanted"))
+		r.holds(p.name+": the job's log",
+			"no reason for a failure that was none", text, diagnosed(job).Headline == "" || strings.Contains(text, "ended without an error") || strings.Contains(text, "A kernel wanted"))
 	})
 }
 
@@ -126,7 +125,7 @@ func (r *run) ownFault(p program, job *job) {
 			r.holds(what, "yes or cannot tell", answered(c), c.Answer != record.No)
 		}
 	}
-	r.holds(p.name+": its diagnosis", "every cause judged", fmt.Sprint(len(d.Causes)), len(d.Causes) == len(causes))
+	r.holds(p.name+": its diagnosis", "every cause judged", len(d.Causes), len(d.Causes) == len(causes))
 }
 
 func answered(c record.Cause) string { return string(c.Answer) + ": " + c.Evidence }

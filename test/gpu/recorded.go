@@ -23,17 +23,17 @@ func (r *run) recordedGrowing() {
 	job := r.endsAs("COMPLETED", id)
 	r.cleanEnds(job)
 	on, seen := r.recordedOf(job)
-	r.holds("samples", "one each second", fmt.Sprint(on.Samples), seen && on.Samples >= 8)
+	r.holds("samples", "one each second", on.Samples, seen && on.Samples >= 8)
 	curve := on.Curve.Used
 	if len(curve) == 0 {
 		return
 	}
 	most := curve[:slices.Index(curve, slices.Max(curve))+1]
 	steps := len(slices.Compact(slices.Clone(most)))
-	r.holds("course", "it grows in steps", fmt.Sprint(most), slices.IsSorted(most) && steps >= 5)
+	r.holds("course", "it grows in steps", most, slices.IsSorted(most) && steps >= 5)
 	peak := on.Own.Bytes >> 20
-	r.holds("peak of the job, MiB", "6 times 2048", fmt.Sprint(peak), peak >= 6*2048 && peak < 6*(2048+700))
-	r.check("processes at once", "6", fmt.Sprint(on.Together))
+	r.holds("peak of the job, MiB", "6 times 2048", peak, peak >= 6*2048 && peak < 6*(2048+700))
+	r.check("processes at once", 6, on.Together)
 	r.said(job, "clean: peak ")
 	r.said(job, "6 processes")
 }
@@ -75,7 +75,7 @@ func (r *run) recordedSpikes() {
 	r.answers(job, answers{untold: list(record.CauseOwn), either: list(record.CauseOthers, record.CauseUnlisted,
 		record.CausePool, record.CausePieces, record.CauseProcesses, record.CauseLimits)})
 	on, seen := r.recordedOf(job)
-	r.holds("samples", "one each second", fmt.Sprint(on.Samples), seen && on.Samples >= 6)
+	r.holds("samples", "one each second", on.Samples, seen && on.Samples >= 6)
 }
 
 // recordedStray is a login that used the job's GPU and went before the job ended.
@@ -91,7 +91,7 @@ func (r *run) recordedStray() {
 	r.check("the stranger", "BKD-STRAY", string(f.Code))
 	_, owner := accused(f)
 	r.check("evidence", string(record.ByRecorder), string(owner.Level))
-	r.check("job blamed", "0", fmt.Sprint(owner.Job))
+	r.check("job blamed", 0, owner.Job)
 	r.bytes(h.Holder, f.Bytes.Bytes)
 	r.rightCards(job)
 	r.draining(job, 0)
@@ -106,9 +106,9 @@ func (r *run) recordedLeak() {
 	r.left(job, r.itsOrphan(job, "orphan"), exitOrphan)
 	end := job.AtEnd()
 	gaps := end.Recording.Gaps(job.Start.At, end.Over())
-	r.holds("times without a sample", "none", fmt.Sprint(gaps), len(gaps) == 0)
+	r.holds("times without a sample", "none", gaps, len(gaps) == 0)
 	on, _ := r.recordedOf(job)
-	r.holds("peak of the GPU, MiB", fmt.Sprintf("%d or more", r.size()), fmt.Sprint(on.Peak.Bytes/mib),
+	r.holds("peak of the GPU, MiB", fmt.Sprintf("%d or more", r.size()), on.Peak.Bytes/mib,
 		on.Peak.Bytes >= r.size()*mib)
 }
 
@@ -128,7 +128,7 @@ func (r *run) recordedTrespass() {
 	r.check("on the record of the job whose process it was", "BKD-TRESPASS", string(f.Code))
 	_, owner := accused(f)
 	r.check("evidence", string(record.ByRecorder), string(owner.Level))
-	r.check("job blamed", string(id), fmt.Sprint(owner.Job))
+	r.check("job blamed", string(id), owner.Job)
 	r.said(culprit, "may use")
 	r.draining(culprit, 0)
 }

@@ -271,6 +271,6 @@ func (r *run) noGPU() {
 	job := r.run1("#!/bin/sh\necho no GPU needed\n")
 	r.check("start of the job", "no record", verdict(job.Start))
 	r.check("end of the job", "no record", verdict(job.End))
-	r.check("lines in Bookend's log", "0", fmt.Sprint(len(job.Hooks)))
+	r.check("lines in Bookend's log", 0, len(job.Hooks))
 	r.check("the job's log", "no GPU needed\n", job.Output)
 }

@@ -42,8 +42,8 @@ func (r *run) outlived() {
 	r.lookedAgain(job)
 	for _, w := range r.scene.others {
 		err := syscall.Kill(w.PID, 0)
-		r.holds("the workers ended by themselves", "no such process", fmt.Sprint(err), err != nil ||
-			readProc(w.PID).State[0] == 'Z')
+		r.holds("the workers ended by themselves", "no such process", err,
+			err != nil || readProc(w.PID).State[0] == 'Z')
 	}
 	r.draining(job, 0)
 }
@@ -65,7 +65,7 @@ func (r *run) lookedAgain(job *job) {
 	for _, c := range job.AtEnd().Curves {
 		looks = max(looks, c.Looks)
 	}
-	r.holds("the epilog met the memory and waited", "more than one look", fmt.Sprint(looks), looks > 1)
+	r.holds("the epilog met the memory and waited", "more than one look", looks, looks > 1)
 }
 
 func (r *run) pieces() {

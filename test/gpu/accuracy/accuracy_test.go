@@ -45,13 +45,9 @@ func TestPagesShowWhatWasWrong(t *testing.T) {
 		"| left | Left behind | 1 of 3; wrong: process: want `99`, got `a 'b' ¦c`; broken: no job | 0 of 1 |",
 		"do not trust", "| 1.080 (1.050 to 1.100); at most 1.05: **not held** |\n",
 	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("lacks %q:\n%s", want, page)
-		}
+		must.Not(t, !strings.Contains(page, want), "lacks %q:\n%s", want, page)
 	}
-	if strings.Contains(page, "fine") {
-		t.Errorf("a check that was right is listed as a complaint:\n%s", page)
-	}
+	must.Not(t, strings.Contains(page, "fine"), "a check that was right is listed as a complaint:\n%s", page)
 }
 
 // What newer runs have replaced goes: from a file, or with it. What is kept stays as it was written.
@@ -75,7 +71,6 @@ func TestPrune(t *testing.T) {
 		}
 	}
 	must.Be(t, "left", strings.Join(left, " "), "1a 2b 3a")
-	if after := must.Have(os.ReadFile(kept))(t); !bytes.Equal(before, after) {
-		t.Error("a record of which nothing was replaced was written again")
-	}
+	after := must.Have(os.ReadFile(kept))(t)
+	must.Not(t, !bytes.Equal(before, after), "a record of which nothing was replaced was written again")
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"bookend/test/must"
 )
 
 // Of each kind of machine the newest runs of a scenario stay, all of one file, and its control; of programs the newest times.
@@ -39,10 +41,6 @@ func TestNewest(t *testing.T) {
 		fmt.Sprint(from+1, 1, "a", "off", 0), fmt.Sprint(from+2, 1, "b", "", 0), fmt.Sprint(from+3, 2, "a", "", 0),
 		fmt.Sprint(from+4, 1, 0), fmt.Sprint(from+5, 1, "a", "", 0), fmt.Sprint(from+5, 1, "a", "", 2), fmt.Sprint(from+6, 1, 1),
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if len(all[0].Runs) != 2 || len(all[3].Timings.Programs) != 2 {
-		t.Error("the files themselves were changed")
-	}
+	must.Not(t, !slices.Equal(got, want), "got %q, want %q", got, want)
+	must.Not(t, len(all[0].Runs) != 2 || len(all[3].Timings.Programs) != 2, "the files themselves were changed")
 }

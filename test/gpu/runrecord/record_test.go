@@ -79,9 +79,8 @@ func TestAsItShould(t *testing.T) {
 		{"", Right, true}, {"", Wrong, false}, {"", Broken, false},
 		{"look: {}", Right, false}, {"look: {}", Wrong, true}, {"look: {}", Broken, false},
 	} {
-		if got := (Run{Control: tc.control, Outcome: tc.outcome}).AsItShould(); got != tc.want {
-			t.Errorf("control %q, outcome %s: %v", tc.control, tc.outcome, got)
-		}
+		got := (Run{Control: tc.control, Outcome: tc.outcome}).AsItShould()
+		must.Not(t, got != tc.want, "control %q, outcome %s: %v", tc.control, tc.outcome, got)
 	}
 }
 
@@ -98,8 +97,7 @@ func TestPair(t *testing.T) {
 		"a round of no time":    {[]float64{1, 3}, []float64{0, 3}, 1, true},
 	} {
 		p := Pair{Limit: 1.15, Ours: Timing{Millis: tc.ours}, Bare: Timing{Millis: tc.bare}}
-		if p.Ratio() != tc.ratio || p.Held() != tc.held {
-			t.Errorf("%s: ratio %v, held %v; want %v, %v", name, p.Ratio(), p.Held(), tc.ratio, tc.held)
-		}
+		must.Not(t, p.Ratio() != tc.ratio || p.Held() != tc.held,
+			"%s: ratio %v, held %v; want %v, %v", name, p.Ratio(), p.Held(), tc.ratio, tc.held)
 	}
 }
