@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/faultinject"
+	"bookend/test/rig"
 )
 
 type fault struct {
@@ -195,15 +197,7 @@ func (t *tracer) role(c faultinject.Call) string {
 	if role, known := t.roles[c.TID]; known {
 		return role
 	}
-	role := "hook"
-	switch words := c.Command(); {
-	case len(words) == 3 && words[1] == "--child":
-		role = words[2]
-	case len(words) == 3 && words[1] == "--disk":
-		role = "disk"
-	case len(words) > 0 && filepath.Base(words[0]) == "backend":
-		role = "backend"
-	}
+	role := cmp.Or(rig.Doing(c.Command()), "hook")
 	t.roles[c.TID] = role
 	return role
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 
 	"bookend/test/faultinject"
 	"bookend/test/must"
+	"bookend/test/rig"
 )
 
 func TestMain(m *testing.M) {
@@ -35,8 +37,8 @@ var bounds = map[string]struct {
 	children []string
 	hook     spent
 }{
-	"bookend-prolog": {[]string{"--child kernel", "--child numbering", "--disk", "bookend-gpu"}, spent{93, 28 << 10, 9 << 10}},
-	"bookend-epilog": {[]string{"--child kernel", "--disk", "bookend-gpu"}, spent{101, 24 << 10, 9 << 10}},
+	"bookend-prolog": {[]string{"backend", "disk", "kernel", "numbering"}, spent{93, 28 << 10, 9 << 10}},
+	"bookend-epilog": {[]string{"backend", "disk", "kernel"}, spent{101, 24 << 10, 9 << 10}},
 }
 
 // A hook on clean GPUs starts no process that it did not start before, and opens, reads and holds no more. Counts are the
@@ -92,7 +94,8 @@ func count(t *testing.T, program string, env []string) map[string][]spent {
 			opens[pid]++
 			return faultinject.Answer{}
 		}
-		all[named(c.Command())] = append(all[named(c.Command())], spent{
+		name := cmp.Or(rig.Doing(c.Command()), filepath.Base(c.Command()[0]))
+		all[name] = append(all[name], spent{
 			opens[pid], figure(t, pid, "io", "rchar:"), figure(t, pid, "status", "VmHWM:"),
 		})
 		return faultinject.Answer{}
@@ -101,17 +104,6 @@ func count(t *testing.T, program string, env []string) map[string][]spent {
 		t.Fatalf("%s: late %v, %v, %v\n%s", program, late, err, cmd.ProcessState, output.String())
 	}
 	return all
-}
-
-// named is a program by its name, and one of the hook's own children by what it does.
-func named(command []string) string {
-	switch {
-	case len(command) > 1 && command[1] == "--child":
-		return strings.Join(command[1:], " ")
-	case len(command) > 1 && strings.HasPrefix(command[1], "--"):
-		return command[1]
-	}
-	return filepath.Base(command[0])
 }
 
 func figure(t *testing.T, pid int, file, name string) (n int) {

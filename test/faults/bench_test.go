@@ -85,7 +85,6 @@ type node struct {
 type conf struct {
 	mode, onUnknown string
 	backend         string
-	library         string
 	driverProc      string
 	run, log        string
 	settle          string // of the epilog
@@ -111,7 +110,7 @@ func newNode(t *testing.T, mode string, options ...fakegpu.Option) *node {
 	n.numbers = must.Have(n.world.Slurm(n.in("slurm.d"), nodeName))(t)
 	n.configure(func(c *conf) {
 		*c = conf{
-			mode: mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(),
+			mode: mode, onUnknown: "warn", backend: program("bookend-gpu"),
 			driverProc: n.world.DriverProc(), run: n.in("run"), log: n.in("log"), varDir: n.in("var"),
 		}
 	})
@@ -152,7 +151,7 @@ func (n *node) text() string {
 	}
 	values := map[string]string{
 		"mode": c.mode, "on_unknown": c.onUnknown, "backend": c.backend, "proc": cmp.Or(c.proc, "/proc"), "run": c.run,
-		"var": c.varDir, "log": c.log, "sys": cmp.Or(c.sys, n.world.Sys()), "dev": n.world.Dev(), "library": c.library,
+		"var": c.varDir, "log": c.log, "sys": cmp.Or(c.sys, n.world.Sys()), "dev": n.world.Dev(), "library": n.world.NVML(),
 		"cuda": n.world.CUDA(), "driver_proc": c.driverProc, "shards": cmp.Or(c.shards, `"no"`), "numbers": n.numbers,
 		"probe": cmp.Or(c.probe, "3s"), "record": cmp.Or(c.record, "0s"), "settle": cmp.Or(c.settle, settle),
 	}

@@ -59,10 +59,8 @@ func TestCheckFinds(t *testing.T) {
 	n.hook(epilog, newJob())
 	c = n.checked("BKD-ORPHAN")
 	f = c.Findings[0]
-	if f.Owner == nil || f.Owner.Job != 100 || f.Owner.Level != record.BySighting || f.Holder.PID != p.PID ||
-		c.Verdict.Exit != 0 || c.Leaked[c.Cards[0].Device.ID] < 100<<20 {
-		t.Errorf("%+v", c)
-	}
+	must.Not(t, f.Owner == nil || f.Owner.Job != 100 || f.Owner.Level != record.BySighting || f.Holder.PID != p.PID ||
+		c.Verdict.Exit != 0 || c.Leaked[c.Cards[0].Device.ID] < 100<<20, "%+v", c)
 	n.check()
 	n.saysTimes(1, "bookend-healthcheck", "BKD-ORPHAN", "GPU 0")
 	n.xid(1, 48, "DBE")

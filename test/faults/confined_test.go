@@ -123,9 +123,8 @@ func panics(t *testing.T, h hook, file, defect, says string) {
 		n.configure(func(c *conf) { c.onUnknown = onUnknown })
 		n.begun(h)
 		o := n.hook(broken, newJob())
-		if o.exit != exit || !strings.Contains(o.output, "panic: "+says) || !strings.Contains(o.output, "goroutine ") {
-			t.Errorf("%s %s: %v", h.program, onUnknown, o)
-		}
+		must.Not(t, o.exit != exit || !strings.Contains(o.output, "panic: "+says) ||
+			!strings.Contains(o.output, "goroutine "), "%s %s: %v", h.program, onUnknown, o)
 		n.saysTimes(1, "findings: ", string(catalog.Panicked), h.program)
 		n.saysTimes(1, "BKD-PANIC: ", says)
 		must.Not(t, n.metric(`bookend_own_errors_total{code="BKD-PANIC"}`) != 1,

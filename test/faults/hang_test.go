@@ -225,9 +225,8 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 	mend()
 	n.none()
 	await(t, "the end of the reader on record", func() bool { return len(readers()) == 0 })
-	if n.hook(n.own(epilog), newJob()); about(odd.PID).Code == "" {
-		t.Errorf("once it can be read: %+v", n.findings(epilog))
-	}
+	n.hook(n.own(epilog), newJob())
+	must.Not(t, about(odd.PID).Code == "", "once it can be read: %+v", n.findings(epilog))
 }
 
 // stopping makes each process of this node's hooks stop at its next call of a kind that is the one meant, and lets all

@@ -97,7 +97,6 @@ func TestTmpfiles(t *testing.T) {
 	}
 	have := regexp.MustCompile(`(?m)^[^#].*$`).FindAllString(string(text), -1)
 	slices.Sort(have)
-	if slices.Sort(want); !slices.Equal(have, want) {
-		t.Errorf("%q, want %q", have, want)
-	}
+	slices.Sort(want)
+	must.Not(t, !slices.Equal(have, want), "%q, want %q", have, want)
 }

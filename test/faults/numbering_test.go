@@ -16,13 +16,6 @@ import (
 	"bookend/test/rig"
 )
 
-// typed gives out GPUs of two types, of which slurmd tells which number is which.
-func (n *node) typed() {
-	n.put("slurm.d/slurm.conf", fmt.Sprintf("GresTypes=gpu\nSlurmdPidFile=%s\nNodeName=%s Gres=gpu:a:1,gpu:b:1\n",
-		n.in("slurm.d/slurmd.pid"), nodeName), 0o644)
-	n.put("slurm.d/gres.conf", "Name=gpu Type=b File=/dev/nvidia0\nName=gpu Type=a File=/dev/nvidia1\n", 0o644)
-}
-
 // lists is a script of slurmd's that lists these minors.
 func lists(minors ...int) string {
 	var b strings.Builder
@@ -46,8 +39,9 @@ func (n *node) given(want string, source record.Source, why string) {
 // second is the second GPU of a node, as given tells it.
 const second = "GPU-8f0b1c11"
 
-// Whatever becomes of slurmd -G, a job's GPU is the right one or none, and nothing drains. Package slurmcmd tries its
-// answers. While one lives that could not be killed no other is started, and the driver is still asked.
+// GPUs of two types are given out, of which slurmd tells which number is which. Whatever becomes of slurmd -G, a job's GPU
+// is the right one or none, and nothing drains. Package slurmcmd tries its answers. While one lives that could not be
+// killed no other is started, and the driver is still asked.
 func TestSlurmdTrouble(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
@@ -63,7 +57,9 @@ func TestSlurmdTrouble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := parallel(t, "enforce")
 			n.configure(func(c *conf) { c.tight = name == "hangs" })
-			n.typed()
+			n.put("slurm.d/slurm.conf", fmt.Sprintf("GresTypes=gpu\nSlurmdPidFile=%s\nNodeName=%s Gres=gpu:a:1,gpu:b:1\n",
+				n.in("slurm.d/slurmd.pid"), nodeName), 0o644)
+			n.put("slurm.d/gres.conf", "Name=gpu Type=b File=/dev/nvidia0\nName=gpu Type=a File=/dev/nvidia1\n", 0o644)
 			n.script("slurm.d/slurmd", "[ \"$1\" = -V ] || echo asked >>"+n.in("asked")+"\n"+tt.script)
 			asked := 1
 			if name == "stuck" { // what cannot be killed cannot be made here: what matters is that it lives
@@ -174,9 +170,8 @@ func TestForeseenWrongly(t *testing.T) {
 			n.Errorf("begun in %+v, want driver %s", start.Epoch, driver)
 		}
 		n.hook(epilog, newJob())
-		if end := n.endOf(100); len(end.Findings) > 0 || len(end.Snapshot.Readings) != 1 ||
-			string(end.Snapshot.Readings[0].Device.ID) != want {
-			n.Errorf("at the end %+v, want %s alone", end, want)
-		}
+		end := n.endOf(100)
+		must.Not(n, len(end.Findings) > 0 || len(end.Snapshot.Readings) != 1 ||
+			string(end.Snapshot.Readings[0].Device.ID) != want, "at the end %+v, want %s alone", end, want)
 	})
 }

@@ -82,25 +82,28 @@ const ranOut = "epoch 1\ntorch.OutOfMemoryError: CUDA out of memory. Tried to al
 // What a job prints is the user's claim: whatever it is, the report stays one screen of plain text, nothing drains for
 // it, and nothing that drains is covered up by it.
 func TestForgedOutput(t *testing.T) {
-	stories := map[string]story{}
 	for name, f := range forged {
-		s := story{
-			config: func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: all\n" },
-			runs:   func(*node) string { return f.output },
-			check: func(n *node) {
-				got := n.endOf(100).Messages
-				must.Not(n, len(got) != f.messages, "%d messages, want %d: %+v", len(got), f.messages, got)
-				shown, _ := n.bookend("show", "100")
-				for where, text := range map[string]string{"show": shown, "log": n.log()} {
-					must.Not(n, !printable(text), "%s:\n%q", where, text)
+		for _, orphan := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", beside an orphan: ", orphan), func(t *testing.T) {
+				n := parallel(t, "enforce")
+				n.configure(func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: all\n" })
+				n.clean(prolog, bystanding())
+				j := n.begin(newJob())
+				if orphan {
+					n.leftover()
+					n.ends(j, one, f.output, 10, "BKD-ORPHAN")
+				} else {
+					n.ends(j, "0", f.output, 0, "")
 				}
-			},
+				got := n.endOf(100).Messages
+				must.Not(t, len(got) != f.messages, "%d messages, want %d: %+v", len(got), f.messages, got)
+				shown, _ := n.bookend("show", "100")
+				must.Not(t, !printable(shown), "show:\n%q", shown)
+				must.Not(t, !printable(n.log()), "log:\n%q", n.log())
+				n.unharmed()
+			})
 		}
-		stories[name] = s
-		s.during, s.exit, s.finds, s.status = func(n *node) { n.leftover() }, 10, "BKD-ORPHAN", one
-		stories[name+", beside an orphan"] = s
 	}
-	tell(t, stories)
 }
 
 // hostile is a process name that would become a command to slurmstepd, a line of its own in a log, and an

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,19 +26,6 @@ func (n *node) tested(e record.End, want gpu.ProbeResult, why string) (p gpu.Pro
 	return p
 }
 
-// told reports whether a finding says something.
-func told(found []record.Finding, c catalog.Code, says string) bool {
-	for _, f := range found {
-		if f.Code == c && strings.Contains(f.Observed, says) {
-			return true
-		}
-	}
-	return false
-}
-
-// unprobed makes any test allocation show: nothing else calls this function.
-func (n *node) unprobed() { n.set("on.cuInit", "crash") }
-
 // As shipped the first end tests a GPU that it has seen clean, and says so where an admin looks. A start that trusts it
 // makes none, nor does an end that has no reason to. Which GPUs get no test, and why, package health knows.
 func TestProbeAtTheEnd(t *testing.T) {
@@ -48,11 +36,10 @@ func TestProbeAtTheEnd(t *testing.T) {
 	must.Not(t, len(tests) != 0, "a start without an earlier test has one: %+v", tests)
 	e := n.endOf(100)
 	p := n.tested(e, gpu.ProbeOK, "")
-	if p.Method != gpu.Contextless || p.Largest.Bytes != p.Free.Bytes-2<<20 || p.Free.Bytes < 100<<30 || p.At <= e.At {
-		t.Errorf("%+v", p)
-	}
+	must.Not(t, p.Method != gpu.Contextless || p.Largest.Bytes != p.Free.Bytes-2<<20 || p.Free.Bytes < 100<<30 ||
+		p.At <= e.At, "%+v", p)
 	n.shows("test allocation: ok, largest block ", "show", "100")
-	n.unprobed()
+	n.set("on.cuInit", "crash") // any test would show: nothing else calls this function
 	n.clean(prolog, numbered(101))
 	n.tested(n.startOf(101), gpu.ProbeOK, "")
 	n.clean(epilog, numbered(101))
@@ -88,16 +75,15 @@ func TestProbeHangs(t *testing.T) {
 				why = "CUDA did not start within 2."
 			}
 			n.tested(e, gpu.ProbeSkipped, why)
-			if told(e.Findings, catalog.Hang, "the test allocation: ") == slow || len(e.Findings) > 1 ||
-				len(e.Snapshot.Readings) != 1 {
-				t.Errorf("%+v", e)
-			}
+			hung := slices.ContainsFunc(e.Findings, func(f record.Finding) bool {
+				return f.Code == catalog.Hang && strings.Contains(f.Observed, "the test allocation: ")
+			})
+			must.Not(t, hung == slow || len(e.Findings) > 1 || len(e.Snapshot.Readings) != 1, "%+v", e)
 			if action == "freeze" {
 				left := n.oneStuck()
 				for id := 102; id < 104; id++ {
-					if n.exits(0, prolog, numbered(id)); !has(n.startOf(id).Findings, catalog.Stuck) {
-						t.Errorf("%+v", n.startOf(id).Findings)
-					}
+					n.exits(0, prolog, numbered(id))
+					must.Not(t, !has(n.startOf(id).Findings, catalog.Stuck), "%+v", n.startOf(id).Findings)
 					n.exits(0, epilog, numbered(id))
 				}
 				n.oneStuck(left...)

@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/publish"
 	"bookend/internal/slurm"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
@@ -295,18 +294,7 @@ func processes(are func(rig.Process) bool) (pids []int) {
 }
 
 // doing is the operation that a process is a child for; empty for a hook itself.
-func doing(pid int) string {
-	args := rig.Process{PID: pid}.Args()
-	switch {
-	case filepath.Base(args[0]) == "bookend-gpu":
-		return "backend"
-	case len(args) == 3 && args[1] == "--child":
-		return args[2]
-	case len(args) == 3 && args[1] == publish.DiskFlag:
-		return publish.Disk.Name
-	}
-	return ""
-}
+func doing(pid int) string { return rig.Doing(rig.Process{PID: pid}.Args()) }
 
 // child waits for the one that a hook has started for an operation, and returns its process.
 func (p *running) child(op string) int {

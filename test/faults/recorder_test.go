@@ -80,9 +80,8 @@ func TestRecorder(t *testing.T) {
 		t.Fatal("nothing of it is on record")
 	}
 	on, run := of.GPUs[0], n.run(100)
-	if on.Own.Bytes>>20 < 20000 || on.Own.Bytes>>20 > 20600 || on.Peak.Bytes < on.Own.Bytes+3000*mib || on.More > 0 {
-		t.Errorf("%+v", on)
-	}
+	must.Not(t, on.Own.Bytes>>20 < 20000 || on.Own.Bytes>>20 > 20600 || on.Peak.Bytes < on.Own.Bytes+3000*mib ||
+		on.More > 0, "%+v", on)
 	owner := func(id slurm.JobID) func(record.RecordedProcess) bool {
 		return func(p record.RecordedProcess) bool { return p.Owner.ID == id && p.Most > 0 }
 	}
@@ -132,9 +131,8 @@ func TestRecorderIsGone(t *testing.T) {
 			time.Sleep(4 * time.Second) // what is missed is longer than what two samples may lie apart
 			n.clean(n.own(epilog), newJob())
 			of, run := n.endOf(100).Recording, n.run(100)
-			if of == nil || len(of.Gaps(run.Start.At, run.Ends[0].Over())) != 1 || of.Whole(run.Start.At, run.Ends[0].Over()) {
-				t.Errorf("%+v", of)
-			}
+			must.Not(t, of == nil || len(of.Gaps(run.Start.At, run.Ends[0].Over())) != 1 ||
+				of.Whole(run.Start.At, run.Ends[0].Over()), "%+v", of)
 			if end == syscall.SIGKILL { // as with slurmd, whose unit may end all that is in its cgroup
 				n.exits(0, n.own(healthcheck), bySlurm)
 				must.Do(t, syscall.Kill(n.recorder(), end))

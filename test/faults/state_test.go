@@ -140,10 +140,8 @@ func TestEpilogTwice(t *testing.T) {
 	must.Do(t, orphan.Kill())
 	n.exits(0, epilog, j)
 	r := n.run(100)
-	if len(r.Ends) != 2 || codes(r.Ends[0].Findings) != "BKD-ORPHAN" || codes(r.Ends[1].Findings) != "BKD-AGAIN" ||
-		len(r.Ends[1].Messages) > 0 {
-		t.Errorf("%+v", r.Ends)
-	}
+	must.Not(t, len(r.Ends) != 2 || codes(r.Ends[0].Findings) != "BKD-ORPHAN" ||
+		codes(r.Ends[1].Findings) != "BKD-AGAIN" || len(r.Ends[1].Messages) > 0, "%+v", r.Ends)
 	again := n.get(path)
 	must.Not(t, again != said, "appended again: %q", again)
 	n.unharmed()
@@ -227,9 +225,8 @@ func TestJobCounterBegunAnew(t *testing.T) {
 func (n *node) foundAtStart(j job, left int) {
 	name := cmp.Or(j["SLURM_JOB_SLUID"], "100") // of the job id: the second user's now
 	drop, report := n.ofUser("drop", bystander, name), n.ofUser("report", bystander, name)
-	if n.get(drop) != "" || !reads(bystander, drop) || reads(user, drop) || !reads(bystander, report) || reads(user, report) {
-		n.Error("the drop is not a new one, or not the second user alone reads drop and report")
-	}
+	must.Not(n, n.get(drop) != "" || !reads(bystander, drop) || reads(user, drop) || !reads(bystander, report) ||
+		reads(user, report), "the drop is not a new one, or not the second user alone reads drop and report")
 	for _, r := range n.runs(100) {
 		if text := r.Start.Report; r.Job.UID == bystander && (!strings.Contains(text, "already had") ||
 			strings.Contains(text, strconv.Itoa(left)) || strings.Contains(text, "by your job")) {

@@ -18,21 +18,15 @@ import (
 // bystander's job runs beside it, whose record nobody may touch.
 type story struct {
 	mode    string // enforce where it is empty
-	config  func(*conf)
 	options []fakegpu.Option
-	before  func(*node)        // ahead of the job
-	job     func(*node) job    // newJob where it is nil
-	during  func(*node)        // between its start and its end
-	runs    func(*node) string // the job's program: what it prints
-	status  string             // its wait status
+	job     func(*node) job // newJob where it is nil
+	during  func(*node)     // between its start and its end
 
-	exit   int
-	finds  string   // by its end, as codes writes them
-	silent bool     // its user reads nothing
-	reads  []string // by its user at its end, in one line
-	not    []string // what that line has not
-	log    []string // of one line of the log
-	check  func(*node)
+	exit  int
+	finds string   // by its end, as codes writes them
+	reads []string // by its user at its end, in one line
+	not   []string // what that line has not
+	check func(*node)
 }
 
 func tell(t *testing.T, stories map[string]story) {
@@ -55,43 +49,34 @@ func seeHoldersOf(t *testing.T, finds string) {
 }
 
 func (s story) play(n *node) {
-	if s.config != nil {
-		n.configure(s.config)
-	}
 	n.clean(prolog, bystanding())
-	if s.before != nil {
-		s.before(n)
-	}
 	j := newJob()
 	if s.job != nil {
 		j = s.job(n)
 	}
 	j = n.begin(j)
-	said := ""
-	if s.during != nil {
-		s.during(n)
-	}
-	if s.runs != nil {
-		said = s.runs(n)
-	}
-	told, exit := n.end(j, cmp.Or(s.status, "0"), said)
-	if found := n.endOf(100).Findings; exit != s.exit || codes(found) != s.finds {
-		n.Errorf("exit %d, found %q: want %d, %q: %+v\n%s", exit, codes(found), s.exit, s.finds, found, n.log())
-	}
-	must.Not(n, (told == "") != s.silent, "the user reads: %q", told)
+	s.during(n)
+	told := n.ends(j, "0", "", s.exit, s.finds)
 	for _, want := range s.reads {
 		must.Not(n, !strings.Contains(told, want), "want %q, the user reads:\n%s", want, told)
 	}
 	for _, word := range s.not {
 		must.Not(n, strings.Contains(told, word), "the user reads %q:\n%s", word, told)
 	}
-	if s.log != nil {
-		n.says(s.log...)
-	}
 	if s.check != nil {
 		s.check(n)
 	}
 	n.unharmed()
+}
+
+// ends is end of job 100, with what must come of it, and returns what its user reads.
+func (n *node) ends(j job, status, output string, exit int, finds string) (told string) {
+	told, got := n.end(j, status, output)
+	found := n.endOf(100).Findings
+	must.Not(n, got != exit || codes(found) != finds, "exit %d, found %q: want %d, %q: %+v\n%s", got, codes(found), exit,
+		finds, found, n.log())
+	must.Not(n, told == "", "the user reads nothing")
+	return told
 }
 
 // one is the wait status of a script that ended with exit code 1; failed is a job whose script has.

@@ -9,11 +9,12 @@ import (
 // Where a scene does not come about, or cannot be looked at, an error ends a run's step, and those after it. Whatever a
 // run leaves then, reset takes away.
 
-func try(err error) { rig.Try(err) }
+var (
+	try     = rig.Try
+	attempt = rig.Attempt
+)
 
 func must[T any](value T, err error) T { return rig.Have(value, err) }
-
-func attempt(do func()) error { return rig.Attempt(do) }
 
 // settled tries until a statement holds: what was killed may still be listed for a moment.
 func settled(statement func()) {

@@ -12,9 +12,7 @@ import (
 func hiding(ready func(*holder), flags ...string) func(*run) {
 	return func(r *run) {
 		job := r.leaveHidden(ready, flags...)
-		_, owner := accused(about(job, r.scene.holder.PID))
-		r.check("job blamed", job.ID, owner.Job)
-		r.check("evidence", string(record.ByExclusive), string(owner.Level))
+		r.blames(about(job, r.scene.holder.PID), job.ID, record.ByExclusive)
 		r.found(job)
 	}
 }
@@ -51,8 +49,7 @@ func (r *run) hiddenByID() {
 	r.daemon.env = append(slices.Clone(before), "SLURM_JOB_ID=424242")
 	defer func() { r.daemon.env = before }()
 	job := r.leaveHidden(asItIs)
-	_, owner := accused(about(job, r.scene.holder.PID))
-	r.check("job blamed", 0, owner.Job)
+	r.blames(about(job, r.scene.holder.PID), 0, "")
 	r.found(job)
 }
 

@@ -95,7 +95,7 @@ type leftover struct {
 	candidates []int  // those who may hold what nobody is listed for
 	candidate  string // classes that each of them must have
 	job        int    // to blame; 0: none
-	evidence   string
+	evidence   record.Level
 	unknown    bool              // it is neither yes nor no, with a reason
 	of         *runrecord.Holder // whose bytes and card they are; nil: the scene's
 }
@@ -110,11 +110,13 @@ func (r *run) left(job *job, w leftover, exit int) {
 }
 
 func (r *run) names(f record.Finding, w leftover) {
-	holder, owner := accused(f)
+	var holder record.Holder
+	if f.Holder != nil {
+		holder = *f.Holder
+	}
 	r.check("process accused", w.pid, holder.PID)
 	r.check("its classes", w.classes, classes(holder))
-	r.check("job blamed", w.job, owner.Job)
-	r.check("evidence", w.evidence, string(owner.Level))
+	r.blames(f, w.job, w.evidence)
 	r.holds("unknown, with a reason", w.unknown, f.Unknown, w.unknown == (f.Unknown != ""))
 	if h := cmp.Or(w.of, r.scene.holder); h != nil && w.code != "BKD-UNREAD" {
 		r.check("card", h.GPU, string(f.GPU))
@@ -135,15 +137,14 @@ func (r *run) names(f record.Finding, w leftover) {
 	}
 }
 
-// accused are the process of a finding and the job that it is blamed on, empty where there is none.
-func accused(f record.Finding) (holder record.Holder, owner record.Owner) {
-	if f.Holder != nil {
-		holder = *f.Holder
-	}
+// blames wants a finding to blame a job, 0 for none, with this evidence.
+func (r *run) blames(f record.Finding, job int, evidence record.Level) {
+	var owner record.Owner
 	if f.Owner != nil && f.Owner.Level != record.NoEvidence {
 		owner = *f.Owner
 	}
-	return holder, owner
+	r.check("job blamed", job, owner.Job)
+	r.check("evidence", evidence, owner.Level)
 }
 
 func sorted(list []int) []int { return slices.Sorted(slices.Values(list)) }

@@ -143,8 +143,6 @@ func (r *run) phantomLeft() leftover {
 	return leftover{pid: r.scene.holder.PID, classes: "phantom", candidates: pids(r.scene.others), candidate: "orphan"}
 }
 
-func (r *run) phantomInherited() { r.inherit(r.phantomLeft()) }
-
 func (r *run) residue() {
 	job := r.leaveExported(r.size())
 	r.exported(job, "exported orphan", exitResidue)
@@ -174,8 +172,6 @@ func (r *run) exported(job *job, classes string, exit int) {
 	w.code, w.job, w.evidence, w.candidate = "BKD-RESIDUE", job.ID, "exclusive", classes
 	r.left(job, w, exit)
 }
-
-func (r *run) residueInherited() { r.inherit(r.exportedLeft()) }
 
 func (r *run) innocent() {
 	other := r.startAs(1, "", "cudajob", "holdctl")

@@ -10,23 +10,19 @@ import (
 	"bookend/test/gpu/runrecord"
 )
 
-func (r *run) mpsClients() {
-	job := r.leaveMPS(2, "--mib", fmt.Sprint(r.size()/2))
-	r.mpsLeft(job)
-	r.draining(job, exitOrphan)
-	r.quitMPS(job.ID)
-}
-
-func (r *run) mpsIdle() {
-	job := r.leaveMPS(0, "--mib", "64", "--sleep", "0")
-	r.mpsLeft(job)
-	r.draining(job, 0)
-	r.quitMPS(job.ID)
-}
-
-// leaveMPS runs a job that leaves a daemon with its server and so many clients; with none, one that has ended.
-func (r *run) leaveMPS(clients int, alloc ...string) *job {
-	return r.leave(func(s *standing) { r.mpsScene(s, clients, alloc) })
+// mps is a job that leaves a daemon with its server and so many clients; with none, one that has ended. Without flags, clients
+// allocate half of what other scenarios leave.
+func mps(clients, exit int, alloc ...string) func(*run) {
+	return func(r *run) {
+		flags := alloc
+		if len(flags) == 0 {
+			flags = []string{"--mib", fmt.Sprint(r.size() / 2)}
+		}
+		job := r.leave(func(s *standing) { r.mpsScene(s, clients, flags) })
+		r.mpsLeft(job)
+		r.draining(job, exit)
+		r.quitMPS(job.ID)
+	}
 }
 
 // mpsScene brings up the daemon, the clients and with them the server, and takes down who is there.

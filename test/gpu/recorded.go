@@ -89,9 +89,7 @@ func (r *run) recordedStray() {
 	r.scene.left = job
 	f := about(job, h.PID)
 	r.check("the stranger", "BKD-STRAY", string(f.Code))
-	_, owner := accused(f)
-	r.check("evidence", string(record.ByRecorder), string(owner.Level))
-	r.check("job blamed", 0, owner.Job)
+	r.blames(f, 0, record.ByRecorder)
 	r.bytes(h.Holder, f.Bytes.Bytes)
 	r.rightCards(job)
 	r.draining(job, 0)
@@ -126,9 +124,7 @@ func (r *run) recordedTrespass() {
 	culprit := r.endsAs("COMPLETED", id)
 	f = about(culprit, h.PID)
 	r.check("on the record of the job whose process it was", "BKD-TRESPASS", string(f.Code))
-	_, owner := accused(f)
-	r.check("evidence", string(record.ByRecorder), string(owner.Level))
-	r.check("job blamed", string(id), owner.Job)
+	r.blames(f, int(number(string(id))), record.ByRecorder)
 	r.said(culprit, "may use")
 	r.draining(culprit, 0)
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"bookend/test/cluster"
@@ -42,21 +43,23 @@ func (r *run) guest(uuid, role string, args ...string) (id cluster.JobID, h *hol
 	return id, h, gate
 }
 
-// beside runs a job beside another user's live one, which has a process on its GPU. It wants the process named, and
-// nothing drained for what a live job does.
-func (r *run) beside(unknown bool, args ...string) {
-	s := r.stand()
-	id, h, gate := r.guest(s.card.UUID, "", args...)
-	r.evidence("before the job ends")
-	job := r.release(s)
-	r.evidence("after the job, the other job alive")
-	if !strings.Contains(cgroupOf(h.PID), "/job_"+string(id)+"/") {
-		panic(fmt.Errorf("process %d is no longer of job %s: %q", h.PID, id, cgroupOf(h.PID)))
+// foreign is a job beside another user's live one, which has a process on its GPU. The process is to be named, and nothing
+// drained for what a live job does.
+func foreign(unknown bool, args ...string) func(*run) {
+	return func(r *run) {
+		s := r.stand()
+		id, h, gate := r.guest(s.card.UUID, "", args...)
+		r.evidence("before the job ends")
+		job := r.release(s)
+		r.evidence("after the job, the other job alive")
+		if !strings.Contains(cgroupOf(h.PID), "/job_"+string(id)+"/") {
+			panic(fmt.Errorf("process %d is no longer of job %s: %q", h.PID, id, cgroupOf(h.PID)))
+		}
+		try(open(gate))
+		r.finish(id)
+		r.left(job, leftover{code: "BKD-FOREIGN", pid: h.PID, job: int(number(string(id))), evidence: "cgroup",
+			unknown: unknown}, 0)
 	}
-	try(open(gate))
-	r.finish(id)
-	r.left(job, leftover{code: "BKD-FOREIGN", pid: h.PID, job: int(number(string(id))), evidence: "cgroup",
-		unknown: unknown}, 0)
 }
 
 func saidPID(text string) int {
@@ -67,42 +70,20 @@ func saidPID(text string) int {
 	return int(number(m[1]))
 }
 
-// moveTo puts a process into the cgroups of a job's process.
+// moveTo puts a process into the cgroups of a job's process, in each hierarchy that has them.
 func (r *run) moveTo(h *holder, member int) {
-	mounts := must(os.ReadFile("/proc/self/mounts"))
-	text := must(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", member)))
-	moved := 0
-	for line := range strings.Lines(string(text)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) < 3 || !strings.Contains(parts[2], "/job_") {
-			continue
+	mounts := append(must(filepath.Glob("/sys/fs/cgroup/*")), "/sys/fs/cgroup")
+	for line := range strings.Lines(cgroupOf(member)) {
+		path := strings.TrimSpace(line[strings.LastIndexByte(line, ':')+1:])
+		for _, mount := range mounts {
+			file := filepath.Join(mount, path, "cgroup.procs")
+			inside, _ := os.ReadFile(file) // most hierarchies have no such path
+			if strings.Contains(path, "/job_") && slices.Contains(strings.Fields(string(inside)), fmt.Sprint(member)) {
+				try(os.WriteFile(file, []byte(fmt.Sprint(h.PID)), 0o644))
+			}
 		}
-		mount := mountOf(string(mounts), parts[1])
-		try(os.WriteFile(filepath.Join(mount, parts[2], "cgroup.procs"), []byte(fmt.Sprint(h.PID)), 0o644))
-		moved++
 	}
-	h.Cgroup = cgroupOf(h.PID)
-	if moved == 0 || !strings.Contains(h.Cgroup, "/job_") {
-		panic(fmt.Errorf("process %d is in no job's cgroup: %q; %d has %q", h.PID, h.Cgroup, member, text))
+	if h.Cgroup = cgroupOf(h.PID); !strings.Contains(h.Cgroup, "/job_") {
+		panic(fmt.Errorf("process %d is in no job's cgroup: %q; %d has %q", h.PID, h.Cgroup, member, cgroupOf(member)))
 	}
 }
-
-// mountOf finds where a hierarchy is mounted: cgroup v2's has no controllers in /proc/PID/cgroup.
-func mountOf(mounts, controllers string) string {
-	for line := range strings.Lines(mounts) {
-		f := strings.Fields(line)
-		if len(f) < 4 || !strings.HasPrefix(f[1], "/sys/fs/cgroup") {
-			continue
-		}
-		name := strings.TrimPrefix(controllers, "name=")
-		if f[2] == "cgroup2" && controllers == "" || f[2] == "cgroup" && controllers != "" &&
-			strings.Contains(","+f[3]+",", ","+name+",") {
-			return f[1]
-		}
-	}
-	return ""
-}
-
-func (r *run) foreignUnknown() { r.beside(true) }
-
-func (r *run) foreign() { r.beside(false, "--gres=gpu:1") }

@@ -78,6 +78,21 @@ func (p Process) Args() []string {
 	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 }
 
+// Doing is what a process with this command line does for a hook: the operation of its child, "disk" or "backend"; "" for a
+// hook itself.
+func Doing(words []string) string {
+	program := filepath.Base(words[0])
+	switch {
+	case len(words) == 3 && words[1] == "--child":
+		return words[2]
+	case len(words) == 3 && words[1] == "--disk":
+		return "disk"
+	case program == "bookend-gpu" || program == filepath.Base(Backend):
+		return "backend"
+	}
+	return ""
+}
+
 // HasEnv reports whether the process was started with one of the given NAME=value.
 func (p Process) HasEnv(settings ...string) bool {
 	text, _ := os.ReadFile(p.file("environ"))

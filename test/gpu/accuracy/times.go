@@ -22,13 +22,17 @@ type row struct {
 	Cells      []string
 }
 
-// newTable has the columns of these files, and no row.
-func newTable(files []runrecord.File) (t table) {
-	for _, f := range files {
-		t.Kinds = append(t.Kinds, f.Machine.Kind())
+// tableOf has what fill sets of each file with timings.
+func (f facts) tableOf(fill func(t *runrecord.Timings, set func(name, what, cell string))) (t table) {
+	files := slices.DeleteFunc(slices.Clone(f.Files), func(file runrecord.File) bool { return file.Timings == nil })
+	for _, file := range files {
+		t.Kinds = append(t.Kinds, file.Machine.Kind())
 	}
 	slices.Sort(t.Kinds)
 	t.Kinds = slices.Compact(t.Kinds)
+	for _, file := range files {
+		fill(file.Timings, func(name, what, cell string) { t.set(file.Machine.Kind(), name, what, cell) })
+	}
 	return t
 }
 
@@ -43,11 +47,9 @@ func (t *table) set(kind, name, what, cell string) {
 
 // Programs are the medians of whole programs, and how many times one query of nvidia-smi in the same run that is.
 func (f facts) Programs() table {
-	files := f.timed()
-	t := newTable(files)
-	for _, file := range files {
-		once := base(file.Timings)
-		for _, p := range file.Timings.Programs {
+	return f.tableOf(func(t *runrecord.Timings, set func(name, what, cell string)) {
+		once := base(t)
+		for _, p := range t.Programs {
 			if len(p.Millis) == 0 {
 				continue
 			}
@@ -55,36 +57,26 @@ func (f facts) Programs() table {
 			if once > 0 {
 				cell += fmt.Sprintf(" (%.2f)", p.Median()/once)
 			}
-			t.set(file.Machine.Kind(), p.Name, p.What, cell)
+			set(p.Name, p.What, cell)
 		}
-	}
-	return t
+	})
 }
 
 // Pairs are the ratios of pairs of programs, and whether the goal was held.
 func (f facts) Pairs() table {
-	files := f.timed()
-	t := newTable(files)
-	for _, file := range files {
-		for _, p := range file.Timings.Pairs {
-			ratios := p.Ratios()
+	return f.tableOf(func(t *runrecord.Timings, set func(name, what, cell string)) {
+		for _, p := range t.Pairs {
+			ratios, held := p.Ratios(), "held"
 			if len(ratios) == 0 {
 				continue
 			}
-			held := "held"
 			if !p.Held() {
 				held = "**not held**"
 			}
-			cell := fmt.Sprintf("%.3f (%.3f to %.3f); at most %.2f: %s", p.Ratio(), slices.Min(ratios), slices.Max(ratios), p.Limit, held)
-			t.set(file.Machine.Kind(), p.Name, p.What, cell)
+			set(p.Name, p.What, fmt.Sprintf("%.3f (%.3f to %.3f); at most %.2f: %s", p.Ratio(), slices.Min(ratios),
+				slices.Max(ratios), p.Limit, held))
 		}
-	}
-	return t
-}
-
-// timed are the files with timings.
-func (f facts) timed() []runrecord.File {
-	return slices.DeleteFunc(slices.Clone(f.Files), func(file runrecord.File) bool { return file.Timings == nil })
+	})
 }
 
 // base is the median of the yardstick, 0 where it was not measured.
