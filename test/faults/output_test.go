@@ -20,6 +20,17 @@ func (n *node) ofUser(tree string, uid uint32, job string) string {
 	return filepath.Join(n.conf.run, tree, fmt.Sprint(uid), "jobs", nodeName+"_"+job)
 }
 
+// drop leaves the path of an output there, as the task hook does, and which file that is.
+func (n *node) drop(output string, which bool) {
+	target := joblog.Target{Path: output}
+	if which {
+		var st syscall.Stat_t
+		must.Do(n, syscall.Stat(output, &st))
+		target.Dev, target.Ino = st.Dev, st.Ino
+	}
+	n.put(n.dropped(), string(must.Have(joblog.Drop{Target: target}.Encode())(n)), 0o600)
+}
+
 // What was wrong at the start is repeated at a task's end in a terminal alone: where an output is a file, the report of
 // the epilog is in it.
 func TestStartRepeated(t *testing.T) {
@@ -34,9 +45,7 @@ func TestStartRepeated(t *testing.T) {
 	}
 	repeats(true)
 	repeats(false, "ENVIRONMENT", "BATCH")
-	of := must.Have(os.Stat(n.home()))(t).Sys().(*syscall.Stat_t)
-	file := joblog.Target{Path: n.in("home/slurm-100.out"), Dev: of.Dev, Ino: of.Ino}
-	n.put(n.dropped(), string(must.Have(joblog.Drop{Target: file}.Encode())(t)), 0o600)
+	n.drop(n.home(), true)
 	repeats(false)
 }
 
@@ -169,5 +178,39 @@ func TestTaskHooksNeverFail(t *testing.T) {
 			}
 		}
 		n.unharmed()
+	})
+}
+
+// A user may put anything in the place of the job's output and of what the task hook left of it: the hook ends well and
+// says what became of its report, and nothing of root's or of another user's is touched.
+func TestHostileUser(t *testing.T) {
+	const valuable = "valuable\n"
+	type row struct {
+		attack func(n *node, output string)
+		fate   string
+	}
+	each(t, "enforce", map[string]row{
+		"a link to root's file": {func(n *node, output string) {
+			must.Do(n, os.Remove(output))
+			must.Do(n, os.Symlink(n.in("secret"), output))
+		}, "not-regular"},
+		"removed":                         {func(n *node, output string) { must.Do(n, os.Remove(output)) }, "missing"},
+		"closed to its owner":             {func(n *node, output string) { must.Do(n, os.Chmod(output, 0)) }, "permission"},
+		"a record that names root's file": {func(n *node, _ string) { n.drop(n.in("secret"), false) }, "permission"},
+		"a record that names another's":   {func(n *node, _ string) { n.drop(n.in("theirs"), false) }, "not-owner"},
+		"a record that is noise":          {func(n *node, _ string) { n.put(n.dropped(), "\x00{", 0o600) }, "appended"},
+		"a record that cannot be taken away": {func(n *node, _ string) {
+			must.Do(n, os.Link(n.dropped(), n.dropped()+"2"))
+		}, "appended"},
+	}, func(n *node, tt row) {
+		n.put("secret", valuable, 0o600)
+		must.Do(n, os.Chmod(n.give(n.put("theirs", valuable, 0o666), bystander), 0o666))
+		j := n.begin(newJob())
+		tt.attack(n, j["SLURM_JOB_STDOUT"])
+		n.clean(epilog, j)
+		n.says("program=bookend-epilog", "msg=clean", "job_log="+tt.fate)
+		for _, file := range []string{"secret", "theirs"} {
+			must.Be(n, file, n.get(n.in(file)), valuable)
+		}
 	})
 }
