@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// KeepAll applies Keep to every text in a value that is not a key or a value of a map. It also modifies what pointers and
-// slices in the value refer to: callers must not use those texts for anything else.
+// KeepAll applies Keep to every text in a value except in maps. It also modifies what pointers and slices in the value
+// refer to: callers must not use those texts for anything else.
 func KeepAll[T any](value T, max int) T {
 	keepAll(reflect.ValueOf(&value).Elem(), max)
 	return value
