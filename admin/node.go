@@ -20,7 +20,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/nodefiles"
-	"bookend/internal/observe"
 	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -111,7 +110,7 @@ const (
 )
 
 // sample samples all GPUs. Unexplained memory may belong to a probe: then it samples again while probes are locked out.
-func (r records) sample(limit time.Duration) observe.Glance {
+func (r records) sample(limit time.Duration) node.Glance {
 	now := r.askDriver(limit)
 	if r.store == nil || now.Problem != "" {
 		return now
@@ -132,11 +131,11 @@ func (r records) sample(limit time.Duration) observe.Glance {
 }
 
 // askDriver samples the GPUs once, unless a child is stuck in the driver. A child that gets stuck now is recorded.
-func (r records) askDriver(limit time.Duration) observe.Glance {
+func (r records) askDriver(limit time.Duration) node.Glance {
 	if why := r.stuck(); why != "" {
-		return observe.Glance{Problem: why}
+		return node.Glance{Problem: why}
 	}
-	now := observe.Look(r.env, r.cfg, limit)
+	now := node.Look(r.env, r.cfg, limit)
 	if now.Stuck != nil && r.store != nil {
 		if err := state.StuckChildren.Add(r.store, *now.Stuck, state.AliveIn(r.cfg.Paths.Proc)); err != nil {
 			fmt.Fprintf(r.env.Stderr, "bookend: %v\n", err)
@@ -259,7 +258,7 @@ func (r records) addRemembered(s *view.Status) {
 }
 
 // readings joins a sample with what the records contain about the GPUs.
-func (r records) readings(now observe.Glance) view.Readings {
+func (r records) readings(now node.Glance) view.Readings {
 	s := view.Readings{Now: now.Snapshot, Who: now.Who, At: r.env.Clock.Booted().Add, Runs: r.runs,
 		Epoch: r.epoch(), Limits: record.NewLimits(r.cfg.Thresholds.Bytes())}
 	if r.store != nil {

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/backend"
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
+	"bookend/internal/node"
 	"bookend/internal/protocol"
 	"bookend/test/fakegpu"
 )
@@ -17,18 +17,18 @@ import (
 type recording struct {
 	looks chan gpu.Snapshot
 	stop  chan struct{}
-	ended chan backend.Answer
+	ended chan node.Answer
 	pid   int
 }
 
 func record(t *testing.T, w *fakegpu.World, devices ...gpu.Device) *recording {
 	t.Helper()
-	r := &recording{looks: make(chan gpu.Snapshot, 1000), stop: make(chan struct{}), ended: make(chan backend.Answer, 1)}
+	r := &recording{looks: make(chan gpu.Snapshot, 1000), stop: make(chan struct{}), ended: make(chan node.Answer, 1)}
 	born := make(chan int, 1)
 	req := request(w.NVML())
 	req.Op, req.All, req.Devices, req.Watch = protocol.Record, false, devices, gpu.WatchRule{Every: 100 * time.Millisecond}
 	go func() {
-		r.ended <- backend.Ask(backend.Params{Path: program, Stop: r.stop,
+		r.ended <- node.Ask(node.Params{Path: program, Stop: r.stop,
 			Started: func(pid int, _ uint64) { born <- pid },
 			OnLook:  func(s gpu.Snapshot) { r.looks <- s }}, req)
 	}()
@@ -113,7 +113,7 @@ func TestRecordFails(t *testing.T) {
 	}
 	req := request(w.NVML())
 	req.Op, req.Watch = protocol.Record, gpu.WatchRule{Every: time.Second}
-	a := backend.Ask(backend.Params{Path: liar, OnLook: func(gpu.Snapshot) {}}, req)
+	a := node.Ask(node.Params{Path: liar, OnLook: func(gpu.Snapshot) {}}, req)
 	if len(a.Troubles) != 1 || a.Troubles[0].Code != catalog.BackendGarbage {
 		t.Errorf("%+v", a.Troubles)
 	}

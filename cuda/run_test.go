@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/backend"
 	"bookend/internal/gpu"
+	"bookend/internal/node"
 	"bookend/internal/protocol"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
@@ -74,8 +74,8 @@ func request(library string) protocol.Request {
 		Options: protocol.Options{optionNVML: library}}
 }
 
-func answerTo(req protocol.Request) backend.Answer {
-	return backend.Ask(backend.Params{Path: program}, req)
+func answerTo(req protocol.Request) node.Answer {
+	return node.Ask(node.Params{Path: program}, req)
 }
 
 // looks asks and wants a complete answer without trouble.

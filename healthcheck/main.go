@@ -4,7 +4,6 @@ package main
 import (
 	"os"
 
-	"bookend/internal/child"
 	"bookend/internal/hook"
 )
 
@@ -15,6 +14,6 @@ func main() {
 		Args: os.Args, Getenv: os.Getenv,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		EUID: os.Geteuid(), PID: os.Getpid(),
-		Clock: child.SystemClock(), Exit: os.Exit, Version: version,
+		Exit: os.Exit, Version: version,
 	}))
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/backend"
 	"bookend/internal/gpu"
+	"bookend/internal/node"
 	"bookend/internal/nodefiles"
 	"bookend/internal/protocol"
 	"bookend/test/build"
@@ -57,9 +57,9 @@ func request(w *fakeamd.World, op protocol.Op) protocol.Request {
 		Options: protocol.Options{"proc": w.Proc, "sys": w.Sys}}
 }
 
-func ask(t *testing.T, r protocol.Request) backend.Answer {
+func ask(t *testing.T, r protocol.Request) node.Answer {
 	t.Helper()
-	a := backend.Ask(backend.Params{Path: program}, r)
+	a := node.Ask(node.Params{Path: program}, r)
 	if len(a.Troubles) > 0 || !a.Complete {
 		t.Fatalf("%+v", a)
 	}
@@ -67,7 +67,7 @@ func ask(t *testing.T, r protocol.Request) backend.Answer {
 }
 
 // said words a look: a line for each device, one for each of its processes, one for each fault.
-func said(a backend.Answer) string {
+func said(a node.Answer) string {
 	var b strings.Builder
 	for _, s := range a.Snapshots {
 		for _, r := range s.Readings {
@@ -256,7 +256,7 @@ func TestOtherRequests(t *testing.T) {
 	r := request(fakeamd.New(t.TempDir(), mi300x), protocol.Record)
 	r.Watch = gpu.WatchRule{Every: 100 * time.Millisecond}
 	stop, n := make(chan struct{}), 0
-	a := backend.Ask(backend.Params{Path: program, Stop: stop, OnLook: func(s gpu.Snapshot) {
+	a := node.Ask(node.Params{Path: program, Stop: stop, OnLook: func(s gpu.Snapshot) {
 		if n++; n == 3 {
 			close(stop)
 		}
@@ -265,7 +265,7 @@ func TestOtherRequests(t *testing.T) {
 		t.Errorf("%d looks, then %+v", n, a.Troubles)
 	}
 	r.Options = nil
-	if a := backend.Ask(backend.Params{Path: program}, r); len(a.Troubles) == 0 {
+	if a := node.Ask(node.Params{Path: program}, r); len(a.Troubles) == 0 {
 		t.Error("it looked without roots")
 	}
 }

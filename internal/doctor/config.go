@@ -6,15 +6,15 @@ import (
 	"io/fs"
 	"strings"
 
-	"bookend/internal/backend"
 	"bookend/internal/config"
+	"bookend/internal/node"
 	"bookend/internal/nodefiles"
 )
 
 // Backend is a program that hooks start for a vendor's GPUs, and what would keep them from that, nil if nothing would.
 type Backend struct {
 	Program string
-	Trouble *backend.Trouble
+	Trouble *node.Trouble
 }
 
 // Backends returns the backends for the GPUs that are present, or those for their test allocations.
@@ -25,7 +25,7 @@ func Backends(cfg config.Config, tests bool) []Backend {
 			continue
 		}
 		program, options := cfg.BackendOf(v.Name, tests)
-		all = append(all, Backend{program, backend.Check(backend.Params{Path: program, Root: true}, options)})
+		all = append(all, Backend{program, node.CheckBackend(program, options)})
 	}
 	return all
 }

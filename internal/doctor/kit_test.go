@@ -45,21 +45,21 @@ func put(t *testing.T, path, text string, mode os.FileMode) {
 	must.Do(t, os.Chmod(path, mode))
 }
 
-type node struct {
+type testNode struct {
 	*testing.T
 	dir    string
 	site   *Site
 	failed map[string]bool // checks that a line has shown failing
 }
 
-func (n node) in(name string) string { return filepath.Join(n.dir, name) }
+func (n testNode) in(name string) string { return filepath.Join(n.dir, name) }
 
-func newNode(t *testing.T) node {
+func newNode(t *testing.T) testNode {
 	t.Helper()
 	unix.Umask(0o022)
 	dir := must.RootsDir(t)
 	mount(t, dir, "mode=0755")
-	n := node{T: t, dir: dir}
+	n := testNode{T: t, dir: dir}
 	c := config.Default()
 	c.Paths.Run = n.in("run")
 	c.Paths.Proc, c.Paths.Sys, c.Paths.Dev, c.NVIDIA.DriverProc = n.in("proc"), n.in("sys"), n.in("dev"),
@@ -74,7 +74,7 @@ func newNode(t *testing.T) node {
 }
 
 // install makes the files of testdata/node.txtar, and what is no file.
-func (n node) install() {
+func (n testNode) install() {
 	for _, f := range txtar.Parse([]byte(must.Read(n.T, "testdata/node.txtar"))).Files {
 		mode := os.FileMode(0o644)
 		if strings.HasPrefix(string(f.Data), "#!") {
@@ -90,7 +90,7 @@ func (n node) install() {
 }
 
 // examine is Examine on a machine that may be busy, where everything answers in the end.
-func (n node) examine() []Result {
+func (n testNode) examine() []Result {
 	return Examine(*n.site, time.Minute)
 }
 
@@ -105,7 +105,7 @@ func notWell(results []Result) []Result {
 	return bad
 }
 
-func (n node) do(command string) {
+func (n testNode) do(command string) {
 	n.Helper()
 	c := exec.Command("/bin/sh", "-ec", command)
 	if text, err := c.CombinedOutput(); err != nil {
@@ -113,7 +113,7 @@ func (n node) do(command string) {
 	}
 }
 
-func (n node) said(check string) []Result {
+func (n testNode) said(check string) []Result {
 	others := func(c Check) bool { return c.Name != check }
 	return examine(*n.site, time.Minute, slices.DeleteFunc(Checks(), others))
 }
@@ -146,7 +146,7 @@ func TestLines(t *testing.T) {
 	failed := map[string]bool{}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			n := node{T: t, failed: failed}
+			n := testNode{T: t, failed: failed}
 			p := testscript.Params{Files: []string{file}, Cmds: map[string]func(*testscript.TestScript, bool, []string){}}
 			for name, do := range commands {
 				p.Cmds[name] = func(ts *testscript.TestScript, _ bool, args []string) {
@@ -164,49 +164,51 @@ func TestLines(t *testing.T) {
 	}
 }
 
-var commands = map[string]func(n *node, ts *testscript.TestScript, args []string){
-	"node": func(n *node, ts *testscript.TestScript, _ []string) {
+var commands = map[string]func(n *testNode, ts *testscript.TestScript, args []string){
+	"node": func(n *testNode, ts *testscript.TestScript, _ []string) {
 		failed := n.failed
 		*n = newNode(n.T)
 		n.failed = failed
 		ts.Setenv("DIR", n.dir)
 	},
-	"edit": func(n *node, ts *testscript.TestScript, args []string) {
+	"edit": func(n *testNode, ts *testscript.TestScript, args []string) {
 		was := ts.ReadFile(n.in(args[0]))
 		if !strings.Contains(was, args[1]) {
 			ts.Fatalf("%s has no %q", args[0], args[1])
 		}
 		ts.Check(os.WriteFile(n.in(args[0]), []byte(strings.Replace(was, args[1], args[2], 1)), 0o644))
 	},
-	"write": func(n *node, ts *testscript.TestScript, args []string) {
+	"write": func(n *testNode, ts *testscript.TestScript, args []string) {
 		mode, err := strconv.ParseUint(append(args, "644")[2], 8, 12)
 		ts.Check(err)
 		put(n.T, n.in(args[0]), args[1], os.FileMode(mode))
 	},
-	"own": func(n *node, ts *testscript.TestScript, args []string) { ts.Check(os.Chown(n.in(args[0]), user, 0)) },
-	"fifo": func(n *node, ts *testscript.TestScript, args []string) {
+	"own": func(n *testNode, ts *testscript.TestScript, args []string) {
+		ts.Check(os.Chown(n.in(args[0]), user, 0))
+	},
+	"fifo": func(n *testNode, ts *testscript.TestScript, args []string) {
 		ts.Check(unix.Mkfifo(n.in(args[0]), 0o600))
 	},
-	"unmount": func(n *node, ts *testscript.TestScript, args []string) {
+	"unmount": func(n *testNode, ts *testscript.TestScript, args []string) {
 		ts.Check(unix.Unmount(n.in(args[0]), unix.MNT_DETACH))
 	},
-	"moved": func(n *node, ts *testscript.TestScript, args []string) {
+	"moved": func(n *testNode, ts *testscript.TestScript, args []string) {
 		to := n.in("home/" + filepath.Base(args[0]))
 		ts.Check(os.MkdirAll(n.in("home"), 0o755))
 		ts.Check(os.Chown(n.in("home"), user, 0))
 		ts.Check(os.Rename(n.in(args[0]), to))
 		ts.Check(os.Symlink(to, n.in(args[0])))
 	},
-	"config": func(n *node, ts *testscript.TestScript, args []string) {
+	"config": func(n *testNode, ts *testscript.TestScript, args []string) {
 		ts.Check(yaml.Unmarshal([]byte(args[0]), &n.site.Config))
 	},
-	"mistake": func(n *node, _ *testscript.TestScript, args []string) { n.site.Mistake = args[0] },
-	"slurm": func(n *node, _ *testscript.TestScript, args []string) {
+	"mistake": func(n *testNode, _ *testscript.TestScript, args []string) { n.site.Mistake = args[0] },
+	"slurm": func(n *testNode, _ *testscript.TestScript, args []string) {
 		for _, program := range []string{"sbin/slurmd", "bin/scontrol"} {
 			put(n.T, n.in(program), "#!/bin/sh\necho slurm "+args[0]+"\n", 0o755)
 		}
 	},
-	"says": func(n *node, ts *testscript.TestScript, args []string) {
+	"says": func(n *testNode, ts *testscript.TestScript, args []string) {
 		n.failed[args[0]] = n.failed[args[0]] || args[1] != OK
 		if why := n.says(args[0], args[1], args[2], append(args, "")[3]); why != "" {
 			ts.Fatalf("%q: %s", args, why)
@@ -215,7 +217,7 @@ var commands = map[string]func(n *node, ts *testscript.TestScript, args []string
 }
 
 // says tries a line, and returns what is not as it says.
-func (n node) says(check, level, seen, fix string) (why string) {
+func (n testNode) says(check, level, seen, fix string) (why string) {
 	said := n.said(check)
 	i := slices.IndexFunc(said, func(r Result) bool { return r.Level == level && strings.Contains(r.Seen, seen) })
 	switch {

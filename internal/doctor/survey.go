@@ -13,8 +13,8 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/node"
 	"bookend/internal/nodefiles"
-	"bookend/internal/observe"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
@@ -25,7 +25,7 @@ import (
 type Survey struct {
 	Slurm   Slurm
 	Driver  Driver         `json:"-"`
-	Glance  observe.Glance `json:"-"` // the driver's answer to one query, as a hook makes it
+	Glance  node.Glance    `json:"-"` // the driver's answer to one query, as a hook makes it
 	Numbers slurmconf.List `json:"-"` // what Slurm's GPU numbers mean to a hook that begins now
 }
 
@@ -68,7 +68,7 @@ func survey(s Site, patience time.Duration) (v Survey) {
 	s.Survey = v
 	numbers := child.Async(func() (list slurmconf.List, _ error) {
 		if conf := s.Survey.Slurm.Conf; conf != nil {
-			list = observe.ReadNumbering(s.env(), s.Config, s.NodeName, conf.Path)
+			list = node.ReadNumbering(s.env(), s.Config, s.NodeName, conf.Path)
 		}
 		return list, nil
 	})
@@ -145,14 +145,14 @@ func (s Site) env() child.Env {
 }
 
 // askDriver queries the driver once, with a prolog's deadline, unless a child is stuck in it or its files hang.
-func askDriver(s Site) (skipped string, g observe.Glance) {
+func askDriver(s Site) (skipped string, g node.Glance) {
 	if d := s.Survey.Driver; d.Silent != "" || d.Absent {
 		return cmp.Or(d.Silent, "no driver is loaded"), g
 	}
 	limit := s.driverLimit()
-	answers := make(chan observe.Glance, 1)
-	child.Go(func(p *child.Panic) { answers <- observe.Glance{Problem: p.Error()} }, func() {
-		answers <- observe.Look(s.env(), s.Config, limit)
+	answers := make(chan node.Glance, 1)
+	child.Go(func(p *child.Panic) { answers <- node.Glance{Problem: p.Error()} }, func() {
+		answers <- node.Look(s.env(), s.Config, limit)
 	})
 	select {
 	case g := <-answers:

@@ -1,19 +1,18 @@
 package hook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
-	"bookend/internal/attribution"
 	"bookend/internal/catalog"
-	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/node"
-	"bookend/internal/observe"
 	"bookend/internal/publish"
 	"bookend/internal/record"
 	"bookend/internal/recorder"
@@ -26,7 +25,7 @@ import (
 func check(h *hook) (o publish.Account, worth bool) {
 	faults, problem := h.configure()
 	a := h.a
-	if !observe.HasGPUs(a) {
+	if !node.HasGPUs(a) {
 		return o, false
 	}
 	why := nameNode(a)
@@ -73,19 +72,16 @@ func (h *hook) examine(c judge.Case) judge.Check {
 	last, faults := state.LastCheck.Load(a.Store)
 	c.Faults = slices.Concat(c.Faults, node.Fault(faults))
 	h.stopped.setUnfinished(stoppedCheck(a.Store, last))
-	var since *gpu.KernelMark // nil if it is not known where the last check's log ended
-	if last != nil {
-		since = last.Kernel
-	}
+	since := cmp.Or(last, &record.Check{}).Kernel // nil if it is not known where the last check's log ended
 	damaged, err := a.Store.Damaged()
 	c.Faults = slices.Concat(c.Faults, node.Fault(err))
-	k := judge.Check{Case: h.know(observe.Node(a, h.know(c), since)), Last: last}
-	k.Faults = slices.Concat(k.Faults, node.Fault(a.Store.SeenClear(damaged, k.Clear(), ids(k.Given()))))
-	records, more := a.HostRecords()
+	k := judge.Check{Case: h.know(node.ObserveAll(a, h.know(c), since)), Last: last}
+	k.Faults = slices.Concat(k.Faults, node.Fault(a.Store.SeenClear(damaged, k.Clear(), record.IDs(k.Given()))))
+	records, more := node.HostRecords(a)
 	k.Node, k.Faults = records, slices.Concat(k.Faults, more)
 	if unclean := k.Unclean(); len(unclean) > 0 {
-		seen, residue := observe.Closer(a, k.Case, unclean)
-		records, more := a.HostRecords()
+		seen, residue := node.Closer(a, k.Case, unclean)
+		records, more := node.HostRecords(a)
 		residue.Node = *records
 		k.Residue, k.Seen.Looks, k.Faults = &residue, seen.Seen.Looks, slices.Concat(seen.Faults, more)
 	}
@@ -171,13 +167,7 @@ func settleRuns(a *node.Access, c judge.Check) (faults []record.Finding) {
 	if c.Seen.Epoch.Boot == "" {
 		return nil
 	}
-	exclusive := false
-	unended := attribution.Unended(c.Latest().Runs, attribution.Node{
-		Epoch: c.Seen.Epoch, GPUs: ids(c.Given()), Shared: a.Config.Slurm.SharedPartitions, Exclusive: func() bool {
-			exclusive = exclusive || a.Exclusive()
-			return exclusive
-		},
-	})
+	unended := c.Unended(sync.OnceValue(func() bool { return node.Exclusive(a) }))
 	for _, u := range unended {
 		end := record.End{At: a.Env.Clock.Boot(), Wall: a.Env.Clock.Wall(), Unseen: u.Why, Presumed: u.Presumed}
 		if u.Over > 0 {
@@ -190,13 +180,6 @@ func settleRuns(a *node.Access, c judge.Check) (faults []record.Finding) {
 		recorder.Start(a)
 	}
 	return faults
-}
-
-func ids(cards []record.Assigned) (list []gpu.ID) {
-	for _, card := range cards {
-		list = append(list, card.Device.ID)
-	}
-	return list
 }
 
 func gauge(now record.Check) *record.Check {

@@ -6,11 +6,8 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/config"
-	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/node"
-	"bookend/internal/observe"
 	"bookend/internal/procscan"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -28,12 +25,11 @@ func cleanUp(a *node.Access, c judge.Case) judge.Case {
 	cleaned := judge.Cleaned{First: c.Seen.Side}
 	cleaned.Did, cleaned.Looked = endAll(a, c.Seen, targets)
 	if cleaned.Looked {
-		seen, after, faults := observe.AfterCleanUp(a, c)
-		c, cleaned.After = seen, after
-		if len(after.Snapshot.Readings) > 0 {
-			c.Seen.Side = after
+		c = node.ObserveAgain(a, c)
+		cleaned.After = c.Seen.Side
+		if len(cleaned.After.Snapshot.Readings) == 0 {
+			c.Seen.Side = cleaned.First
 		}
-		cleaned.Did = append(cleaned.Did, faults...)
 	}
 	c.Cleaned = &cleaned
 	return c
@@ -45,21 +41,19 @@ func mayCleanUp(c judge.Case) bool {
 }
 
 func endAll(a *node.Access, seen judge.Seen, targets []record.Holder) (did []record.Finding, ended bool) {
+	request := procscan.CleanupRequest{
+		Proc: a.Config.Paths.Proc, Grace: time.Duration(a.Config.CleanUp.Grace),
+		Owner: slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node},
+	}
+	for _, t := range targets {
+		request.Processes = append(request.Processes, t.Process)
+	}
 	// The time to see that the GPU is clean afterwards: teardown takes 0.1 to 0.4 s (measured).
 	const cleanWatch = 1500 * time.Millisecond
-	grace := time.Duration(a.Config.CleanUp.Grace)
-	limit := grace + 2*config.KillWait
-	if need := limit + cleanWatch; a.Deadline.Left(need, a.Reserve()) < need {
+	if need := request.Limit() + cleanWatch; a.Deadline.Left(need, a.Reserve()) < need {
 		return append(did, record.Unsure(catalog.Ended, "no time left to end the job's processes")), false
 	}
-	var processes []record.Process
-	for _, t := range targets {
-		processes = append(processes, t.Process)
-	}
-	results, err := procscan.Cleanup.Ask(procscan.CleanupRequest{
-		Proc: a.Config.Paths.Proc, Processes: processes, Grace: grace,
-		Owner: slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node},
-	}, a.Deadline.Left(limit, a.Reserve()))
+	results, err := procscan.Cleanup.Ask(request, a.Deadline.Left(request.Limit(), a.Reserve()))
 	if err != nil { // it is not known what became of them
 		return slices.Concat(a.AbandonedReader(err, nil), a.ChildFault(procscan.Cleanup.Name, err)), true
 	}
@@ -82,7 +76,7 @@ func outcome(seen judge.Seen, h record.Holder, result procscan.CleanupResult) re
 	}
 	for _, c := range seen.Cards {
 		reading, _ := seen.Side.Snapshot.Reading(c.Device.ID)
-		if slices.ContainsFunc(reading.Processes, func(p gpu.Process) bool { return p.PID == h.PID }) {
+		if _, lists := reading.Process(h.PID); lists {
 			f.GPU, f.Index = c.Device.ID, &c.Index
 			break
 		}

@@ -1,15 +1,12 @@
 package hook
 
 import (
-	"slices"
+	"cmp"
 
-	"bookend/internal/attribution"
 	"bookend/internal/catalog"
-	"bookend/internal/gpu"
 	"bookend/internal/joblog"
 	"bookend/internal/judge"
 	"bookend/internal/node"
-	"bookend/internal/observe"
 	"bookend/internal/probe"
 	"bookend/internal/publish"
 	"bookend/internal/record"
@@ -22,12 +19,12 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	c = h.know(recall(a, c))
 	h.stopped.setUnfinished(closing(a.Store, c.Self()))
-	c, seen := observe.Job(a, c)
+	c, seen := node.Observe(a, c)
 	h.stopped.setUnfinished(closing(a.Store, completed(h.know(c))))
-	c = cleanUp(a, observe.Consult(a, c))
+	c = cleanUp(a, node.Consult(a, c))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
 	c, hangs := seen.Output.Await(outlast(a, c))
-	c = probe.Run(a, h.know(c), j, nil) // a message in the output may ask for a test
+	c = probe.AtEnd(a, h.know(c), j) // a message in the output may ask for a test
 	c, j = h.judge(c)
 	why, faults := diagnose(a, c, j)
 	o := h.keep(c, j.With(c, faults...))
@@ -46,21 +43,20 @@ func epilog(h *hook, c judge.Case) publish.Account {
 // recorded, nothing is certain.
 func recall(a *node.Access, c judge.Case) judge.Case {
 	const once = "one epilog a run"
-	c.Past.Turn = a.Claim(0)
+	c.Past.Turn = node.Claim(a, 0)
 	if c.Past.Turn == judge.Concurrent {
 		c.Faults = append(c.Faults, record.Saw(catalog.Again, "another epilog of this job is at work", once))
 	}
-	run, which, err := a.Store.Find(a.Job)
-	c.Faults = append(c.Faults, node.Fault(err)...)
-	switch which {
-	case attribution.NoRun:
+	run, _, err := a.Store.Find(a.Job)
+	c.Past.Run, c.Faults = run, append(c.Faults, node.Fault(err)...)
+	switch {
+	case run.Key == "":
 		const none = "no record of this job's start on this node"
 		c.Faults = append(c.Faults, record.Saw(catalog.NoRecord, none, "a prolog before each epilog"))
-	case attribution.ClosedRun:
+	case run.Epilog() != nil:
 		c.Past.Turn = judge.Repeated
 		c.Faults = append(c.Faults, record.Saw(catalog.Again, "this job's epilog has run before", once))
 	}
-	c.Past.Run = run
 	return c
 }
 
@@ -75,22 +71,17 @@ func completed(c judge.Case) record.Run {
 	if len(c.Seen.Cards) > 0 { // an end without readings keeps the GPUs known from the start
 		run.Devices, run.Numbering = run.DevicesWith(c.Seen.Cards), c.Seen.Origin
 	}
-	if run.Epoch == (gpu.Epoch{}) {
-		run.Epoch = c.Seen.Epoch
-	}
+	run.Epoch = cmp.Or(run.Epoch, c.Seen.Epoch)
 	return run
 }
 
 // diagnose determines why the job ran out of memory. If there is something to report, it takes the time to read Slurm's
 // files and the node's other records.
 func diagnose(a *node.Access, c judge.Case, j judge.Judgement) (*record.Diagnosis, []record.Finding) {
-	if !c.Past.Turn.Leads() {
+	if !c.Past.Turn.Leads() || !c.AsksWhy(j) {
 		return nil, nil
 	}
-	if !c.AsksWhy(j) {
-		return nil, nil
-	}
-	c, faults := a.Complete(c)
+	c, faults := node.Complete(a, c)
 	return c.Why(j), faults
 }
 
@@ -105,14 +96,4 @@ func closeRun(store *state.Store, c judge.Case, p joblog.Place, end record.End) 
 		err = store.Settle(run.Job.ID) // its start may be in a record that was set aside
 	}
 	return err
-}
-
-// tell leaves the end report for the job's user: in the node's state, and in the job's output.
-func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, text string) (string, []record.Finding) {
-	var faults []record.Finding
-	if text != "" {
-		faults = node.Fault(a.Store.Users.ChangeReport(a.Job, func(told *state.Report) { told.End = text }))
-	}
-	became, more := publish.EndReport(a, p, hangs, c.Past.Run.Start, text)
-	return became, slices.Concat(faults, more)
 }

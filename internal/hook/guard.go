@@ -11,7 +11,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/config"
+	"bookend/internal/judge"
 	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -62,7 +62,7 @@ func (c *checkpoint) leave(env Env, phase slurm.Context, start time.Duration, wh
 	f := record.Saw(catalog.Deadline, "stopped by "+why, "a hook that ends in time")
 	now, e := env.Clock.Boot(), c.judgedEnd()
 	if e.Verdict.Exit == 0 {
-		e = record.End{At: now, Verdict: record.Verdict{Action: config.Warn, Exit: c.exitCode(), Code: f.Code}}
+		e = record.End{At: now, Verdict: judge.Stopped(c.exitCode(), f)}
 	}
 	e.Began, e.Wall, e.SlurmConf = start, env.Clock.Wall(), slurmConf(env, c.exitCode())
 	e.Findings = append(slices.Clip(e.Findings), f)

@@ -9,16 +9,17 @@ package hook
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"bookend/internal/attribution"
 	"bookend/internal/catalog"
 	"bookend/internal/child"
-	"bookend/internal/config"
 	"bookend/internal/judge"
 	"bookend/internal/node"
+	_ "bookend/internal/nogpu"
 	"bookend/internal/publish"
 	"bookend/internal/record"
 	"bookend/internal/recorder"
@@ -26,7 +27,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Env is the outside world, as main passes it in.
+// Env is the outside world, as main passes it in. Without a clock it is the machine's.
 type Env = child.Env
 
 // Prolog runs bookend-prolog: Slurm's Prolog or TaskProlog, as SLURM_SCRIPT_CONTEXT says.
@@ -47,6 +48,9 @@ type steps func(*hook) (o publish.Account, worth bool)
 
 // run does what the program was started for: recorder, disk work, its own child, version, task hook or root hook.
 func run(env Env, phase, task slurm.Context, ofTask func(*taskHook), do steps) int {
+	if env.Clock.Boot == nil {
+		env.Clock = child.SystemClock()
+	}
 	switch {
 	case len(env.Args) == 3 && env.Args[1] == recorder.Flag:
 		return recorder.Run(env, env.Args[2])
@@ -67,7 +71,7 @@ func run(env Env, phase, task slurm.Context, ofTask func(*taskHook), do steps) i
 	}
 	switch {
 	case ofTask != nil && slurm.Context(env.Getenv("SLURM_SCRIPT_CONTEXT")) == task:
-		return ofUser(env, ofTask)
+		return ofUser(env, task, ofTask)
 	case phase != slurm.HealthCheck && !slurm.HasGPUs(env.Getenv): // nothing to do
 		return 0
 	}
@@ -85,7 +89,7 @@ type hook struct {
 // rootHook frames a root hook: one deadline, one verdict whatever happens.
 func rootHook(env Env, phase slurm.Context, do steps) (exit int) {
 	start := env.Clock.Boot()
-	h := &hook{a: node.With(env, phase, config.Default(), start), watchdog: newWatchdog()}
+	h := &hook{a: node.Unconfigured(env, phase, start), watchdog: newWatchdog()}
 	h.know(h.a.Case())
 	env.Confine()
 	// Where even the report of a panic panics, Go's own exit code would drain the node.
@@ -174,11 +178,11 @@ func identify(a *node.Access) (ok bool, faults []record.Finding) {
 	if job.GPUProblem != "" {
 		faults = append(faults, record.Unsure(catalog.Ambiguous, job.GPUProblem))
 	}
-	own, err := node.OwnCgroup(a.Config.Paths.Proc)
+	own, err := os.ReadFile(filepath.Join(a.Config.Paths.Proc, "self/cgroup"))
 	if err != nil {
 		faults = append(faults, record.Unsure(catalog.BadEnv, err.Error()))
 	}
-	a.InJob = slurm.InJob(own)
+	a.InJob = slurm.InJob(string(own))
 	if a.InJob {
 		a.Job.Exit = slurm.ExitStatus{Why: "hooks under RunInJob are always told 0"}
 		observed := "this hook runs inside the job (PrologFlags=RunInJob)"
@@ -194,7 +198,7 @@ func identify(a *node.Access) (ok bool, faults []record.Finding) {
 func (h *hook) judge(c judge.Case) (judge.Case, judge.Judgement) {
 	j := judge.Judge(h.know(c))
 	if c.Node == nil && h.a.Store != nil && c.AsksRepeat(j) {
-		records, faults := h.a.Records()
+		records, faults := node.Records(h.a.Store)
 		c.Node, c.Faults = records, slices.Concat(c.Faults, faults)
 		j = judge.Judge(c)
 	}
@@ -265,11 +269,11 @@ func outlast(a *node.Access, c judge.Case) judge.Case {
 	if judge.WhenTested(c.Config.Probe.At, c.Phase) {
 		wait = a.Deadline.Left(time.Hour, a.Reserve())
 	}
-	if a.Claim(wait) != judge.First {
+	if node.Claim(a, wait) != judge.First {
 		return c // nothing else can be done
 	}
 	c.Past.Turn = judge.Undecided
-	if _, which, _ := a.Store.Find(a.Job); which == attribution.ClosedRun {
+	if run, _, _ := a.Store.Find(a.Job); run.Epilog() != nil {
 		c.Past.Turn = judge.Repeated
 	}
 	return c

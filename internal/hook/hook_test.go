@@ -141,21 +141,20 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 	}
 }
 
-// A hook that is the first does not wait, and stays the first.
-func TestFirstOutlastsNone(t *testing.T) {
-	a, c := onrecord.Epilog(t, true)
-	if got := outlast(a, c).Past.Turn; got != judge.First {
-		t.Errorf("got turn %v, want the first", got)
-	}
-}
-
-// A hook that had to wait for the first of its kind takes its place only if that has not closed the run.
+// A hook that is the first does not wait, and stays the first. One that had to wait for the first of its kind takes its
+// place only if that has not closed the run.
 func TestOutlast(t *testing.T) {
-	for _, closed := range []bool{true, false} {
-		a, c := onrecord.Epilog(t, closed)
-		c.Past.Turn = judge.Concurrent
-		if got, want := outlast(a, c).Past.Turn, map[bool]judge.Turn{true: judge.Repeated, false: judge.Undecided}[closed]; got != want {
-			t.Errorf("closed by the first %v: turn %v, want %v", closed, got, want)
+	for _, tt := range []struct {
+		closed     bool
+		turn, want judge.Turn
+	}{
+		{true, judge.First, judge.First},
+		{true, judge.Concurrent, judge.Repeated}, {false, judge.Concurrent, judge.Undecided},
+	} {
+		a, c := onrecord.Epilog(t, tt.closed)
+		c.Past.Turn = tt.turn
+		if got := outlast(a, c).Past.Turn; got != tt.want {
+			t.Errorf("closed by the first %v: turn %v, then %v, want %v", tt.closed, tt.turn, got, tt.want)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"bookend/internal/judge"
 	"bookend/internal/node"
-	"bookend/internal/observe"
 	"bookend/internal/probe"
 	"bookend/internal/publish"
 	"bookend/internal/record"
@@ -18,11 +17,11 @@ import (
 func prolog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	h.stopped.setUnfinished(begin(a.Store, record.Run{Job: c.Job}))
-	c, seen := observe.Job(a, c)
+	c, seen := node.Observe(a, c)
 	h.stopped.setUnfinished(begin(a.Store, h.know(c).Self())) // its exit counts in this boot, which is known by now
-	c = learn(a, observe.Consult(a, c))
+	c = learn(a, node.Consult(a, c))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
-	c = probe.Run(a, outlast(a, c), j, seen.Tests)
+	c = probe.AtStart(a, outlast(a, c), j, seen.Tests)
 	c, j = h.judge(c)
 	text := report.Start(scene(c, j, nil))
 	start, run := h.end(c, j, text, nil), c.Self() // on record for the job's end, and for its task hooks

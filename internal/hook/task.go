@@ -1,10 +1,10 @@
 package hook
 
 import (
-	"bytes"
 	"cmp"
-	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,14 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
-	"bookend/internal/config"
 	"bookend/internal/joblog"
 	"bookend/internal/node"
 	"bookend/internal/procscan"
 	"bookend/internal/record"
 	"bookend/internal/report"
-	"bookend/internal/safefile"
-	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -29,14 +26,12 @@ import (
 // taskHook is a task hook. It runs as the user and in the user's environment: nothing in it is trusted. It always
 // exits 0.
 type taskHook struct {
-	env      Env
-	cfg      config.Config
-	task     slurm.Task
-	deadline node.Deadline
+	a    *node.Access
+	task slurm.Task
 }
 
 // ofUser frames a TaskProlog or TaskEpilog. Any exit code but 0 would fail the user's job.
-func ofUser(env Env, body func(*taskHook)) int {
+func ofUser(env Env, phase slurm.Context, body func(*taskHook)) int {
 	quiet := func(*child.Panic) {} // Slurm would read a TaskProlog's stack as commands
 	defer child.Recover(quiet)
 	if !slurm.HasGPUs(env.Getenv) {
@@ -44,30 +39,34 @@ func ofUser(env Env, body func(*taskHook)) int {
 	}
 	start, watchdog := env.Clock.Boot(), newWatchdog()
 	defer watchdog.guard(func() { env.Exit(0) }, quiet, func(string) {})()
-	cfg, _ := node.LoadConfig(env) // root hooks report a bad configuration
-	own, _ := node.OwnCgroup(cfg.Paths.Proc)
-	t := &taskHook{env: env, cfg: cfg, task: slurm.TaskFromEnv(env.Getenv, own),
-		deadline: node.Deadline{Start: start, End: start + time.Duration(cfg.Deadlines.Task), Clock: env.Clock}}
-	watchdog.limit(t.deadline)
-	body(t)
+	a, _ := node.Configured(env, phase, start) // root hooks report a bad configuration
+	own, _ := os.ReadFile(filepath.Join(a.Config.Paths.Proc, "self/cgroup"))
+	watchdog.limit(a.Deadline)
+	body(&taskHook{a, slurm.TaskFromEnv(env.Getenv, string(own))})
 	return 0
 }
 
 // report returns what the root hooks told this user of the job.
 func (t *taskHook) report() (state.Report, error) {
-	return state.Users{Run: t.cfg.Paths.Run, Node: t.task.Node}.Report(uint32(t.env.EUID), t.task.Job())
+	return t.users().Report(uint32(t.a.Env.EUID), t.task.Job())
+}
+
+// users returns the files that root hooks share with the job's user.
+func (t *taskHook) users() state.Users {
+	return state.Users{Run: t.a.Config.Paths.Run, Node: t.task.Node}
 }
 
 func (t *taskHook) inScript() bool {
 	return t.task.Step == slurm.StepBatch || t.task.Step == slurm.StepInteractive
 }
 
-const taskStep = 400 * time.Millisecond
+// step returns the time for a child.
+func (t *taskHook) step() time.Duration { return t.a.Deadline.Left(400*time.Millisecond, 0) }
 
 // ofJob returns a request for the job's processes, as far as its user may see them.
 func (t *taskHook) ofJob() procscan.JobRequest {
-	paths := t.cfg.Paths
-	return procscan.JobRequest{Proc: paths.Proc, Dev: paths.Dev, UID: uint32(t.env.EUID), Owner: t.task.Job()}
+	paths := t.a.Config.Paths
+	return procscan.JobRequest{Proc: paths.Proc, Dev: paths.Dev, UID: uint32(t.a.Env.EUID), Owner: t.task.Job()}
 }
 
 // taskProlog prints the start report once a node, at the start of the script, and one line at a step's if something is
@@ -81,16 +80,16 @@ func taskProlog(t *taskHook) {
 	switch {
 	case err != nil: // no prolog, or not this user's report
 	case t.inScript():
-		printLines(t.env.Stdout, r.Text)
+		io.WriteString(t.a.Env.Stdout, report.Printed(r.Text))
 	case !r.Clean:
 		first, _, _ := strings.Cut(r.Text, "\n")
-		printLines(t.env.Stdout, first)
+		io.WriteString(t.a.Env.Stdout, report.Printed(first))
 	}
 	if t.inScript() {
 		t.record(func(*joblog.Drop) {})
 		return
 	}
-	found, err := launchers.Ask(t.ofJob(), t.deadline.Left(taskStep, 0))
+	found, err := launchers.Ask(t.ofJob(), t.step())
 	t.record(func(d *joblog.Drop) {
 		d.Note(found.Steps)
 		d.Elsewhere = d.Elsewhere || err != nil || len(found.Steps) == 0 || found.Elsewhere
@@ -110,43 +109,28 @@ var launchers = child.NewOperation("launchers", func(r procscan.JobRequest) (fou
 	return found, err
 })
 
-// printLines is the only writer to a TaskProlog's stdout: Slurm obeys "export" there and strips leading blanks.
-func printLines(w io.Writer, text string) {
-	var b bytes.Buffer
-	for line := range strings.Lines(text) {
-		fmt.Fprintf(&b, "print | %s\n", safetext.Keep(strings.TrimSuffix(line, "\n"), report.Width))
-	}
-	w.Write(b.Bytes())
-}
-
 // taskEpilog records where a task's output went and, at the end of the script, names the job's own processes that still
 // have a GPU open. Its stderr is the job's log, or the terminal of srun and salloc. The epilog's report does not reach
 // a terminal, so what was wrong at the start is repeated there, and what the job has used until now is added, next to
 // any error about memory on the screen.
 func taskEpilog(t *taskHook) {
 	// ENVIRONMENT is Slurm's mark of a job with a script; a step without its environment (--export=NONE) lacks it.
-	terminal := !t.recordOutput() && t.task.LocalID == 0 && t.env.Getenv("ENVIRONMENT") != "BATCH"
+	terminal := !t.recordOutput() && t.task.LocalID == 0 && t.a.Env.Getenv("ENVIRONMENT") != "BATCH"
 	if r, err := t.report(); terminal && err == nil {
 		if !r.Clean {
-			io.WriteString(t.env.Stderr, joblog.Quote(r.Text))
+			io.WriteString(t.a.Env.Stderr, joblog.Quote(r.Text))
 		}
-		io.WriteString(t.env.Stderr, joblog.Quote(r.Running))
+		io.WriteString(t.a.Env.Stderr, joblog.Quote(r.Running))
 	}
 	if !t.inScript() {
 		return
 	}
-	const most = 8                                                               // a job may have hundreds of workers
-	open, _ := procscan.OpenDevices.Ask(t.ofJob(), t.deadline.Left(taskStep, 0)) // none if unknown
-	var b strings.Builder
-	for _, o := range open[:min(len(open), most)] {
-		const words = "bookend: process %d (%s) still uses a GPU at the end of your script"
-		line := fmt.Sprintf(words, o.PID, safetext.Clean(o.Name, 24))
-		fmt.Fprintf(&b, "| %s\n", safetext.Keep(line, report.Width))
+	open, _ := procscan.OpenDevices.Ask(t.ofJob(), t.step()) // none if unknown
+	var processes []record.Process
+	for _, o := range open {
+		processes = append(processes, record.Process{PID: o.PID, Name: o.Name})
 	}
-	if len(open) > most {
-		fmt.Fprintf(&b, "| bookend:   and %d more\n", len(open)-most)
-	}
-	io.WriteString(t.env.Stderr, b.String())
+	io.WriteString(t.a.Env.Stderr, report.StillOpen(processes))
 }
 
 // recordOutput records where a task's errors went: the file of the TaskEpilog's own stderr, which is that of the first
@@ -154,8 +138,8 @@ func taskEpilog(t *taskHook) {
 // closed to the user. It reports whether some output of the job is known to be a file.
 func (t *taskHook) recordOutput() (file bool) {
 	const stderr = 2
-	request := joblog.LocateRequest{Proc: t.cfg.Paths.Proc, PID: t.env.PID, FD: stderr}
-	found, err := joblog.LocateOutput.Ask(request, t.deadline.Left(taskStep, 0))
+	request := joblog.LocateRequest{Proc: t.a.Config.Paths.Proc, PID: t.a.Env.PID, FD: stderr}
+	found, err := joblog.LocateOutput.Ask(request, t.step())
 	t.record(func(d *joblog.Drop) {
 		switch {
 		case err != nil:
@@ -173,17 +157,11 @@ func (t *taskHook) recordOutput() (file bool) {
 // may begin at the same time; they write one after another, which takes only as long as the writes. A step's hook has
 // no fact about the job that the script's does not have better.
 func (t *taskHook) record(change func(*joblog.Drop)) {
-	const longest = 100 * time.Millisecond
 	drop := joblog.Drop{Array: t.task.Array, HetID: t.task.HetID, AddressSpace: t.addressSpace()}
-	if name := t.env.Getenv("SLURM_JOB_NAME"); len(name) <= joblog.MaxName && utf8.ValidString(name) {
+	if name := t.a.Env.Getenv("SLURM_JOB_NAME"); len(name) <= joblog.MaxName && utf8.ValidString(name) {
 		drop.Name = name
 	}
-	dir, name := state.Users{Run: t.cfg.Paths.Run, Node: t.task.Node}.DropFile(uint32(t.env.EUID), t.task.Job())
-	if dir == "" {
-		return
-	}
-	// No file is normal, and so is one that another step's hook holds for long.
-	_ = safefile.Edit(dir, name, t.deadline.Left(longest, 0), joblog.MaxDrop, func(raw []byte) ([]byte, error) {
+	edit := func(raw []byte) ([]byte, error) {
 		if old, err := joblog.ParseDrop(raw); err == nil && t.inScript() {
 			drop.Target, drop.Steps, drop.Elsewhere = old.Target, old.Steps, old.Elsewhere
 		} else if err == nil {
@@ -191,7 +169,10 @@ func (t *taskHook) record(change func(*joblog.Drop)) {
 		}
 		change(&drop)
 		return drop.Encode()
-	})
+	}
+	limit := t.a.Deadline.Left(100*time.Millisecond, 0)
+	// No file is normal, and so is one that another step's hook holds for long.
+	_ = t.users().EditDrop(uint32(t.a.Env.EUID), t.task.Job(), limit, edit)
 }
 
 // addressSpace returns the soft limit of the address space of the job's tasks in bytes, diagnosis.Unlimited for none
@@ -200,7 +181,7 @@ func (t *taskHook) record(change func(*joblog.Drop)) {
 // user asked for it (--propagate). If Slurm carries none, a task has slurmstepd's own limit, as this process does. A
 // limit that the script sets for itself is not visible.
 func (t *taskHook) addressSpace() uint64 {
-	if carried := t.env.Getenv("SLURM_RLIMIT_AS"); carried != "" {
+	if carried := t.a.Env.Getenv("SLURM_RLIMIT_AS"); carried != "" {
 		n, err := strconv.ParseUint(strings.TrimPrefix(carried, "U"), 10, 64)
 		if err != nil {
 			return 0

@@ -66,6 +66,14 @@ func (c Check) Given() []record.Assigned {
 	})
 }
 
+// Unended returns the runs whose epilog never came. exclusive reports whether it is certain that no GPU is allocated in
+// parts; it is called only if it matters.
+func (c Check) Unended(exclusive func() bool) []attribution.Unfinished {
+	return attribution.Unended(c.Latest().Runs, attribution.Node{
+		Epoch: c.Seen.Epoch, GPUs: record.IDs(c.Given()), Shared: c.Config.Slurm.SharedPartitions, Exclusive: exclusive,
+	})
+}
+
 func (c Check) book(at time.Duration, node Node) attribution.Book {
 	return node.open(record.Run{}, attribution.Now{
 		At: at, Epoch: c.Seen.Epoch, Idle: c.limits().Report, Proofs: node.Proofs,

@@ -30,6 +30,11 @@ func (j Judgement) Late(more ...record.Finding) Judgement {
 	return j
 }
 
+// Stopped returns the verdict of a hook that is stopped for f, and had reached the exit code.
+func Stopped(exit int, f record.Finding) record.Verdict {
+	return record.Verdict{Action: config.Warn, Exit: exit, Code: f.Code}
+}
+
 func (c Case) decide(found []record.Finding) Judgement {
 	found = c.repeated(untried(c.Seen.Cards, found))
 	return Judgement{found, policy.Decide(c.Config, c.Phase, c.Job, found)}

@@ -246,6 +246,17 @@ func WhenTested(at config.ProbeAt, phase slurm.Context) bool {
 // TestMaxAge is how long a start trusts a test at an earlier job's end.
 const TestMaxAge = 24 * time.Hour
 
+// MarkOfTests returns from where a start reads the kernel's log: before the oldest test that it may trust, or nil.
+func MarkOfTests(tested map[gpu.ID]record.TestRecord, now time.Duration) (mark *gpu.KernelMark) {
+	for _, t := range tested {
+		counts := t.Probe.At >= now-TestMaxAge && t.Kernel != (gpu.KernelMark{})
+		if counts && (mark == nil || t.Kernel.Seq < mark.Seq) {
+			mark = &t.Kernel
+		}
+	}
+	return mark
+}
+
 // SinceTest is what a hook knows that may invalidate an earlier test.
 type SinceTest struct {
 	At     time.Duration // CLOCK_BOOTTIME

@@ -1,11 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"bookend/internal/child"
@@ -13,19 +12,16 @@ import (
 	"bookend/internal/safefile"
 )
 
-// OwnCgroup returns the content of this process's cgroup file.
-func OwnCgroup(proc string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(proc, "self/cgroup"))
-	return string(text), err
+// ConfigFile returns the path of the configuration file. In task hooks the variable is the user's.
+func ConfigFile(env child.Env) string {
+	return cmp.Or(env.Getenv("BOOKEND_CONFIG"), config.DefaultFile)
 }
 
 // ReadConfig reads the configuration for this process, and returns its path. If it cannot be read or trusted, cfg is
 // the default; if it has problems, cfg is what config.Parse keeps of a bad file. Neither ever drains.
 func ReadConfig(env child.Env) (cfg config.Config, path string, problems []config.Problem, err error) {
-	if path = env.Getenv("BOOKEND_CONFIG"); path == "" {
-		path = config.DefaultFile
-	}
-	// Threat: a configuration names programs that root runs. In task hooks the variable is the user's.
+	path = ConfigFile(env)
+	// Threat: a configuration names programs that root runs.
 	data, err := safefile.ReadTrusted(path, config.MaxBytes)
 	if err != nil {
 		return config.Default(), path, nil, err

@@ -4,27 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"bookend/internal/backend"
 	"bookend/internal/catalog"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
+	"bookend/internal/judge"
 	"bookend/internal/nodefiles"
 	"bookend/internal/protocol"
 	"bookend/internal/record"
 	"bookend/internal/state"
 )
-
-// The names of the backend and of slurmd -G in the records of stuck children.
-const (
-	backendOp = "backend"
-	SlurmdOp  = "slurmd -G"
-)
-
-// BackendReserve is for one last sample after Max: attaching was reported to take 1-3 s, a call in teardown 0.4 s.
-const BackendReserve = 500 * time.Millisecond
 
 // Answers reports whether no child is stuck in the driver: while one lives, no other is started.
 func (a *Access) Answers() (ok bool, faults []record.Finding) {
@@ -36,85 +26,144 @@ func (a *Access) Answers() (ok bool, faults []record.Finding) {
 	return stuck == nil, faults
 }
 
-// StuckBackend returns the record of a backend that could not be killed.
-func (a *Access) StuckBackend(left *backend.Abandoned) *state.Stuck {
-	return &state.Stuck{PID: left.PID, StartTicks: left.StartTicks, Since: a.Env.Clock.Boot(), Op: backendOp}
-}
-
-// Abandoned records a child that could not be killed, so that no other is started while it lives. Hooks that wait for
-// this one's answer then go on: the record keeps them from asking.
-func (a *Access) Abandoned(stuck state.Stuck) []record.Finding {
-	err := state.StuckChildren.Add(a.Store, stuck, a.alive)
+// abandoned records a child that could not be killed, nil for none, so that no other is started while it lives. Hooks
+// that wait for this one's answer then go on: the record keeps them from asking.
+func (a *Access) abandoned(stuck *state.Stuck) []record.Finding {
+	if stuck == nil {
+		return nil
+	}
+	stuck.Since = a.Env.Clock.Boot()
+	err := state.StuckChildren.Add(a.Store, *stuck, a.alive)
 	if met := a.met.Load(); met != nil && err == nil {
 		(*met)()
 	}
 	return Fault(err)
 }
 
-// Ask asks the backends of the request's vendors, one after the other. With several, hears.Said is not called.
-func (a *Access) Ask(r protocol.Request, hears backend.Params) backend.Answer {
+// ask asks the backends of the request's vendors, one after the other. With several, hears.Said is not called.
+func (a *Access) ask(r protocol.Request, hears Params) Answer {
+	var earlier []record.Finding
 	if a.ending != nil {
-		_, a.unsaid = a.Ended()
-		r = Within(r, a.Left(a.Times.Driver)) // less than before the wait
+		_, earlier = a.Ended()
+		r = r.Within(a.Left(a.Times.Driver)) // less than before the wait
 	}
-	if a.last.Abandoned != nil {
-		return backend.Answer{Troubles: a.last.Troubles}
+	answer := Answer{Troubles: a.last.Troubles}
+	if a.last.Abandoned == nil {
+		answer = a.askInTurn(r, hears)
 	}
+	answer.earlier = earlier
+	return answer
+}
+
+func (a *Access) askInTurn(r protocol.Request, hears Params) Answer {
 	began := a.Env.Clock.Boot()
-	met, refused := a.Meet()
+	met, refused := a.meet()
 	if refused != nil {
 		return *refused
 	}
 	waited := a.Env.Clock.Boot() - began
-	r = Within(r, time.Duration(r.DeadlineMillis)*time.Millisecond-waited)
 	hears.Heard = met
-	answer := a.askAll(r, hears)
+	answer := a.askAll(r.Within(r.Deadline()-waited), hears)
 	if answer.Abandoned == nil { // else the record of the child comes first
 		met()
 	}
 	return answer
 }
 
-// Within limits a request to the time that is left. The backend ends by itself before it would be killed, so that its
-// samples arrive. A watch that fits is not shortened: what is concluded from it depends on how long it was.
-func Within(r protocol.Request, left time.Duration) protocol.Request {
-	r.DeadlineMillis = min(r.DeadlineMillis, left.Milliseconds())
-	r.Watch.Max = max(0, min(r.Watch.Max, left-BackendReserve))
-	return r
-}
-
-func (a *Access) askAll(r protocol.Request, hears backend.Params) backend.Answer {
+func (a *Access) askAll(r protocol.Request, hears Params) Answer {
 	var names []string
 	if r.All {
 		for _, v := range nodefiles.Present(a.Config.Paths.Sys) {
 			names = append(names, v.Name)
 		}
 	}
+	devices := map[string][]gpu.Device{}
 	for _, device := range r.Devices {
-		if name := gpu.VendorOf(device).Name; !slices.Contains(names, name) {
+		name := gpu.VendorOf(device).Name
+		devices[name] = append(devices[name], device)
+		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
-	var answers []backend.Answer
+	var answers []Answer
 	r.DeadlineMillis /= int64(max(1, len(names)))
 	if len(names) > 1 {
 		hears.Said = nil
 	}
 	for _, name := range names {
-		own := r
-		own.Devices = slices.DeleteFunc(slices.Clone(r.Devices),
-			func(device gpu.Device) bool { return gpu.VendorOf(device).Name != name })
-		p := hears
-		p.Root = a.Env.EUID == 0
-		p.Path, own.Options = a.Config.BackendOf(name, r.Op == protocol.Probe)
-		answers = append(answers, backend.Ask(p, own))
+		r.Devices = devices[name]
+		answers = append(answers, a.askVendor(name, r, hears))
 	}
-	return backend.Joined(answers...)
+	return joined(answers...)
 }
 
-// Meet waits while another hook has asked the driver and has no answer yet. If none comes in time, or a child is stuck,
+func (a *Access) askVendor(name string, r protocol.Request, p Params) Answer {
+	p.Root = a.Env.EUID == 0
+	p.Path, r.Options = a.Config.BackendOf(name, r.Op == protocol.Probe)
+	return Ask(p, r)
+}
+
+// Record samples GPUs of one vendor until stop is closed, and passes each sample to onLook from another goroutine.
+func (a *Access) Record(vendor string, devices []gpu.Device, stop <-chan struct{}, onLook func(gpu.Snapshot)) Answer {
+	limit := time.Duration(a.Times.Driver)
+	return a.askVendor(vendor, protocol.Request{
+		Op: protocol.Record, Devices: devices, DeadlineMillis: limit.Milliseconds(),
+		Watch: gpu.WatchRule{Every: time.Duration(a.Config.Record.Every)},
+	}, Params{Stop: stop, Grace: limit, OnLook: onLook})
+}
+
+// Allocate makes a test allocation on each GPU, all in one process, and returns the result or the reason for each. The
+// process may take grace to die once its time is up. None is started if one could not be killed.
+func (a *Access) Allocate(rule gpu.ProbeRule, devices []gpu.Device, limit, grace time.Duration) (
+	all []gpu.Probe, faults []record.Finding,
+) {
+	var answer Answer
+	if a.last.Abandoned == nil {
+		rule.Locks = map[gpu.ID]string{}
+		for _, d := range devices {
+			rule.Locks[d.ID] = a.Store.Turns.ProbeLock(d.ID)
+		}
+		answer = a.askVendor(gpu.VendorOf(devices[0]).Name, protocol.Request{
+			Op: protocol.Probe, Devices: devices, DeadlineMillis: limit.Milliseconds(), Probe: rule,
+		}, Params{Grace: grace})
+		a.last = answer
+		faults = a.Troubles(answer, "the test allocation: ")
+	}
+	for _, d := range devices {
+		i := slices.IndexFunc(answer.Probes, func(p gpu.Probe) bool { return p.Device == d.ID })
+		if i >= 0 {
+			all = append(all, answer.Probes[i])
+			continue
+		}
+		p := untested(d.ID, answer, a.last.Abandoned != nil)
+		p.At = a.Env.Clock.Boot()
+		all = append(all, p)
+	}
+	return all, faults
+}
+
+// untested returns the result for a GPU without an answer. A crash is as bad as an error; a hang is its own finding.
+func untested(id gpu.ID, answer Answer, stuck bool) gpu.Probe {
+	p := judge.SkippedTest(id, "the backend did not test it")
+	switch {
+	case stuck && len(answer.Troubles) == 0:
+		p.Why = "an earlier test is stuck in the driver"
+	case len(answer.Faults) > 0:
+		p.Why = answer.Faults[0].Detail
+	case len(answer.Troubles) == 0:
+	case answer.Troubles[0].Code == catalog.Hang:
+		p.Why = "the test did not end in time: " + answer.Troubles[0].Detail
+	case answer.Troubles[0].Code == catalog.BackendCrash:
+		p.Result, p.Why = gpu.ProbeBroken, "the backend crashed in the middle of the test: "+answer.Troubles[0].Detail
+	default:
+		p.Why = answer.Troubles[0].String()
+	}
+	return p
+}
+
+// meet waits while another hook has asked the driver and has no answer yet. If none comes in time, or a child is stuck,
 // refused says so and the driver must not be asked. Call met after an answer.
-func (a *Access) Meet() (met func(), refused *backend.Answer) {
+func (a *Access) meet() (met func(), refused *Answer) {
 	const own = 1500 * time.Millisecond // reserved for this hook's own question
 	met = func() {}
 	if a.Store == nil {
@@ -129,60 +178,25 @@ func (a *Access) Meet() (met func(), refused *backend.Answer) {
 	switch {
 	case stuck != nil:
 		met()
-		return nil, unasked(backend.Trouble{Code: catalog.Stuck, Detail: stuck.Words(a.at(stuck.Since))})
+		return nil, unasked(Trouble{Code: catalog.Stuck, Detail: stuck.Words(a.at(stuck.Since))})
 	case errors.Is(err, state.ErrLocked):
-		return nil, unasked(backend.Trouble{
-			Code: catalog.Hang, Unsure: true, Detail: "the driver has not answered another hook, so it was not asked",
-		})
+		const why = "the driver has not answered another hook, so it was not asked"
+		return nil, unasked(Trouble{Code: catalog.Hang, Unsure: true, Detail: why})
 	case err != nil: // a lock that cannot be used stops no hook
 		fmt.Fprintf(a.Env.Stderr, "bookend: %v\n", err)
 	}
 	return met, nil
 }
 
-func unasked(why backend.Trouble) *backend.Answer {
-	return &backend.Answer{Unasked: true, Troubles: []backend.Trouble{why}}
-}
-
-// Asked is a question to the backend that goes on meanwhile.
-type Asked struct {
-	Begun <-chan struct{}       // has a value once a backend runs
-	Over  <-chan struct{}       // closed once all have ended
-	Wait  func() backend.Answer // waits for the answer, not for the end of the backend
-}
-
-// AskAhead asks the backend meanwhile. Until Wait has returned, nothing else may be asked.
-func (a *Access) AskAhead(r protocol.Request) Asked {
-	begun, said, over := make(chan struct{}, len(gpu.Vendors)), make(chan backend.Answer, 1), make(chan struct{})
-	wait := child.Async(func() (backend.Answer, error) {
-		defer close(over)
-		return a.Ask(r, backend.Params{
-			Started: func(int, uint64) { begun <- struct{}{} }, Said: func(answer backend.Answer) { said <- answer },
-		}), nil
-	})
-	ended := sync.OnceValue(func() backend.Answer {
-		answer, err := wait()
-		errors.As(err, &answer.Panic)
-		return answer
-	})
-	return Asked{begun, over, sync.OnceValue(func() backend.Answer {
-		select {
-		case answer := <-said:
-			a.ending = ended
-			return answer
-		case <-over:
-			return ended()
-		}
-	})}
-}
+func unasked(why Trouble) *Answer { return &Answer{Unasked: true, Troubles: []Trouble{why}} }
 
 // Ended waits until a backend that has answered ends. Errors after the answer are printed; a stuck backend is recorded,
 // and faults says why that failed: then nothing keeps other hooks from the driver.
-func (a *Access) Ended() (last backend.Answer, faults []record.Finding) {
+func (a *Access) Ended() (last Answer, faults []record.Finding) {
 	if a.ending != nil {
 		a.last, a.ending = a.ending(), nil
-		faults = a.recordStuck(a.last)
-		for _, f := range slices.Concat(faults, a.findingsOf(a.last, "after its answer: ")) {
+		faults = a.abandoned(a.last.Abandoned)
+		for _, f := range slices.Concat(faults, findingsOf(a.Env, a.last, "after its answer: ")) {
 			fmt.Fprintf(a.Env.Stderr, "bookend: %s: %s\n", f.Code, f.Observed)
 		}
 	}
@@ -190,29 +204,18 @@ func (a *Access) Ended() (last backend.Answer, faults []record.Finding) {
 }
 
 // Troubles returns findings for what went wrong in the backend. Their texts begin with in, the step that failed.
-func (a *Access) Troubles(answer backend.Answer, in string) []record.Finding {
-	unsaid := a.unsaid
-	a.unsaid = nil
-	return slices.Concat(unsaid, a.recordStuck(answer), a.findingsOf(answer, in))
+func (a *Access) Troubles(answer Answer, in string) []record.Finding {
+	return slices.Concat(answer.earlier, a.abandoned(answer.Abandoned), findingsOf(a.Env, answer, in))
 }
 
-// recordStuck records the backend of an answer if it could not be killed.
-func (a *Access) recordStuck(answer backend.Answer) []record.Finding {
-	if answer.Abandoned == nil {
-		return nil
-	}
-	return a.Abandoned(*a.StuckBackend(answer.Abandoned))
-}
-
-func (a *Access) findingsOf(answer backend.Answer, in string) (found []record.Finding) {
+func findingsOf(env child.Env, answer Answer, in string) (found []record.Finding) {
 	if answer.Panic != nil {
-		found = append(found, Panicked(a.Env, answer.Panic))
+		found = append(found, Panicked(env, answer.Panic))
 	}
 	for _, t := range answer.Troubles {
-		switch {
-		case t.Unsure:
+		if t.Unsure {
 			found = append(found, record.Unsure(t.Code, in+t.Detail))
-		default:
+		} else {
 			found = append(found, record.Saw(t.Code, in+t.Detail, "a whole answer from the backend"))
 		}
 	}
@@ -230,7 +233,7 @@ func (a *Access) findingsOf(answer backend.Answer, in string) (found []record.Fi
 // ChildFault returns findings for the failure of a child of our own. Only the inventory asks the driver; the others
 // read /proc.
 func (a *Access) ChildFault(op string, err error) (faults []record.Finding) {
-	if defect := a.Defect(err); defect != nil {
+	if defect := defect(a.Env, err); defect != nil {
 		return defect
 	}
 	f := record.Finding{
@@ -248,7 +251,7 @@ func (a *Access) ChildFault(op string, err error) (faults []record.Finding) {
 	case op != nodefiles.ListGPUs.Name:
 		f.Code = catalog.Untraced
 	case failed.Result.Outcome == child.Abandoned:
-		faults = a.Abandoned(*leftBehind(err, a.Env.Clock.Boot()))
+		faults = a.abandoned(leftBehind(err, 0))
 	}
 	return append(faults, f)
 }

@@ -1,16 +1,17 @@
-// Package node is how a root program reaches its node: configuration, job, state, driver and /proc. What may hang or
-// crash is asked of children with a deadline, and never next to a child that hangs already. Failures are returned as
-// findings, which the caller keeps in its record.
+// Package node is how a root program reaches its node and sees it: configuration, job, state, driver and /proc, the
+// GPUs with their numbers, samples until they settle, their holders, the kernel's log and the job's output. What may
+// hang or crash is asked of children with a deadline, and never next to a child that hangs already. Failures are
+// returned as findings, which the caller keeps in its record.
 package node
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"bookend/internal/backend"
 	"bookend/internal/catalog"
 	"bookend/internal/child"
 	"bookend/internal/config"
@@ -32,9 +33,8 @@ type Access struct {
 	InJob    bool      // PrologFlags=RunInJob: the hook runs in the job's own cgroup
 	Store    *state.Store
 
-	ending func() backend.Answer  // waits for the end of a backend that has answered; nil for none
-	last   backend.Answer         // the final answer of that backend
-	unsaid []record.Finding       // what Ask found that its answer does not contain
+	ending func() Answer          // waits for the end of a backend that has answered; nil for none
+	last   Answer                 // the final answer of that backend, or of one that could not be killed
 	met    atomic.Pointer[func()] // ends the wait of other hooks for this one's answer; nil if it did not ask
 	unkept bool                   // a reader of /proc is stuck, and could not be recorded
 }
@@ -57,6 +57,18 @@ func Configured(env child.Env, phase slurm.Context, start time.Duration) (a *Acc
 	return With(env, phase, cfg, start), problem
 }
 
+// Unconfigured returns a program's access with the default configuration, which only observes.
+func Unconfigured(env child.Env, phase slurm.Context, start time.Duration) *Access {
+	return With(env, phase, config.Default(), start)
+}
+
+// ForRecorder returns the access of a node's recorder, whose steps have an epilog's limits, and which has no deadline.
+func ForRecorder(env child.Env, name string) *Access {
+	a, _ := Configured(env, slurm.Epilog, env.Clock.Boot()) // hooks report a bad configuration
+	a.Job.Node, a.Deadline.End = name, math.MaxInt64
+	return a
+}
+
 // With returns a program's access with a configuration.
 func With(env child.Env, phase slurm.Context, cfg config.Config, start time.Duration) *Access {
 	a := &Access{Env: env, Phase: phase, Config: cfg, Times: cfg.Deadlines.Epilog, Settle: cfg.Settle.Epilog}
@@ -65,15 +77,11 @@ func With(env child.Env, phase slurm.Context, cfg config.Config, start time.Dura
 		a.Times, a.Settle = cfg.Deadlines.Prolog, cfg.Settle.Prolog
 	case slurm.HealthCheck: // no job waits for it: it watches as an epilog does
 		a.Times = cfg.Deadlines.HealthCheck.Hook()
+	case slurm.TaskProlog, slurm.TaskEpilog:
+		a.Times.Total = cfg.Deadlines.Task
 	}
 	a.Deadline = Deadline{Start: start, End: start + time.Duration(a.Times.Total), Clock: env.Clock}
 	return a
-}
-
-// Renew lets the time limit begin now: a program that stays has one for each step.
-func (a *Access) Renew() {
-	now := a.Env.Clock.Boot()
-	a.Deadline.Start, a.Deadline.End = now, now+time.Duration(a.Times.Total)
 }
 
 // OpenState opens the node's state. Without it no GPU is read: a child may be stuck, and no start is known.
@@ -106,7 +114,7 @@ func (a *Access) Blinded() bool { return a.InJob && !a.Config.Slurm.RunInJobBack
 
 // at formats a time since boot as UTC.
 func (a *Access) at(sinceBoot time.Duration) string {
-	return a.Env.Clock.Wall().Add(sinceBoot - a.Env.Clock.Boot()).UTC().Format("2006-01-02 15:04:05 UTC")
+	return a.Env.Clock.Booted().Add(sinceBoot).UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
 // alive reports whether a child that could not be killed is still there.
@@ -118,13 +126,13 @@ func Panicked(env child.Env, p *child.Panic) record.Finding {
 	return record.Saw(catalog.Panicked, p.Error(), "no panic")
 }
 
-// Defect returns the finding for an error that is a panic of our own, none if it is not.
-func (a *Access) Defect(err error) []record.Finding {
+// defect returns the finding for an error that is a panic of our own, none if it is not.
+func defect(env child.Env, err error) []record.Finding {
 	var p *child.Panic
 	if !errors.As(err, &p) {
 		return nil
 	}
-	return []record.Finding{Panicked(a.Env, p)}
+	return []record.Finding{Panicked(env, p)}
 }
 
 // Fault returns the finding for a failure of Bookend's own state, which never stops a hook; none without an error.
@@ -146,7 +154,7 @@ func Once(found, said []record.Finding) (news []record.Finding) {
 		same := func(o record.Finding) bool {
 			return o.Code == f.Code && o.GPU == f.GPU && o.Observed == f.Observed && o.Unknown == f.Unknown
 		}
-		if !slices.ContainsFunc(said, same) && !slices.ContainsFunc(news, same) {
+		if !slices.ContainsFunc(slices.Concat(said, news), same) {
 			news = append(news, f)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 
 // Claim makes this hook the only one that may test for this start or end of its job, while it lives, and returns its
 // turn. It waits for a hook that came first.
-func (a *Access) Claim(wait time.Duration) judge.Turn {
+func Claim(a *Access, wait time.Duration) judge.Turn {
 	_, err := a.Store.Turns.Claim(a.Job.ID, a.Phase, wait)
 	switch {
 	case err == nil:
@@ -31,7 +31,7 @@ func (a *Access) Claim(wait time.Duration) judge.Turn {
 }
 
 // Tests returns the last test allocation of each GPU.
-func (a *Access) Tests() (map[gpu.ID]record.TestRecord, []record.Finding) {
+func Tests(a *Access) (map[gpu.ID]record.TestRecord, []record.Finding) {
 	if a.Config.Probe.At == config.ProbeNever {
 		return nil, nil
 	}
@@ -39,22 +39,28 @@ func (a *Access) Tests() (map[gpu.ID]record.TestRecord, []record.Finding) {
 	return records, Fault(err)
 }
 
-// Baselines returns what the GPUs carry without any job, as recorded in this epoch.
-func (a *Access) Baselines(epoch gpu.Epoch) (map[gpu.ID]record.Baseline, []record.Finding) {
+// PutTests records tests, for later starts.
+func PutTests(a *Access, tests ...record.TestRecord) []record.Finding {
+	return Fault(state.Probes.Put(a.Store, tests...))
+}
+
+// withBaselines returns the case with what the GPUs carry without any job, as recorded in this epoch.
+func withBaselines(a *Access, c judge.Case) judge.Case {
 	all, err := state.Baselines.Load(a.Store)
-	return judge.BaselinesOf(all, epoch), Fault(err)
+	c.Past.Baselines, c.Faults = judge.BaselinesOf(all, c.Seen.Epoch), slices.Concat(c.Faults, Fault(err))
+	return c
 }
 
 // Records reads the records of all of the node's hooks as they are now: jobs may have begun or ended since.
-func (a *Access) Records() (*judge.Node, []record.Finding) {
-	n, faults := runsOf(a.Store)
-	n.Proofs = state.Recorded.Peek(a.Store).Runs.Proofs()
+func Records(store *state.Store) (*judge.Node, []record.Finding) {
+	n, faults := runsOf(store)
+	n.Proofs = state.Recorded.Peek(store).Runs.Proofs()
 	return &n, faults
 }
 
 // HostRecords reads the records of this node and of the other nodes on its host, which share its GPUs.
-func (a *Access) HostRecords() (*judge.Node, []record.Finding) {
-	all, faults := a.Records()
+func HostRecords(a *Access) (*judge.Node, []record.Finding) {
+	all, faults := Records(a.Store)
 	names, err := state.Nodes(a.Config.Paths.Run, "")
 	for _, name := range names {
 		if err != nil || name == a.Job.Node {
@@ -93,33 +99,33 @@ func runsOf(store *state.Store) (n judge.Node, faults []record.Finding) {
 }
 
 // Complete returns the case with what is still missing of the node's records, and whether its GPUs may be shared.
-func (a *Access) Complete(c judge.Case) (judge.Case, []record.Finding) {
+func Complete(a *Access, c judge.Case) (judge.Case, []record.Finding) {
 	var faults []record.Finding
 	if c.Node == nil {
-		c.Node, faults = a.Records()
+		c.Node, faults = Records(a.Store)
 	}
 	if c.Sharing == nil {
-		answer := a.sharing()
+		answer := sharing(a)
 		c.Sharing = &answer
 	}
 	return c, faults
 }
 
 // sharing returns whether others may use this job's GPUs. A job with a shard looks like one with the whole GPU.
-func (a *Access) sharing() slurm.Sharing {
+func sharing(a *Access) slurm.Sharing {
 	switch {
 	case slices.Contains(a.Config.Slurm.SharedPartitions, a.Job.Partition):
 		return slurm.Sharing{Shared: slurm.Yes, Why: "its partition is configured as shared"}
 	case a.Job.MPSPercent != "":
 		return slurm.Sharing{Shared: slurm.Yes, Why: "the job shares it through MPS"}
 	}
-	return a.nodeSharing()
+	return nodeSharing(a)
 }
 
-func (a *Access) nodeSharing() slurm.Sharing {
+func nodeSharing(a *Access) slurm.Sharing {
 	limit := a.Left(config.Duration(slurmcmd.SharingTime))
 	return slurmcmd.NodeSharing(a.Config.Slurm, a.Env.Getenv("SLURM_CONF"), a.Job.Node, limit)
 }
 
 // Exclusive reports whether Slurm's files say for certain that no GPU of this node is given out in parts.
-func (a *Access) Exclusive() bool { return a.nodeSharing().Shared == slurm.No }
+func Exclusive(a *Access) bool { return nodeSharing(a).Shared == slurm.No }

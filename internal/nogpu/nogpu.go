@@ -3,7 +3,7 @@
 //
 // Go initialises packages in order of import path once their imports are done, so this one, which imports next to
 // nothing, comes before the libraries (gopkg.in/yaml.v3 alone takes longer to initialise than the decision). If that
-// order ever changes, or a hook has another name, only time is lost: package stage checks again.
+// order ever changes, or a hook has another name, only time is lost: package hook checks again.
 package nogpu
 
 import (

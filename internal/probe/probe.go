@@ -6,36 +6,41 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attribution"
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/node"
 	"bookend/internal/record"
-	"bookend/internal/slurm"
-	"bookend/internal/state"
 )
 
-// Run returns the case with the results of tests, made now or earlier. Findings stay those of the records at the
-// observation; the records right before a test only say whether it may be made. earlier are the tests that were on
-// record when a start's observation began.
-func Run(a *node.Access, c judge.Case, j judge.Judgement, earlier map[gpu.ID]record.TestRecord) judge.Case {
-	if c.Config.Probe.At == config.ProbeNever || len(c.Seen.Cards) == 0 || !testable(c) {
+// AtStart returns a start's case with the results of tests, made now or earlier. earlier are the tests that were on
+// record when the observation began. Findings stay those of the records at the observation; the records right before a
+// test only say whether it may be made.
+func AtStart(a *node.Access, c judge.Case, j judge.Judgement, earlier map[gpu.ID]record.TestRecord) judge.Case {
+	if !testable(c) {
 		return c
 	}
-	l := unworn(a, c, j)
-	if c.Phase == slurm.Prolog {
-		l = trusted(a, c, earlier)
+	return (&tester{a: a, starts: true}).complete(c, j, trusted(a, c, earlier))
+}
+
+// AtEnd is AtStart for a job's end: it tests again what the job may have changed, and counts the others' jobs.
+func AtEnd(a *node.Access, c judge.Case, j judge.Judgement) judge.Case {
+	if !testable(c) {
+		return c
 	}
+	return (&tester{a: a}).complete(c, j, unworn(a, c, j))
+}
+
+// complete returns the case with the results that hold, and those of the tests that may be made now.
+func (t *tester) complete(c judge.Case, j judge.Judgement, l last) judge.Case {
 	if judge.WhenTested(c.Config.Probe.At, c.Phase) && len(l.open) > 0 {
 		read := c.Node != nil
-		completed, faults := a.Complete(c) // asking about sharing may take a second, but only once
+		completed, faults := node.Complete(t.a, c) // asking about sharing may take a second, but only once
 		c = completed
-		now, again, more := recheck(a, c, read)
+		now, again, more := t.recheck(c, read)
 		plan := judge.TestCase{Scene: now.Whole(), Found: j.Found, InJob: c.InJob, Again: again}
 		may, skipped := plan.Plan(l.open)
-		tested, untested, own := test(a, c.Past.Turn, may, plan.Known(may))
-		l.faults = slices.Concat(l.faults, faults, more, own, keep(a, c.Seen, tested))
+		tested, untested := t.test(c.Past.Turn, may, plan.Known(may))
+		l.faults = slices.Concat(l.faults, faults, more, t.faults, keep(t.a, c.Seen, tested))
 		l.outcomes = append(l.outcomes, tested...)
 		for _, p := range append(skipped, untested...) {
 			l.outcomes = append(l.outcomes, judge.TestResult{Probe: p})
@@ -45,8 +50,29 @@ func Run(a *node.Access, c judge.Case, j judge.Judgement, earlier map[gpu.ID]rec
 	return c
 }
 
+// recheck reads the records right before a test, again if they are stale. isAgain means that another hook has handled
+// this start or end.
+func (t *tester) recheck(now judge.Case, stale bool) (_ judge.Case, isAgain bool, faults []record.Finding) {
+	if !now.Past.Turn.Leads() {
+		return now, true, nil
+	}
+	if stale {
+		now.Node, faults = node.Records(t.a.Store)
+	}
+	run, _, _ := t.a.Store.Find(t.a.Job)
+	found, closed := run.Key != "", run.Epilog() != nil
+	lost := !found && now.Past.Run.Key != ""
+	if t.starts {
+		return now, lost || found && !closed || run.Sure(t.a.Job), faults
+	}
+	return now, lost || closed, faults
+}
+
 // testable reports whether a backend can test the GPUs: they are of one vendor.
 func testable(c judge.Case) bool {
+	if len(c.Seen.Cards) == 0 {
+		return false
+	}
 	first := gpu.VendorOf(c.Seen.Cards[0].Device).Name
 	another := func(d record.Assigned) bool { return gpu.VendorOf(d.Device).Name != first }
 	return c.Config.Tests(first) && !slices.ContainsFunc(c.Seen.Cards, another)
@@ -64,7 +90,7 @@ type last struct {
 // began, neither test is believed: the kernel's log may not have been read from there on.
 func trusted(a *node.Access, c judge.Case, earlier map[gpu.ID]record.TestRecord) (l last) {
 	scene := c.Scene(c.Seen.Side)
-	latest, faults := a.Tests()
+	latest, faults := node.Tests(a)
 	l.faults = faults
 	for _, card := range c.Seen.Cards {
 		test, known := earlier[card.Device.ID]
@@ -91,7 +117,7 @@ func unworn(a *node.Access, c judge.Case, j judge.Judgement) (l last) {
 		return last{open: c.Seen.Cards}
 	}
 	scene := c.Scene(c.Seen.Side)
-	latest, faults := a.Tests()
+	latest, faults := node.Tests(a)
 	var counted []record.TestRecord
 	for _, card := range c.Seen.Cards {
 		test := latest[card.Device.ID]
@@ -110,22 +136,8 @@ func unworn(a *node.Access, c judge.Case, j judge.Judgement) (l last) {
 		counted = append(counted, test)
 		l.outcomes = append(l.outcomes, judge.TestResult{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 	}
-	l.faults = slices.Concat(faults, node.Fault(state.Probes.Put(a.Store, counted...)))
+	l.faults = slices.Concat(faults, node.PutTests(a, counted...))
 	return l
-}
-
-// recheck reads the records right before a test. isAgain means that another hook has handled this start or end.
-func recheck(a *node.Access, now judge.Case, stale bool) (_ judge.Case, isAgain bool, faults []record.Finding) {
-	if !now.Past.Turn.Leads() {
-		return now, true, nil
-	}
-	if stale {
-		now.Node, faults = a.Records()
-	}
-	run, which, _ := a.Store.Find(a.Job)
-	lost := which == attribution.NoRun && now.Past.Run.Key != ""
-	began := a.Phase == slurm.Prolog && (which == attribution.OpenRun || run.Sure(a.Job))
-	return now, lost || began || which == attribution.ClosedRun && a.Phase == slurm.Epilog, faults
 }
 
 // keep records tests for later starts, also one without a result: it voids what was known before it.
@@ -143,5 +155,5 @@ func keep(a *node.Access, seen judge.Seen, tested []judge.TestResult) []record.F
 	if len(records) == 0 || !seen.Epoch.Same(seen.Epoch) { // a partially known epoch is never trusted
 		return nil
 	}
-	return node.Fault(state.Probes.Put(a.Store, records...))
+	return node.PutTests(a, records...)
 }

@@ -72,7 +72,7 @@ func TestRoomForTests(t *testing.T) {
 		}
 		a.Times.Driver, a.Times.Probe = config.Duration(4*sec), config.Duration(2200*ms)
 		a.Times.Outputs = config.Duration(sec)
-		tester := &tester{a: a}
+		tester := &tester{a: a, starts: tt.phase == slurm.Prolog}
 		if budget, room := tester.budget(), tester.room(tt.cards); budget != tt.budget || room != tt.room {
 			t.Errorf("%s: got %v for %d GPUs, want %v for %d", name, budget, room, tt.budget, tt.room)
 		}
@@ -82,50 +82,37 @@ func TestRoomForTests(t *testing.T) {
 // Right before a test the records are read again: no hook tests whose end another has put on record meanwhile, or whose
 // start is on record no more. Without a start there is none to lose.
 func TestRecheck(t *testing.T) {
-	lost := opened(t, false)
-	lost.a.Job.ID = 8 // of which nothing is on record
-	without, first := of(t, slurm.Epilog), of(t, slurm.Prolog)
-	starting := func(h hook) hook { h.a.Phase, h.c.Past.Run = slurm.Prolog, record.Run{}; return h }
 	for name, tt := range map[string]struct {
-		h    hook
-		want bool
+		starts, known, closed bool // a start, of a run that this hook knows, which is closed
+		job                   slurm.JobID
+		want                  bool
 	}{
-		"open": {opened(t, false), false}, "closed meanwhile": {opened(t, true), true},
-		"lost meanwhile": {lost, true}, "without a start": {without, false},
-		"a start": {first, false}, "begun meanwhile": {starting(opened(t, false)), true},
-		"begun and closed meanwhile": {starting(opened(t, true)), true},
+		"open":                       {known: true, job: 7},
+		"closed meanwhile":           {known: true, closed: true, job: 7, want: true},
+		"lost meanwhile":             {known: true, job: 8, want: true},
+		"without a start":            {job: 8},
+		"a start":                    {starts: true, job: 8},
+		"begun meanwhile":            {starts: true, job: 7, want: true},
+		"begun and closed meanwhile": {starts: true, closed: true, job: 7, want: true},
 	} {
-		tt.h.c.Sharing = &slurm.Sharing{Shared: slurm.No}
-		if _, again, _ := recheck(tt.h.a, tt.h.c, true); again != tt.want {
+		a, c := onrecord.Epilog(t, tt.closed) // of job 7
+		if a.Job.ID = tt.job; !tt.known {
+			c.Past.Run = record.Run{}
+		}
+		if _, again, _ := (&tester{a: a, starts: tt.starts}).recheck(c, true); again != tt.want {
 			t.Errorf("%s: another hook was here: got %v, want %v", name, again, tt.want)
 		}
 	}
-}
-
-type hook struct {
-	a *node.Access
-	c judge.Case
-}
-
-func opened(t *testing.T, closed bool) hook {
-	a, c := onrecord.Epilog(t, closed)
-	return hook{a, c}
-}
-
-// of is a hook of a job of which nothing is on record.
-func of(t *testing.T, phase slurm.Context) hook {
-	a, _ := onrecord.Node(t, phase)
-	a.Job = slurm.Job{ID: 7, Node: "n1"}
-	return hook{a, a.Case()}
 }
 
 // Only the first hook of a start or end makes a test allocation.
 func TestOnlyTheFirstTests(t *testing.T) {
 	a, _ := onrecord.Node(t, slurm.Epilog)
 	cards := []record.Assigned{{Device: gpu.Device{ID: "GPU-0"}}}
-	tested, skipped, faults := test(a, judge.Undecided, cards, nil)
+	tester := &tester{a: a}
+	tested, skipped := tester.test(judge.Undecided, cards, nil)
 	const want = "whether another hook of this job is at work could not be told"
-	if len(tested)+len(faults) != 0 || len(skipped) != 1 || skipped[0].Why != want {
-		t.Errorf("got %+v, %+v and %+v, want one that was skipped", tested, skipped, faults)
+	if len(tested)+len(tester.faults) != 0 || len(skipped) != 1 || skipped[0].Why != want {
+		t.Errorf("got %+v, %+v and %+v, want one that was skipped", tested, skipped, tester.faults)
 	}
 }

@@ -23,6 +23,9 @@ type CleanupRequest struct {
 	Grace     time.Duration    `json:"grace_ns"` // between SIGTERM and SIGKILL, for all together
 }
 
+// Limit returns how long the clean-up takes at most.
+func (r CleanupRequest) Limit() time.Duration { return r.Grace + 2*config.KillWait }
+
 // CleanupResult is the outcome for one process.
 type CleanupResult struct {
 	PID     int            `json:"pid"`

@@ -100,18 +100,33 @@ type Hello struct {
 	Version string `json:"version"` // of the backend program
 }
 
-// Line returns the request as the one line to send, in this version of the protocol. It fails if the line is longer
-// than MaxRequestBytes: it would not fit the pipe, and the hook would wait for the backend to read.
+// Reserve is for one last sample after Watch.Max: attaching was reported to take 1-3 s, a call in teardown 0.4 s.
+const Reserve = 500 * time.Millisecond
+
+// Within limits the request to the time that is left. The backend ends by itself before it would be killed, so that its
+// samples arrive. A watch that fits is not shortened: what is concluded from it depends on how long it was.
+func (r Request) Within(left time.Duration) Request {
+	r.DeadlineMillis = min(r.DeadlineMillis, left.Milliseconds())
+	r.Watch.Max = max(0, min(r.Watch.Max, left-Reserve))
+	return r
+}
+
+// Line returns the request as the one line to send, in this version of the protocol. A line of MaxRequestBytes would not
+// fit the pipe, and the hook would wait for the backend to read. If there is no room for Watch.Expect it is left out:
+// the backend then watches longer, and the hook judges the result itself. What is too long even so is an error.
 func (r Request) Line() ([]byte, error) {
 	r.Bookend = Version
 	line, err := json.Marshal(r)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("encode request: %w", err)
-	}
-	if len(line) >= MaxRequestBytes {
+	case len(line) < MaxRequestBytes:
+		return append(line, '\n'), nil
+	case r.Watch.Expect == nil:
 		return nil, fmt.Errorf("encode request: %d bytes, at most %d", len(line)+1, MaxRequestBytes)
 	}
-	return append(line, '\n'), nil
+	r.Watch.Expect = nil
+	return r.Line()
 }
 
 // Writer writes reply lines and keeps their total below MaxReplyBytes, with room left for the last one.

@@ -237,3 +237,42 @@ func TestWriterReportsAClosedPipe(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A hook that waited for another's answer watches as long as it was asked to, if that fits.
+func TestWithin(t *testing.T) {
+	const second = time.Second
+	for name, tt := range map[string]struct {
+		watch, deadline, left time.Duration
+		want, wantDeadline    time.Duration
+	}{
+		"it fits":          {second, 7 * second, 5 * second, second, 5 * second},
+		"it fits just so":  {second, 7 * second, second + Reserve, second, second + Reserve},
+		"it does not":      {6 * second, 7 * second, 5 * second, 5*second - Reserve, 5 * second},
+		"there is no time": {second, 7 * second, 100 * time.Millisecond, 0, 100 * time.Millisecond},
+		"more than asked":  {second, 3 * second, 5 * second, second, 3 * second},
+		"no watch":         {0, 7 * second, 5 * second, 0, 5 * second},
+	} {
+		r := Request{DeadlineMillis: tt.deadline.Milliseconds(), Watch: gpu.WatchRule{Max: tt.watch}}.Within(tt.left)
+		if r.Watch.Max != tt.want || r.DeadlineMillis != tt.wantDeadline.Milliseconds() {
+			t.Errorf("%s: watch %v, deadline %d ms", name, r.Watch.Max, r.DeadlineMillis)
+		}
+	}
+}
+
+// A start that listed hundreds of processes on each GPU does not keep the end from asking: the request fits.
+func TestRequestFits(t *testing.T) {
+	var e gpu.Expected
+	for pid := range 480 {
+		e.Processes = append(e.Processes, gpu.ExpectedProcess{PID: 4_000_000 + pid, Bytes: 1 << 36, Share: 1 << 28})
+	}
+	for want, ids := range map[bool][]gpu.ID{true: {"GPU-0"}, false: {"GPU-0", "GPU-1", "GPU-2", "GPU-3"}} {
+		r := Request{Op: Watch, Watch: gpu.WatchRule{Expect: map[gpu.ID]gpu.Expected{}}}
+		for _, id := range ids {
+			r.Watch.Expect[id] = e
+		}
+		line := must.Have(r.Line())(t)
+		if kept := bytes.Contains(line, []byte(`"expect"`)); kept != want || len(line) > MaxRequestBytes {
+			t.Errorf("%d GPUs: got %v, want %v", len(ids), kept, want)
+		}
+	}
+}

@@ -270,3 +270,11 @@ func Newest(runs []Run) []Run {
 	slices.SortStableFunc(runs, func(a, b Run) int { return boots.Time(b, b.Last()).Compare(boots.Time(a, a.Last())) })
 	return runs
 }
+
+// IDs returns the ids of GPUs.
+func IDs(cards []Assigned) (list []gpu.ID) {
+	for _, c := range cards {
+		list = append(list, c.Device.ID)
+	}
+	return list
+}

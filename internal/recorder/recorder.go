@@ -3,7 +3,6 @@
 package recorder
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -13,13 +12,11 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/report"
 	"bookend/internal/sampling"
-	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
 
@@ -115,9 +112,7 @@ func (r *recorder) record() (idle bool) {
 // configure reads the configuration, and reports whether it leaves anything to do.
 func (r *recorder) configure() bool {
 	r.config = r.configFile()
-	a, _ := node.Configured(r.env, slurm.Epilog, r.env.Clock.Boot()) // hooks report a bad configuration
-	a.Job.Node = r.node
-	return r.adopt(a)
+	return r.adopt(node.ForRecorder(r.env, r.node))
 }
 
 // adopt makes the recorder use a new access. If its state cannot be opened now, that which is locked stays in use.
@@ -137,7 +132,7 @@ func (r *recorder) adopt(a *node.Access) bool {
 // configFile identifies the content of the configuration file, to notice a change.
 func (r *recorder) configFile() (is [3]any) {
 	// Threat: none, it is only compared; the content is checked where it is read.
-	if info, err := os.Stat(cmp.Or(r.env.Getenv("BOOKEND_CONFIG"), config.DefaultFile)); err == nil {
+	if info, err := os.Stat(node.ConfigFile(r.env)); err == nil {
 		is = [3]any{info.Sys().(*syscall.Stat_t).Ino, info.ModTime().UnixNano(), info.Size()}
 	}
 	return is
@@ -260,7 +255,6 @@ func (r *recorder) identify(look gpu.Snapshot) map[int]record.Process {
 			}
 		}
 	}
-	r.a.Renew()
 	read, _ := r.a.Processes(news) // not reported here: the next end says that nothing was recorded
 	for pid, p := range read {
 		fresh := process{Process: p}

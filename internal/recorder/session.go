@@ -1,18 +1,15 @@
 package recorder
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"bookend/internal/backend"
-	"bookend/internal/catalog"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/protocol"
+	"bookend/internal/node"
 	"bookend/internal/record"
 )
 
@@ -40,7 +37,7 @@ type sample struct {
 
 type end struct {
 	of     *session
-	answer backend.Answer
+	answer node.Answer
 }
 
 // follow keeps one session for each vendor with GPUs in open runs, and ends the others.
@@ -64,7 +61,7 @@ func (r *recorder) follow(runs []record.Run) {
 		case s == nil:
 		case r.env.Clock.Boot()-s.last > late:
 			r.endSession(s)
-			r.kept.Problem = fmt.Sprintf("%s: the backend said nothing for %v", catalog.Slow, late)
+			r.kept.Problem = node.Silent(late).String()
 			r.pauses[v.Name] = pause{until: r.env.Clock.Boot() + restart}
 		case !slices.Equal(s.devices, wanted[v.Name]):
 			r.endSession(s)
@@ -86,20 +83,14 @@ func (r *recorder) begin(vendor string, devices []gpu.Device) {
 	}
 	r.pauses[vendor] = pause{until: now + restart}
 	s := &session{vendor: vendor, devices: devices, stop: make(chan struct{}), last: now}
-	req := protocol.Request{
-		Op: protocol.Record, Devices: devices, DeadlineMillis: time.Duration(r.a.Times.Driver).Milliseconds(),
-		Watch: gpu.WatchRule{Every: time.Duration(r.a.Config.Record.Every)},
-	}
-	params := backend.Params{Root: r.env.EUID == 0, Stop: s.stop, Grace: time.Duration(r.a.Times.Driver),
-		OnLook: func(look gpu.Snapshot) {
+	a := r.a // a new configuration ends the session, and may come before its end
+	child.Go(func(p *child.Panic) { r.ended <- end{s, node.Answer{Panic: p}} }, func() {
+		r.ended <- end{s, a.Record(vendor, devices, s.stop, func(look gpu.Snapshot) {
 			select {
 			case r.looks <- sample{s, look}:
 			case <-s.stop:
 			}
-		}}
-	params.Path, req.Options = r.a.Config.BackendOf(vendor, false)
-	child.Go(func(p *child.Panic) { r.ended <- end{s, backend.Answer{Panic: p}} }, func() {
-		r.ended <- end{s, backend.Ask(params, req)}
+		})}
 	})
 	r.sessions[vendor] = s
 }
@@ -124,12 +115,12 @@ func (r *recorder) leave(e end) (over bool) {
 	r.kept.Problem = ""
 	switch a := e.answer; {
 	case a.Abandoned != nil:
-		r.a.Abandoned(*r.a.StuckBackend(a.Abandoned))
+		r.a.Troubles(a, "")
 		return true
 	case a.Panic != nil:
 		return true
 	case len(a.Troubles) > 0:
-		r.kept.Problem = fmt.Sprintf("%s: %s", a.Troubles[0].Code, a.Troubles[0].Detail)
+		r.kept.Problem = a.Troubles[0].String()
 	default:
 		wait := pause{in: r.inUse()}
 		if wait.in == "" {

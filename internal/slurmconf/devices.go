@@ -44,8 +44,8 @@ func Devices(job slurm.Job, cards []gpu.Physical, own map[int]string, list List)
 	return gather(wanted, source, n.find)
 }
 
-// Again finds the devices from a job's start among the present GPUs, each by its id or else by its bus id.
-func Again(devices []record.Assigned, source record.Source, cards []gpu.Physical) Result {
+// again finds the devices from a job's start among the present GPUs, each by its id or else by its bus id.
+func again(devices []record.Assigned, source record.Source, cards []gpu.Physical) Result {
 	n := node{cards: Usable(cards)}
 	return gather(devices, source, func(a record.Assigned) (gpu.Device, error) {
 		switch id := a.Device.ID; {
@@ -102,8 +102,8 @@ func Slurms(cards []gpu.Physical, list List) map[gpu.BusID]bool {
 	return given
 }
 
-// GivesNumbers reports whether Slurm gives the job a number without naming its device.
-func GivesNumbers(job slurm.Job) bool {
+// givesNumbers reports whether Slurm gives the job a number without naming its device.
+func givesNumbers(job slurm.Job) bool {
 	wanted, err := requests(job)
 	return err == nil && slices.ContainsFunc(wanted, unnamed)
 }

@@ -358,7 +358,7 @@ func TestDevices(t *testing.T) {
 		if len(r.Missing) > 0 {
 			said += fmt.Sprintf("missing: %v\n", r.Missing)
 		}
-		if again := Again(r.Devices, r.Source, cards); fmt.Sprint(again.Devices) != fmt.Sprint(r.Devices) {
+		if again := again(r.Devices, r.Source, cards); fmt.Sprint(again.Devices) != fmt.Sprint(r.Devices) {
 			t.Errorf("%s: again %+v, want %+v", given, again, r)
 		}
 		return said + r.Unknown
@@ -465,7 +465,7 @@ func TestDevicesAreDistinct(t *testing.T) {
 	list := List{Source: record.BySlurmd, GPUs: []GPU{one, one}}
 	for name, r := range map[string]Result{
 		"at a start": Devices(slurm.Job{GPUIndexes: []int{0, 1}}, cards, nil, list),
-		"at an end": Again([]record.Assigned{{Index: 0, Device: cards[0].Device}, {Index: 1, Device: cards[0].Device}}, record.BySlurmd,
+		"at an end": again([]record.Assigned{{Index: 0, Device: cards[0].Device}, {Index: 1, Device: cards[0].Device}}, record.BySlurmd,
 			cards),
 	} {
 		must.Not(t, r.Source != record.Ambiguous || !strings.Contains(r.Unknown, "0000:1b:00.0") || len(r.Devices) > 0, "%s: %+v", name, r)

@@ -78,11 +78,11 @@ func FuzzNames(f *testing.F) {
 				t.Errorf("node %q, job %d, SLUID %q: %q", node, id, sluid, name)
 			}
 		}
-		if dir, name := (Users{"/run/bookend", node}).DropFile(id, owner); dir != "" && (dir != fmt.Sprintf("/run/bookend/drop/%d/jobs", id) ||
-			name != filepath.Base(name)) {
-			t.Errorf("drop %q, %q", dir, name)
-		}
-		name := lockName(gpu.ID(device))
+		u := Users{"/run/bookend", node}
+		name, err := u.name(owner)
+		must.Not(t, err == nil && name != filepath.Base(name), "drop %q", name)
+		must.Be(t, "its directory", u.dir(drops, id), fmt.Sprintf("/run/bookend/drop/%d/jobs", id))
+		name = lockName(gpu.ID(device))
 		must.Not(t, strings.Trim(name, "0123456789abcdef") != "" || len(name) != 32, "lock of %q: %q", device, name)
 		key := sluid
 		must.Not(t, record.ValidKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20), "key %q", key)

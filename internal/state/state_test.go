@@ -147,8 +147,7 @@ func TestNamesAreChecked(t *testing.T) {
 	}
 	must.Fail(t, "key", s.Begin(record.Run{Key: "../x", Job: job(1)}), ErrName)
 	for _, owner := range []slurm.Owner{{}, {SLUID: "../x"}, {ID: 1, SLUID: "../x"}} {
-		dir, name := s.Users.DropFile(1, owner)
-		must.Be(t, fmt.Sprintf("drop of %+v", owner), dir+name, "")
+		must.Fail(t, fmt.Sprintf("drop of %+v", owner), s.Users.EditDrop(1, owner, 0, nil), ErrName)
 		must.Fail(t, fmt.Sprintf("report of %+v", owner), must.Err(s.Users.Report(1, owner)), ErrName)
 	}
 	must.Be(t, "something was written", tree(t, s.Users.Run), before)

@@ -167,6 +167,19 @@ var (
 	StuckReaders = StuckList{File[[]Stuck]{name: "stuck-readers.json", most: maxReaders}, MaxReaders}
 )
 
+// HungAt returns the processes at which stuck readers of /proc hang: a new reader skips them. With too many readers on
+// record, the new one skips every process's memory, which is what hangs. blocked means that there must be no new
+// reader: an earlier one did not report where it hangs.
+func HungAt(op string, readers []Stuck) (at []record.Instance, blocked bool) {
+	for _, r := range readers {
+		at, blocked = append(at, r.At...), blocked || len(r.At) == 0 && r.Op == op
+	}
+	if len(readers) >= MaxReaders {
+		at = []record.Instance{{}}
+	}
+	return at, blocked
+}
+
 // Stuck is a child that could not be killed. While it lives, no other is started for the same user, or for the driver.
 type Stuck struct {
 	PID        int               `json:"pid"`

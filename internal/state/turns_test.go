@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/test/must"
@@ -96,4 +97,28 @@ func TestOneHookAsksTheDriverFirst(t *testing.T) {
 	again, err := s.Turns.AskDriver(0)
 	must.Do(t, err)
 	again()
+}
+
+// Which readers of /proc keep a new one from being started.
+func TestHungAt(t *testing.T) {
+	at := []record.Instance{{PID: 70, Start: 1}}
+	many := make([]Stuck, MaxReaders)
+	for i := range many {
+		many[i] = Stuck{Op: "holders", At: at}
+	}
+	for name, tt := range map[string]struct {
+		readers []Stuck
+		at      int
+		blocked bool
+	}{
+		"none":              {nil, 0, false},
+		"one":               {many[:1], 1, false},
+		"did not say":       {[]Stuck{{Op: "holders"}}, 0, true},
+		"another operation": {[]Stuck{{Op: "processes"}}, 0, false},
+		"nearly too many":   {many[1:], MaxReaders - 1, false},
+		"too many":          {many, 1, false}, // the one that stands for all
+	} {
+		skip, blocked := HungAt("holders", tt.readers)
+		must.Not(t, len(skip) != tt.at || blocked != tt.blocked, "%s: got %d places, blocked %v", name, len(skip), blocked)
+	}
 }

@@ -208,13 +208,16 @@ func (u Users) ReadDrop(job slurm.Job) (data []byte, err error) {
 	return data, err
 }
 
-// DropFile returns the drop file of the job that a task hook runs in; empty names if that is no job.
-func (u Users) DropFile(uid uint32, owner slurm.Owner) (dir, name string) {
+// EditDrop changes the drop file of the job that a task hook runs in, which the prolog made, and waits for another hook
+// that does.
+func (u Users) EditDrop(
+	uid uint32, owner slurm.Owner, wait time.Duration, change func(raw []byte) ([]byte, error),
+) error {
 	name, err := u.name(owner)
 	if err != nil {
-		return "", ""
+		return err
 	}
-	return u.dir(drops, uid), name
+	return safefile.Edit(u.dir(drops, uid), name, wait, maxDrop, change)
 }
 
 // RemoveDrop removes the drop file of a user's job that has ended.

@@ -115,8 +115,7 @@ func TestDropsOfAFullFileSystem(t *testing.T) {
 		},
 	} {
 		must.Fail(t, "the file system is full", fill(), unix.ENOSPC)
-		dir, name := s.Users.DropFile(someUser, slurm.Owner{ID: 7})
-		must.Do(t, safefile.Edit(dir, name, time.Minute, maxDrop, func([]byte) ([]byte, error) {
+		must.Do(t, s.Users.EditDrop(someUser, slurm.Owner{ID: 7}, time.Minute, func([]byte) ([]byte, error) {
 			return []byte(strings.Repeat("x", maxDrop)), nil
 		}))
 		must.Be(t, "content", len(must.Have(s.Users.ReadDrop(job(7)))(t)), maxDrop)

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/backend"
 	"bookend/internal/gpu"
+	"bookend/internal/node"
 	"bookend/internal/protocol"
 	"bookend/test/build"
 	"bookend/test/fakeamd"
@@ -100,7 +100,7 @@ func TestHIP(t *testing.T) {
 			if slices.Contains(tt.lines, "hangs hipInit") { // until there is no time left
 				r.DeadlineMillis = 3000
 			}
-			a := backend.Ask(backend.Params{Path: program}, r)
+			a := node.Ask(node.Params{Path: program}, r)
 			got := ""
 			for _, p := range a.Probes {
 				got += fmt.Sprintf("%s %d MiB: %s", p.Result, p.Largest.Bytes>>20, p.Why)
@@ -122,17 +122,17 @@ func TestHIP(t *testing.T) {
 func TestHIPAlone(t *testing.T) {
 	w := fakeamd.New(t.TempDir(), cards...)
 	t.Setenv("ROCR_VISIBLE_DEVICES", "0")
-	backend.Ask(backend.Params{Path: program}, request(t, w, []gpu.Device{second}))
+	node.Ask(node.Params{Path: program}, request(t, w, []gpu.Device{second}))
 	if calls := w.Calls(); len(calls) < 2 || calls[1] != string(second.ID) {
 		t.Errorf("%v", calls)
 	}
 	r := request(t, w, []gpu.Device{first}, "hangs hipMemRelease")
 	r.DeadlineMillis = 1000
-	if a := backend.Ask(backend.Params{Path: program}, r); a.Complete || len(a.Troubles) == 0 || a.Abandoned != nil {
+	if a := node.Ask(node.Params{Path: program}, r); a.Complete || len(a.Troubles) == 0 || a.Abandoned != nil {
 		t.Errorf("%+v", a)
 	}
 	r.Op, r.All = protocol.Snapshot, true
-	if a := backend.Ask(backend.Params{Path: program}, r); len(a.Troubles) == 0 {
+	if a := node.Ask(node.Params{Path: program}, r); len(a.Troubles) == 0 {
 		t.Error("it served a snapshot")
 	}
 }

@@ -58,8 +58,8 @@ var rules = []rule{
 		why:  "time comes from a child.Clock that mains hand over: boot time for durations, and tests that need not wait",
 	},
 	{
-		name: "system clock", mark: what("use", `bookend/internal/child\.SystemClock`), but: []string{"mains"},
-		why: "only mains choose the machine's clock",
+		name: "system clock", mark: what("use", `bookend/internal/child\.SystemClock`), but: []string{"mains", "internal/hook"},
+		why: "only mains choose the machine's clock, and hook for its mains",
 	},
 	{
 		name: "go", mark: what("go", "statement"), but: []string{"internal/child"},

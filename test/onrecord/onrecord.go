@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/config"
 	"bookend/internal/judge"
 	"bookend/internal/node"
 	"bookend/internal/record"
@@ -18,7 +17,7 @@ import (
 func Node(t *testing.T, phase slurm.Context) (a *node.Access, run string) {
 	t.Helper()
 	run = t.TempDir()
-	a = node.With(child.Env{Clock: child.SystemClock()}, phase, config.Default(), 0)
+	a = node.Unconfigured(child.Env{Clock: child.SystemClock()}, phase, 0)
 	a.Config.Paths.Run, a.Job.Node = run, "n1"
 	if opened, faults := a.OpenState(); !opened {
 		t.Fatal(faults)

@@ -1,4 +1,4 @@
-package backend
+package node
 
 import (
 	"os"
@@ -14,13 +14,14 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/gpu"
 	"bookend/internal/protocol"
+	"bookend/internal/state"
 	"bookend/test/must"
 )
 
 // What the fake backends, shell scripts, say.
 const (
-	hello = `echo '{"bookend":1,"kind":"hello","hello":{"backend":"fake","version":"1"}}'` + "\n"
-	look  = `echo '{"bookend":1,"kind":"snapshot","snapshot":{"at":5,"readings":[{"device":{"id":"a"},` +
+	hello  = `echo '{"bookend":1,"kind":"hello","hello":{"backend":"fake","version":"1"}}'` + "\n"
+	looked = `echo '{"bookend":1,"kind":"snapshot","snapshot":{"at":5,"readings":[{"device":{"id":"a"},` +
 		`"memory":{"used":{"bytes":7}},"processes":[]}]}}'` + "\n"
 	fault = `echo '{"bookend":1,"kind":"fault","fault":{"code":"driver_error","detail":"oops"}}'` + "\n"
 	done  = `echo '{"bookend":1,"kind":"done"}'` + "\n"
@@ -34,7 +35,7 @@ func fake(t *testing.T, dir, script string) Params {
 	return Params{Path: path}
 }
 
-func snapshot(limit time.Duration) protocol.Request {
+func sample(limit time.Duration) protocol.Request {
 	return protocol.Request{Op: protocol.Snapshot, All: true, DeadlineMillis: limit.Milliseconds()}
 }
 
@@ -52,40 +53,40 @@ func TestAsk(t *testing.T) {
 		code     catalog.Code
 		detail   string
 	}{
-		"complete":               {hello + look + look + done, plenty, 2, true, "", ""},
-		"the neutral core alone": {look + done, plenty, 1, true, "", ""},
-		"slow":                   {hello + "/bin/sleep 0.1\n" + look + "/bin/sleep 0.1\n" + done, plenty, 1, true, "", ""},
+		"complete":               {hello + looked + looked + done, plenty, 2, true, "", ""},
+		"the neutral core alone": {looked + done, plenty, 1, true, "", ""},
+		"slow":                   {hello + "/bin/sleep 0.1\n" + looked + "/bin/sleep 0.1\n" + done, plenty, 1, true, "", ""},
 		"in pieces": {"printf '{\"bookend\":1,'\n/bin/sleep 0.1\nprintf '\"kind\":\"done\"}\\n'", plenty,
 			0, true, "", ""},
 
-		"crashes": {look + "echo panic: boom >&2\nkill -SEGV $$", plenty, 1, false, catalog.BackendCrash,
+		"crashes": {looked + "echo panic: boom >&2\nkill -SEGV $$", plenty, 1, false, catalog.BackendCrash,
 			"segmentation fault: panic: boom"},
-		"crashes after done": {look + done + "kill -ABRT $$", plenty, 1, true, catalog.BackendCrash, "aborted"},
+		"crashes after done": {looked + done + "kill -ABRT $$", plenty, 1, true, catalog.BackendCrash, "aborted"},
 		"fails":              {"echo out of luck >&2\nexit 1", plenty, 0, false, catalog.BackendCrash, "exit code 1: out of luck"},
 		"fails with 127":     {"exit 127", plenty, 0, false, catalog.BackendCrash, "exit code 127"},
-		"lacks a function": {look +
+		"lacks a function": {looked +
 			"echo 'bookend-gpu: symbol lookup error: bookend-gpu: undefined symbol: nvmlX' >&2\nexit 127", plenty, 1,
 			false, catalog.Old, "undefined symbol: nvmlX"},
-		"its own alarm":     {look + "kill -ALRM $$", plenty, 1, false, catalog.Hang, "its own alarm"},
-		"hangs":             {look + "exec /bin/sleep 600", little, 1, false, catalog.Hang, "killed after "},
-		"waits for the end": {look + "/bin/cat >/dev/null\n" + done, little, 1, false, catalog.Hang, "killed"},
-		"talks, then garbage": {look + "echo NVRM: oops\n" + done, plenty, 0, false, catalog.BackendGarbage,
+		"its own alarm":     {looked + "kill -ALRM $$", plenty, 1, false, catalog.Hang, "its own alarm"},
+		"hangs":             {looked + "exec /bin/sleep 600", little, 1, false, catalog.Hang, "killed after "},
+		"waits for the end": {looked + "/bin/cat >/dev/null\n" + done, little, 1, false, catalog.Hang, "killed"},
+		"talks, then garbage": {looked + "echo NVRM: oops\n" + done, plenty, 0, false, catalog.BackendGarbage,
 			"line 2: garbage"},
 		"an impossible pid": {`echo '{"bookend":1,"kind":"snapshot","snapshot":{"at":5,"readings":[{"device":{"id":"a"},"processes":[{"pid":-1}]}]}}'` + "\n" + done,
 			plenty, 0, false, catalog.BackendGarbage, "process -1"},
 		"another version": {`echo '{"bookend":2,"kind":"hello"}'` + "\nexit 1", plenty, 0, false,
 			catalog.BackendVersion, "version 2, not 1"},
-		"stops short":         {hello + look, plenty, 0, false, catalog.BackendGarbage, "cut off"},
-		"stops within a line": {hello + look + "printf '{\"bookend'", plenty, 0, false, catalog.BackendGarbage, "cut off"},
+		"stops short":         {hello + looked, plenty, 0, false, catalog.BackendGarbage, "cut off"},
+		"stops within a line": {hello + looked + "printf '{\"bookend'", plenty, 0, false, catalog.BackendGarbage, "cut off"},
 		"says nothing":        {"", plenty, 0, false, catalog.BackendGarbage, "cut off"},
-		"floods":              {look + "exec /usr/bin/yes", plenty, 0, false, catalog.BackendFlood, "more than"},
+		"floods":              {looked + "exec /usr/bin/yes", plenty, 0, false, catalog.BackendFlood, "more than"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := fake(t, t.TempDir(), tt.script)
 			var got Answer
 			must.Slower(t, tt.limit, func(limit time.Duration) bool {
-				got = Ask(p, snapshot(limit))
+				got = Ask(p, sample(limit))
 				return tt.limit == plenty || len(got.Snapshots) == tt.looks
 			})
 			if tt.limit == plenty { // what is killed at a moment may have said more or less by then
@@ -105,7 +106,7 @@ func early(t *testing.T, p Params, want Answer) {
 	t.Helper()
 	var said Answer
 	p.Said = func(a Answer) { said = a }
-	got := Ask(p, snapshot(plenty))
+	got := Ask(p, sample(plenty))
 	for i := range min(len(got.Troubles), len(want.Troubles)) { // it may have taken longer
 		got.Troubles[i].Detail = want.Troubles[i].Detail
 	}
@@ -132,24 +133,16 @@ func expectTrouble(t *testing.T, got Answer, want catalog.Code, detail string) {
 }
 
 func TestAnswerCarriesEverything(t *testing.T) {
-	got := Ask(fake(t, t.TempDir(), hello+fault+look+done), snapshot(plenty))
-	if got.Hello == nil || got.Hello.Backend != "fake" {
-		t.Errorf("got hello %+v", got.Hello)
-	}
-	if want := []gpu.Fault{{Code: gpu.FaultDriver, Detail: "oops"}}; !slices.Equal(got.Faults, want) {
-		t.Errorf("got faults %+v", got.Faults)
-	}
-	if used := got.Snapshots[0].Readings[0].Memory.Used; used != gpu.Bytes(7) {
-		t.Errorf("got used %+v", used)
-	}
-	if got.Took <= 0 {
-		t.Errorf("took %v", got.Took)
+	got := Ask(fake(t, t.TempDir(), hello+fault+looked+done), sample(plenty))
+	used, faults := got.latest().Readings[0].Memory.Used, []gpu.Fault{{Code: gpu.FaultDriver, Detail: "oops"}}
+	if got.Hello == nil || got.Hello.Backend != "fake" || !slices.Equal(got.Faults, faults) || used != gpu.Bytes(7) || got.Took <= 0 {
+		t.Errorf("got %+v", got)
 	}
 }
 
 func TestBackendGetsItsRequestAndNothingElse(t *testing.T) {
 	t.Setenv("LD_BIND_NOW", "1")
-	req := snapshot(plenty)
+	req := sample(plenty)
 	req.Options = protocol.Options{"nvml_library": "/lib/some.so"}
 	script := `case "$request" in *'"op":"snapshot"'*'"nvml_library":"/lib/some.so"'*) ;; *) exit 5;; esac` + "\n" +
 		`[ "$(/bin/cat /proc/$$/environ | /usr/bin/tr '\0' ' ')" = 'GOMAXPROCS=4 ' ] || exit 6` + "\n" + done
@@ -161,19 +154,16 @@ func TestBackendThatCannotStart(t *testing.T) {
 	data := filepath.Join(dir, "data")
 	must.Do(t, os.WriteFile(data, []byte("#!/bin/sh\n"), 0o644))
 	for _, path := range []string{filepath.Join(dir, "absent"), data, dir, "relative"} {
-		expectTrouble(t, Ask(Params{Path: path}, snapshot(plenty)), catalog.BackendMissing, path)
+		expectTrouble(t, Ask(Params{Path: path}, sample(plenty)), catalog.BackendMissing, path)
 	}
-}
-
-func TestNoTimeLeft(t *testing.T) {
-	expectTrouble(t, Ask(fake(t, t.TempDir(), done), snapshot(0)), catalog.Slow, "no time left")
+	expectTrouble(t, Ask(fake(t, dir, done), sample(0)), catalog.Slow, "no time left")
 }
 
 func TestRootRunsOnlyWhatIsRoots(t *testing.T) {
 	roots, others := must.RootsDir(t), t.TempDir()
 	ask := func(p Params, o protocol.Options) Answer {
 		p.Root = true
-		req := snapshot(plenty)
+		req := sample(plenty)
 		req.Options = o
 		return Ask(p, req)
 	}
@@ -193,9 +183,9 @@ func TestRootRunsOnlyWhatIsRoots(t *testing.T) {
 
 // A process that cannot be killed takes a broken driver, so only its result is played.
 func TestAbandonedBackendIsNamed(t *testing.T) {
-	got := judge(child.Result{Outcome: child.Abandoned, PID: 41, StartTicks: 77, Signal: syscall.SIGKILL},
-		snapshot(little))
-	if got.Abandoned == nil || *got.Abandoned != (Abandoned{41, 77}) {
+	got := answerOf(child.Result{Outcome: child.Abandoned, PID: 41, StartTicks: 77, Signal: syscall.SIGKILL},
+		sample(little))
+	if got.Abandoned == nil || got.Abandoned.PID != 41 || got.Abandoned.StartTicks != 77 {
 		t.Errorf("got %+v", got.Abandoned)
 	}
 	expectTrouble(t, got, catalog.Hang, "process 41")
@@ -220,9 +210,9 @@ func TestProbeThatGoesLate(t *testing.T) {
 		"another operation": {protocol.Snapshot, child.Result{Outcome: child.Hung, Stdout: []byte(end)}, catalog.Hang},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req := snapshot(little)
+			req := sample(little)
 			req.Op = tt.op
-			got := judge(tt.res, req)
+			got := answerOf(tt.res, req)
 			if expectTrouble(t, got, tt.code, ""); tt.op == protocol.Probe && len(got.Probes) != 1 {
 				t.Errorf("got %+v", got.Probes)
 			}
@@ -235,13 +225,12 @@ func TestCheckSaysWhatWouldKeepItFromStarting(t *testing.T) {
 	good := fake(t, roots, done)
 	check := func(p Params, want catalog.Code, says string) {
 		t.Helper()
-		p.Root = true
-		got := Check(p, protocol.Options{})
+		got := CheckBackend(p.Path, protocol.Options{})
 		if got == nil {
 			got = &Trouble{}
 		}
 		if got.Code != want || !strings.Contains(got.Detail, says) {
-			t.Errorf("Check(%q) = %v, want %s %q", p.Path, got, want, says)
+			t.Errorf("CheckBackend(%q) = %v, want %s %q", p.Path, got, want, says)
 		}
 	}
 	check(good, "", "")
@@ -258,7 +247,7 @@ func TestCheckSaysWhatWouldKeepItFromStarting(t *testing.T) {
 func TestNoTimeToStart(t *testing.T) {
 	p := fake(t, t.TempDir(), "exec sleep 60\n")
 	for range 50 {
-		a := Ask(p, snapshot(time.Millisecond))
+		a := Ask(p, sample(time.Millisecond))
 		if len(a.Troubles) != 1 {
 			t.Fatalf("%+v", a.Troubles)
 		}
@@ -277,8 +266,8 @@ func TestJoined(t *testing.T) {
 	}
 	a := Answer{Complete: true, Snapshots: []gpu.Snapshot{look(1, "a")}, Took: 1}
 	b := Answer{Complete: true, Snapshots: []gpu.Snapshot{look(2, "b"), look(5, "b")}, Took: 2,
-		Faults: []gpu.Fault{{Code: gpu.FaultDriver}}, Abandoned: &Abandoned{PID: 7}}
-	got := Joined(a, b)
+		Faults: []gpu.Fault{{Code: gpu.FaultDriver}}, Abandoned: &state.Stuck{PID: 7}}
+	got := joined(a, b)
 	if len(got.Snapshots) != 2 || got.Snapshots[0].At != 2 || got.Snapshots[1].At != 5 || !got.Complete || got.Took != 3 ||
 		len(got.Faults) != 1 || got.Abandoned.PID != 7 {
 		t.Errorf("%+v", got)
@@ -288,7 +277,7 @@ func TestJoined(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if got := Joined(a, Answer{}); got.Complete || len(got.Snapshots) != 1 || len(got.Snapshots[0].Readings) != 1 {
+	if got := joined(a, Answer{}); got.Complete || len(got.Snapshots) != 1 || len(got.Snapshots[0].Readings) != 1 {
 		t.Errorf("of one that said nothing: %+v", got)
 	}
 }

@@ -1,7 +1,4 @@
-// Package backend queries a vendor's backend (package wire) and judges the result. A backend may be missing, untrusted,
-// of another release, broken, or stuck in the driver: each is an answer with a code of its own, never an error, and
-// what it wrote before it crashed or hung still counts.
-package backend
+package node
 
 import (
 	"bytes"
@@ -19,30 +16,28 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/gpu"
 	"bookend/internal/protocol"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
+	"bookend/internal/state"
 )
 
-// Params describe the backend and how to run it.
+// Params describe the backend and how to run it. The functions, if not nil, are called from another goroutine.
 type Params struct {
-	Path string // the program, absolute
-	// Root is set if this process runs as root: then program and libraries must be trusted.
-	Root bool
-	// Grace is how long the backend may take to die once its time is up, if that is more than package child's default.
-	Grace time.Duration
-	// Started, if not nil, is called with the started backend, for child.Alive.
+	Path    string        // the program, absolute
+	Root    bool          // this process is root: program and libraries must be trusted
+	Grace   time.Duration // for the backend to die once its time is up, if that is more than package child's default
 	Started func(pid int, startTicks uint64)
-	// OnLook, if not nil, gets the samples of a recording one by one, from another goroutine; the answer has none.
-	OnLook func(gpu.Snapshot)
-	// Heard, if not nil, is called once, from another goroutine, when the driver has answered or failed.
-	Heard func()
-	// Said, if not nil, is called once, from another goroutine, with a complete answer as soon as it is written; the
-	// backend has yet to release the driver and to end. What Ask returns is the final answer.
+	OnLook  func(gpu.Snapshot) // gets the samples of a recording one by one; the answer has none
+	Heard   func()             // called once, when the driver has answered or failed
+	// Said is called once with a complete answer as soon as it is written; the backend has yet to release the driver
+	// and to end. What Ask returns is the final answer.
 	Said func(Answer)
-	// Stop, if not nil, ends the backend when it is closed.
-	Stop <-chan struct{}
+	Stop <-chan struct{} // if not nil, ends the backend when it is closed
 }
 
-// Answer is what a backend wrote, and what is wrong with it. Strings of the driver and the backend are not cleaned.
+// Answer is what a backend wrote, and what is wrong with it. A backend may be missing, untrusted, of another release,
+// broken, or stuck in the driver: each is an answer with a code of its own, and what it wrote before it crashed or hung
+// still counts. Strings of the driver and the backend are not cleaned.
 type Answer struct {
 	Hello     *protocol.Hello
 	Snapshots []gpu.Snapshot // oldest first
@@ -51,24 +46,34 @@ type Answer struct {
 	Health    []gpu.Health   // empty if not requested, or if this backend does not support it
 	Probes    []gpu.Probe    // one for each device whose probe was finished
 	Unasked   bool           // the driver was not queried: it does not answer another hook
-	Abandoned *Abandoned     // set if the backend could not be killed: no other may be started while it lives
+	Abandoned *state.Stuck   // set if the backend could not be killed: no other may be started while it lives
 	Took      time.Duration
 	Troubles  []Trouble
 	Panic     *child.Panic // a defect of Bookend itself
+
+	earlier []record.Finding // of a backend that had to end before this one was started
 }
 
-// Abandoned identifies a backend that is still stuck, for child.Alive.
-type Abandoned struct {
-	PID        int
-	StartTicks uint64
+// latest returns the last sample, an empty one if there is none.
+func (a Answer) latest() (last gpu.Snapshot) {
+	if n := len(a.Snapshots); n > 0 {
+		last = a.Snapshots[n-1]
+	}
+	return last
 }
 
 // Trouble is one thing that went wrong with the backend itself.
 type Trouble struct {
 	Code   catalog.Code
 	Detail string // may contain the first line of the backend's stderr
-	// Unsure means that neither the driver nor the backend need be the cause: it counts as unknown.
-	Unsure bool
+	Unsure bool   // neither the driver nor the backend need be the cause: it counts as unknown
+}
+
+func (t Trouble) String() string { return fmt.Sprintf("%s: %s", t.Code, t.Detail) }
+
+// Silent returns what is wrong with a backend that sent no sample for so long.
+func Silent(limit time.Duration) Trouble {
+	return Trouble{Code: catalog.Slow, Detail: fmt.Sprintf("the backend said nothing for %v", limit)}
 }
 
 // Ask sends one request and waits for the answer, at most req.Deadline() and the grace period.
@@ -103,7 +108,7 @@ func Ask(p Params, req protocol.Request) Answer {
 	case p.Said != nil || p.Heard != nil:
 		return p.announce(spec, req)
 	}
-	return judge(child.Run(spec), req)
+	return answerOf(child.Run(spec), req)
 }
 
 // announce runs the backend, and calls Heard at the first line after its greeting and Said at the last.
@@ -116,7 +121,7 @@ func (p Params) announce(spec child.Spec, req protocol.Request) Answer {
 			p.Heard = nil
 		}
 		if p.Said != nil && bytes.Contains(line, []byte(`"kind":"done"`)) {
-			if early := judge(child.Result{Outcome: child.Exited, Stdout: all}, req); len(early.Troubles) == 0 {
+			if early := answerOf(child.Result{Outcome: child.Exited, Stdout: all}, req); len(early.Troubles) == 0 {
 				p.Said(early)
 			}
 		}
@@ -124,11 +129,11 @@ func (p Params) announce(spec child.Spec, req protocol.Request) Answer {
 	}
 	res := child.Run(spec)
 	res.Stdout = append(all, res.Stdout...) // and what does not end with a newline
-	return judge(res, req)
+	return answerOf(res, req)
 }
 
-// Joined merges several backends' answers. If one has fewer samples than another, its last is repeated.
-func Joined(answers ...Answer) (all Answer) {
+// joined merges several backends' answers. If one has fewer samples than another, its last is repeated.
+func joined(answers ...Answer) (all Answer) {
 	if len(answers) == 1 {
 		return answers[0]
 	}
@@ -167,26 +172,25 @@ func (p Params) record(spec child.Spec, req protocol.Request) Answer {
 		}
 		return bad == nil
 	}
-	a := judge(child.Run(spec), req)
+	a := answerOf(child.Run(spec), req)
+	a.Troubles = slices.DeleteFunc(a.Troubles, func(t Trouble) bool { return t.Code == catalog.BackendGarbage })
 	if bad != nil {
 		a.Troubles = []Trouble{{Code: catalog.BackendGarbage, Detail: bad.Error()}}
-		return a
 	}
-	a.Troubles = slices.DeleteFunc(a.Troubles, func(t Trouble) bool { return t.Code == catalog.BackendGarbage })
 	return a
 }
 
-// Check returns what would keep Ask from starting the backend, nil if nothing would. It starts nothing.
-func Check(p Params, o protocol.Options) *Trouble {
-	if err := p.trust(o); err != nil {
+// CheckBackend returns what would keep root from starting a backend with these options, nil if nothing would.
+func CheckBackend(path string, o protocol.Options) *Trouble {
+	if err := (Params{Path: path, Root: true}).trust(o); err != nil {
 		return &Trouble{Code: catalog.BackendRefused, Detail: err.Error()}
 	}
-	st, err := os.Stat(p.Path)
-	switch {
-	case err != nil:
+	st, err := os.Stat(path)
+	if err == nil && (!st.Mode().IsRegular() || st.Mode().Perm()&0o111 == 0) {
+		err = fmt.Errorf("%s: not an executable file", path)
+	}
+	if err != nil {
 		return &Trouble{Code: catalog.BackendMissing, Detail: err.Error()}
-	case !st.Mode().IsRegular() || st.Mode().Perm()&0o111 == 0:
-		return &Trouble{Code: catalog.BackendMissing, Detail: fmt.Sprintf("%s: not an executable file", p.Path)}
 	}
 	return nil
 }
@@ -210,49 +214,43 @@ func failed(c catalog.Code, detail string) Answer {
 	return Answer{Troubles: []Trouble{{Code: c, Detail: detail}}}
 }
 
-func judge(res child.Result, req protocol.Request) Answer {
+// answerOf judges a backend that ran. After a line that breaks the protocol, or a flood, the rest is not trusted.
+func answerOf(res child.Result, req protocol.Request) Answer {
 	a := Answer{Took: res.Took}
 	switch defect := errors.As(res.Err, &a.Panic); {
 	case defect && res.Outcome == child.NotStarted:
 		return a
 	case errors.Is(res.Err, child.ErrNoExec): // a busy node, or a disk that hangs: the backend need not be missing
-		return Answer{Took: res.Took, Troubles: []Trouble{{Code: catalog.Slow, Detail: fmt.Sprint(res.Err),
-			Unsure: true}}}
+		a.Troubles = []Trouble{{Code: catalog.Slow, Detail: fmt.Sprint(res.Err), Unsure: true}}
+		return a
 	case res.Outcome == child.NotStarted:
 		return failed(catalog.BackendMissing, fmt.Sprint(res.Err))
+	case res.Outcome == child.Abandoned:
+		a.Abandoned = &state.Stuck{PID: res.PID, StartTicks: res.StartTicks, Op: "backend"}
 	}
-	if res.Outcome == child.Abandoned {
-		a.Abandoned = &Abandoned{res.PID, res.StartTicks}
-	}
-	ending := ended(res, req)
 	replies, err := protocol.DecodeReplies(res.Stdout)
 	a.take(replies)
-	if a.outstayed(req, ending) {
-		ending = nil
+	ending := ended(res, req)
+	// A thread that waits for CUDA's start keeps a process alive for a while after it has reported all tests.
+	if req.Op == protocol.Probe && a.Complete && a.Abandoned == nil && ending.Code == catalog.Hang {
+		ending = Trouble{}
 	}
-	breach := breached(err, ending != nil)
+	breach := breached(err, ending.Code != "")
 	switch {
-	case breach != nil && breach.Code == catalog.BackendVersion:
-		ending = nil // a backend of another release refuses the request: that is no crash
-	case ending != nil && ending.Code == catalog.BackendFlood:
-		breach = nil // the answer is cut where the backend was stopped
+	case breach.Code == catalog.BackendVersion:
+		ending = Trouble{} // a backend of another release refuses the request: that is no crash
+	case ending.Code == catalog.BackendFlood:
+		breach = Trouble{} // the answer is cut where the backend was stopped
 	}
-	// after a bad line the rest is not trusted
-	if breach != nil || ending != nil && ending.Code == catalog.BackendFlood {
+	if breach.Code != "" || ending.Code == catalog.BackendFlood {
 		a.Snapshots, a.Faults, a.Health, a.Probes = nil, nil, nil, nil
 	}
-	for _, t := range []*Trouble{ending, breach} {
-		if t != nil {
-			a.Troubles = append(a.Troubles, *t)
+	for _, t := range []Trouble{ending, breach} {
+		if t.Code != "" {
+			a.Troubles = append(a.Troubles, t)
 		}
 	}
 	return a
-}
-
-// outstayed reports whether a backend was killed after it had reported all test allocations: a thread that waits for
-// CUDA's start keeps a process alive for a while. One that cannot be killed is abandoned, and not meant here.
-func (a *Answer) outstayed(req protocol.Request, ending *Trouble) bool {
-	return req.Op == protocol.Probe && a.Complete && a.Abandoned == nil && ending != nil && ending.Code == catalog.Hang
 }
 
 func (a *Answer) take(replies []protocol.Reply) {
@@ -274,50 +272,43 @@ func (a *Answer) take(replies []protocol.Reply) {
 	}
 }
 
-// ended returns what is wrong with the way in which the backend ended, nil if nothing is.
-func ended(res child.Result, req protocol.Request) *Trouble {
+// ended returns what is wrong with the way in which the backend ended, without a code if nothing is.
+func ended(res child.Result, req protocol.Request) Trouble {
 	is, how := catalog.BackendCrash, fmt.Sprintf("exit code %d", res.ExitCode)
 	switch {
 	case res.Outcome == child.Stopped:
-		return nil
+		return Trouble{}
 	case res.Outcome == child.Hung:
-		return &Trouble{Code: catalog.Hang, Detail: fmt.Sprintf("killed after %v", req.Deadline())}
+		return Trouble{Code: catalog.Hang, Detail: fmt.Sprintf("killed after %v", req.Deadline())}
 	case res.Outcome == child.Abandoned:
 		how = fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)
-		return &Trouble{Code: catalog.Hang, Detail: how}
+		return Trouble{Code: catalog.Hang, Detail: how}
 	case res.Outcome == child.Flooded:
-		return &Trouble{Code: catalog.BackendFlood, Detail: fmt.Sprintf("wrote more than %d bytes",
-			protocol.MaxReplyBytes)}
+		how = fmt.Sprintf("wrote more than %d bytes", protocol.MaxReplyBytes)
+		return Trouble{Code: catalog.BackendFlood, Detail: how}
 	case res.Signal == syscall.SIGALRM: // set by the backend for this deadline
 		how = fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))
-		return &Trouble{Code: catalog.Hang, Detail: how}
+		return Trouble{Code: catalog.Hang, Detail: how}
 	case res.Outcome == child.Crashed:
 		how = "ended by signal " + res.Signal.String()
 	case res.ExitCode == 0:
-		return nil
+		return Trouble{}
 	case res.ExitCode == 127 && strings.Contains(string(res.Stderr), "undefined symbol"):
 		is = catalog.Old // the dynamic linker ends a program that calls what the driver's library lacks
 	}
-	return &Trouble{Code: is, Detail: withLastWords(how, res.Stderr)}
+	return Trouble{Code: is, Detail: withLastWords(how, res.Stderr)}
 }
 
 // breached returns how the answer breaks the protocol. An answer that a crash or hang has cut off does not.
-func breached(err error, cut bool) *Trouble {
+func breached(err error, cut bool) Trouble {
 	var problem *protocol.Error
-	if !errors.As(err, &problem) {
-		return nil
+	if !errors.As(err, &problem) || cut && problem.Problem == protocol.CutOff {
+		return Trouble{}
 	}
-	switch problem.Problem {
-	case protocol.WrongVersion:
-		return &Trouble{Code: catalog.BackendVersion, Detail: problem.Error()}
-	case protocol.CutOff:
-		if cut {
-			return nil
-		}
-	case protocol.TooLong:
-		return &Trouble{Code: catalog.BackendFlood, Detail: problem.Error()}
+	codes := map[protocol.Problem]catalog.Code{
+		protocol.WrongVersion: catalog.BackendVersion, protocol.TooLong: catalog.BackendFlood,
 	}
-	return &Trouble{Code: catalog.BackendGarbage, Detail: problem.Error()}
+	return Trouble{Code: cmp.Or(codes[problem.Problem], catalog.BackendGarbage), Detail: problem.Error()}
 }
 
 // withLastWords adds the first line of a backend's stderr: a Go panic and the linker begin with the message.

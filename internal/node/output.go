@@ -1,4 +1,4 @@
-package observe
+package node
 
 import (
 	"cmp"
@@ -11,32 +11,25 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/joblog"
 	"bookend/internal/judge"
-	"bookend/internal/node"
 	"bookend/internal/record"
 )
 
 // Output is where a job's output goes, and a search of it for messages about memory, which goes on meanwhile.
 type Output struct {
 	Place joblog.Place
-	wait  func() searched
-}
-
-type searched struct {
-	said   judge.JobOutput
-	hangs  bool // the output is on a file system that did not answer
-	faults []record.Finding
+	wait  func() (said judge.JobOutput, hangs bool, faults []record.Finding)
 }
 
 // Await returns the case with what was found, or why nothing was searched. It takes at most as long as an append may.
 // hangs means that the output is on a file system that did not answer.
 func (o Output) Await(c judge.Case) (_ judge.Case, hangs bool) {
-	s := o.wait()
-	c.Output, c.Faults = s.said, slices.Concat(c.Faults, s.faults)
-	return c, s.hangs
+	said, hangs, faults := o.wait()
+	c.Output, c.Faults = said, slices.Concat(c.Faults, faults)
+	return c, hangs
 }
 
-// outputOfJob starts to search the job's output as its user.
-func outputOfJob(a *node.Access, c judge.Case) (o Output, faults []record.Finding) {
+// outputOfJob starts to search the job's output for messages about memory, as its user.
+func outputOfJob(a *Access, c judge.Case) (o Output, faults []record.Finding) {
 	raw, err := a.Store.Users.ReadDrop(a.Job)
 	// Only a failure of the system is reported, not what the user did to the file.
 	hindered := []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}
@@ -44,25 +37,8 @@ func outputOfJob(a *node.Access, c judge.Case) (o Output, faults []record.Findin
 		faults = append(faults, record.Saw(catalog.Output, err.Error(), "what the job's task hooks left is read"))
 	}
 	o.Place = joblog.PlaceOf(a.Job, raw)
-	o.wait = search(a, c, o.Place)
-	return o, faults
-}
-
-// search starts to search the job's outputs for messages about memory, as the user.
-func search(a *node.Access, c judge.Case, p joblog.Place) (wait func() searched) {
-	nothing := judge.JobOutput{AddressSpace: p.AddressSpace()}
-	switch {
-	case !a.Config.JobLog.Read:
-		nothing.Unknown = "job_log.read is off"
-	case c.Past.Turn == judge.Repeated:
-		nothing.Unknown = "its epilog has run before"
-	case a.Env.EUID != 0:
-		nothing.Unknown = "the hook is not root's, and so cannot become the job's user"
-	case a.Job.UID == 0:
-		nothing.Unknown = "the job is root's"
-	}
-	exit := a.Job.Exit
-	all, request := p.Streams(), joblog.TailRequest{
+	all, exit := o.Place.Streams(), a.Job.Exit
+	request := joblog.TailRequest{
 		UID: a.Job.UID, GID: a.Job.GID, Within: time.Duration(a.Times.Append),
 		Back: !exit.Known || exit.Raw != 0 || exit.Derived != 0,
 	}
@@ -71,32 +47,44 @@ func search(a *node.Access, c judge.Case, p joblog.Place) (wait func() searched)
 			request.Targets = append(request.Targets, w.Target)
 		}
 	}
-	if nothing.Unknown == "" && len(request.Targets) == 0 {
-		nothing = outputOf(nothing, all, joblog.TailReply{}, false)
+	said := judge.JobOutput{AddressSpace: o.Place.AddressSpace(), Unknown: unsearchable(a, c)}
+	if said.Unknown == "" && len(request.Targets) == 0 {
+		said = outputOf(said, all, joblog.TailReply{}, false)
 	}
-	if nothing.Unknown != "" {
-		return func() searched { return searched{said: nothing} }
+	if said.Unknown != "" {
+		o.wait = func() (judge.JobOutput, bool, []record.Finding) { return said, false, nil }
+		return o, faults
 	}
-	answer := child.Async(func() (visited, error) {
-		reply, trouble, err := node.Visit(a, joblog.SearchAsUser, request, a.Reserve())
-		return visited{reply, trouble}, err
+	var trouble error
+	answer := child.Async(func() (reply joblog.TailReply, err error) {
+		reply, trouble, err = Visit(a, joblog.SearchAsUser, request, a.Reserve())
+		return reply, err
 	})
-	return func() searched {
-		v, err := answer()
-		s := searched{said: nothing, faults: node.Fault(v.trouble)}
-		if err = cmp.Or(err, v.reply.Check(len(request.Targets))); err != nil {
-			s.faults = append(s.faults, a.Defect(err)...)
-			s.said.Unknown, s.hangs = unsearched(err)
-			return s
+	o.wait = func() (judge.JobOutput, bool, []record.Finding) {
+		reply, err := answer()
+		faults, hangs := Fault(trouble), false
+		if err = cmp.Or(err, reply.Check(len(request.Targets))); err != nil {
+			said.Unknown, hangs = unsearched(err)
+			return said, hangs, append(faults, defect(a.Env, err)...)
 		}
-		s.said = outputOf(nothing, all, v.reply, a.Job.Restarts > 0)
-		return s
+		return outputOf(said, all, reply, a.Job.Restarts > 0), false, faults
 	}
+	return o, faults
 }
 
-type visited struct {
-	reply   joblog.TailReply
-	trouble error
+// unsearchable returns why the job's output is not searched, empty if it is.
+func unsearchable(a *Access, c judge.Case) string {
+	switch {
+	case !a.Config.JobLog.Read:
+		return "job_log.read is off"
+	case c.Past.Turn == judge.Repeated:
+		return "its epilog has run before"
+	case a.Env.EUID != 0:
+		return "the hook is not root's, and so cannot become the job's user"
+	case a.Job.UID == 0:
+		return "the job is root's"
+	}
+	return ""
 }
 
 // outputOf joins the outputs with the search's results: one, in the same order, for each output that has a path. In a
@@ -134,8 +122,8 @@ func outputOf(h judge.JobOutput, all []joblog.Stream, r joblog.TailReply, requeu
 func unsearched(err error) (why string, hangs bool) {
 	var failed *child.Error
 	switch {
-	case errors.Is(err, node.ErrStuckVisit):
-		return node.ErrStuckVisit.Error(), true
+	case errors.Is(err, errStuckVisit):
+		return errStuckVisit.Error(), true
 	case errors.As(err, &failed) && (failed.Result.Outcome == child.Abandoned || failed.Result.Outcome == child.Hung):
 		return "the file system that it lies on does not answer", true
 	}

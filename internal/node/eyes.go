@@ -1,13 +1,11 @@
-package observe
+package node
 
 import (
 	"slices"
 	"time"
 
-	"bookend/internal/backend"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
-	"bookend/internal/node"
 	"bookend/internal/protocol"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -16,7 +14,7 @@ import (
 
 // eyes look at a node's GPUs for one judge.Observe, and keep what the answers contain besides samples.
 type eyes struct {
-	a      *node.Access
+	a      *Access
 	c      judge.Case // as known before
 	ahead  *ahead     // the first watch, if it was started ahead
 	looks  int
@@ -36,7 +34,7 @@ func (e *eyes) seen(c judge.Case) judge.Case {
 	return c
 }
 
-func (e *eyes) take(answer backend.Answer) {
+func (e *eyes) take(answer Answer) {
 	e.looks += len(answer.Snapshots)
 	e.faults = append(e.faults, e.a.Troubles(answer, "")...)
 }
@@ -45,17 +43,16 @@ func (e *eyes) take(answer backend.Answer) {
 func (e *eyes) Watch(cards []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot {
 	answer, asked := e.ahead.of(cards, rule)
 	e.ahead = nil
-	if !asked {
-		asks := answer.Abandoned == nil && !answer.Unasked
-		if len(cards) == 0 && asks {
-			return nil
-		}
+	switch {
+	case asked:
+	case answer.Abandoned != nil || answer.Unasked:
 		answer.Snapshots = nil
-		if asks {
-			request := watching(e.a, e.c, cards, rule, e.c.Seen.Looks+e.looks == 0)
-			e.brief = e.brief || request.Brief
-			answer = e.a.Ask(request, backend.Params{})
-		}
+	case len(cards) == 0:
+		return nil
+	default:
+		request := watching(e.a, e.c, cards, rule, e.c.Seen.Looks+e.looks == 0)
+		e.brief = e.brief || request.Brief
+		answer = e.a.ask(request, Params{})
 	}
 	e.take(answer)
 	if answer.Health != nil && len(answer.Snapshots) > 0 {
@@ -65,36 +62,26 @@ func (e *eyes) Watch(cards []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot
 }
 
 // watching returns the request. The first one of an end also asks for the GPUs' condition.
-func watching(
-	a *node.Access, c judge.Case, cards []record.Assigned, rule gpu.WatchRule, first bool,
-) protocol.Request {
+func watching(a *Access, c judge.Case, cards []record.Assigned, rule gpu.WatchRule, first bool) protocol.Request {
 	timeout := a.Left(a.Times.Driver)
-	r := node.Within(protocol.Request{Op: protocol.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule}, timeout)
+	r := protocol.Request{Op: protocol.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule}.Within(timeout)
 	for _, card := range cards {
 		r.Devices = append(r.Devices, card.Device)
 	}
 	if first && c.Phase != slurm.Prolog {
 		r.Health, r.Brief = true, brief(a, c.Job.Exit)
 	}
-	return fitting(r)
+	return r
 }
 
 // brief reports that the GPUs' slow facts can be skipped: the job ended well, and a health check read them recently.
-func brief(a *node.Access, exit slurm.ExitStatus) bool {
+func brief(a *Access, exit slurm.ExitStatus) bool {
 	const lately = 10 * time.Minute
 	if a.Store == nil || !exit.Known || exit.Raw != 0 || exit.Derived != 0 {
 		return false
 	}
 	at, now := state.LastExamined.Peek(a.Store), a.Env.Clock.Boot()
 	return at > 0 && at <= now && now-at < lately
-}
-
-// fitting leaves out what a full pipe has no room for: the backend then watches longer; the result is judged here.
-func fitting(r protocol.Request) protocol.Request {
-	if _, err := r.Line(); err != nil {
-		r.Watch.Expect = nil
-	}
-	return r
 }
 
 func (e *eyes) Processes(pids []int) map[int]record.Process {
@@ -104,7 +91,7 @@ func (e *eyes) Processes(pids []int) map[int]record.Process {
 }
 
 func (e *eyes) Holders(then time.Duration) *record.Scan {
-	scan, faults := e.a.Holders(then)
+	scan, faults := e.a.holders(then)
 	e.faults = append(e.faults, faults...)
 	return scan
 }
@@ -112,5 +99,5 @@ func (e *eyes) Holders(then time.Duration) *record.Scan {
 // Quiet keeps probes off the GPUs while they are judged: the memory of a probe must never look like a leak.
 func (e *eyes) Quiet(cards []record.Assigned) (busy map[gpu.ID]string, release func()) {
 	const longest = 1500 * time.Millisecond // a probe takes 160-240 ms a GPU, in parallel on four 1.2 s (measured)
-	return e.a.Store.Turns.Quiet(ids(cards), e.a.Deadline.Left(longest, e.a.Reserve()))
+	return e.a.Store.Turns.Quiet(record.IDs(cards), e.a.Deadline.Left(longest, e.a.Reserve()))
 }

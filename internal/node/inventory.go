@@ -1,0 +1,133 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/catalog"
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/judge"
+	"bookend/internal/nodefiles"
+	"bookend/internal/protocol"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
+	"bookend/internal/state"
+)
+
+// inventory returns the case with the epoch and the job's GPUs, or for a health check all of the node's, with the
+// source of their numbers, and without anything else seen.
+func inventory(a *Access, c judge.Case, n *numbers) judge.Case {
+	c.Seen = judge.Seen{}
+	list, faults := drivers(a)
+	if list != nil && a.Config.NVIDIA.DriverProc == "" {
+		cards, more := listed(a)
+		list.Cards, faults = cards, slices.Concat(faults, more)
+	}
+	c.Faults = slices.Concat(c.Faults, faults)
+	if list == nil {
+		return c
+	}
+	c.Seen.Epoch = list.Epoch
+	if a.Config.NVIDIA.DriverProc == "" && len(list.Cards) == 0 { // its fault is already a finding
+		return c
+	}
+	if f := problem(a, *list); f != nil {
+		c.Faults = append(slices.Clip(c.Faults), *f)
+		return c
+	}
+	if c.Phase == slurm.HealthCheck {
+		c.Seen.Cards = slurmconf.Every(list.Cards, a.Config.NVIDIA.GPUMap, n.list())
+		c.Seen.Given = slurmconf.Slurms(list.Cards, n.list())
+		return c
+	}
+	if from := a.Config.NVIDIA.DriverProc; from != "" {
+		_ = state.LastInventory.Save(a.Store, state.Inventory{From: from, Epoch: list.Epoch, Cards: list.Cards})
+	}
+	res, origin := slurmconf.OfJob(a.Job, c.Past.Run, list.Cards, a.Config.NVIDIA.GPUMap, n.list())
+	c.Faults = slices.Concat(c.Faults, unresolved(res, len(list.Cards)))
+	c.Seen.Cards, c.Seen.Origin = res.Devices, origin
+	return c
+}
+
+// drivers asks the driver's files which GPUs the node has; nil if there is no answer.
+func drivers(a *Access) (*nodefiles.Inventory, []record.Finding) {
+	met, refused := a.meet()
+	if refused != nil {
+		return nil, a.Troubles(*refused, "")
+	}
+	defer met()
+	paths := a.Config.Paths
+	request := nodefiles.Request{DriverProc: a.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
+	reply, err := nodefiles.ListGPUs.Ask(request, a.Left(a.Times.Driver/2))
+	if err != nil {
+		return nil, a.ChildFault(nodefiles.ListGPUs.Name, err)
+	}
+	return &reply, nil
+}
+
+// problem returns what is wrong with the driver according to its files, nil for nothing.
+func problem(a *Access, list nodefiles.Inventory) *record.Finding {
+	switch {
+	case list.NoDriver:
+		f := record.Saw(catalog.NoDriver, list.Problem, "a loaded driver")
+		if a.Config.NVIDIA.DriverProc != config.Default().NVIDIA.DriverProc {
+			f.Doubts = []string{"the driver may be elsewhere: nvidia.driver_proc"}
+		}
+		if why := nodefiles.Present(a.Config.Paths.Sys)[0].Untried; why != "" {
+			f.Doubts = []string{why}
+		}
+		return &f
+	case list.Problem != "":
+		f := record.Unsure(catalog.DriverKO, list.Problem)
+		return &f
+	}
+	return nil
+}
+
+// foresee predicts what inventory will return: the last hook's GPUs, with the kept numbers; no GPUs if unknown.
+func foresee(a *Access, recalled record.Run, list slurmconf.List) (seen judge.Seen) {
+	last := state.LastInventory.Peek(a.Store)
+	res, origin := slurmconf.OfJob(a.Job, recalled, last.Cards, a.Config.NVIDIA.GPUMap, list)
+	if last.From != a.Config.NVIDIA.DriverProc || res.Unknown != "" || len(res.Missing) > 0 {
+		return seen
+	}
+	return judge.Seen{Epoch: last.Epoch, Cards: res.Devices, Origin: origin}
+}
+
+// unresolved returns findings for the job's numbers that match no GPU of the driver, and for unknown ones.
+func unresolved(res slurmconf.Result, have int) (found []record.Finding) {
+	if res.Unknown != "" {
+		found = append(found, record.Unsure(catalog.Ambiguous, res.Unknown))
+	}
+	for _, index := range res.Missing {
+		found = append(found, record.Finding{
+			Code: catalog.Missing, Index: &index, Expected: "a GPU for every index that Slurm gives out",
+			Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, have),
+			Doubts:   []string{"the numbering may be configured wrongly"},
+		})
+	}
+	return found
+}
+
+// listed asks the backend for the node's GPUs, for a driver that does not list them in its files.
+func listed(a *Access) (cards []gpu.Physical, faults []record.Finding) {
+	answer := a.ask(snapshot(a.Left(a.Times.Driver/2), false), Params{})
+	for _, s := range answer.Snapshots {
+		for _, r := range s.Readings {
+			if r.Device.Parent == "" {
+				cards = append(cards, gpu.Physical{Device: r.Device})
+			}
+		}
+	}
+	return cards, a.Troubles(answer, "")
+}
+
+// snapshot is a request for one sample of every GPU.
+func snapshot(timeout time.Duration, health bool) protocol.Request {
+	return protocol.Request{
+		Op: protocol.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(), Health: health,
+	}
+}
