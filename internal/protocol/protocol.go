@@ -111,9 +111,9 @@ func (r Request) Within(left time.Duration) Request {
 	return r
 }
 
-// Line returns the request as the one line to send, in this version of the protocol. A line of MaxRequestBytes would not
-// fit the pipe, and the hook would wait for the backend to read. If there is no room for Watch.Expect it is left out:
-// the backend then watches longer, and the hook judges the result itself. What is too long even so is an error.
+// Line returns the request as the one line to send, in this version of the protocol. A line of MaxRequestBytes would
+// not fit the pipe, and the hook would wait for the backend to read. If there is no room for Watch.Expect it is left
+// out: the backend then watches longer, and the hook judges the result itself. What is too long even so is an error.
 func (r Request) Line() ([]byte, error) {
 	r.Bookend = Version
 	line, err := json.Marshal(r)

@@ -193,7 +193,8 @@ func (r *recorder) endSessions() {
 func (r *recorder) take(s sample, runs []record.Run) {
 	look := s.look
 	r.kept.Problem = ""
-	seen := sampling.Sample{Look: look, Known: r.identify(look), Limits: record.NewLimits(r.a.Config.Thresholds.Bytes())}
+	limits := record.NewLimits(r.a.Config.Thresholds.Bytes())
+	seen := sampling.Sample{Look: look, Known: r.identify(look), Limits: limits}
 	kept, news := record.Recordings{}, len(runs) != len(r.kept.Runs)
 	due := r.env.Clock.Boot()-r.put >= record.Writes
 	for _, run := range runs {
