@@ -29,8 +29,8 @@ sinfo -R shows it.`,
 			here, _ := node.LoadConfig(a.env) // config check reports its problems
 			text := explanation(what, here)
 			if text == "" {
-				return notFound("no such finding, exit status, Xid (xid79) or drain reason: %q; docs/findings.md has all "+
-					"findings, and NVIDIA lists all Xids", what)
+				return notFound("no such finding, exit status, Xid (xid79) or drain reason: %q; docs/findings.md has "+
+					"all findings, and NVIDIA lists all Xids", what)
 			}
 			fmt.Fprint(a.env.Stdout, text)
 			return nil

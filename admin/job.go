@@ -101,7 +101,8 @@ func ownReport(a *app, ref slurm.Ref) error {
 			"while the job runs", ref.Text)
 	}
 	// Threat: none: the file is opened as the calling user, and only the job's own user can read it.
-	r, err := state.Users{Run: paths.Run, Node: node}.Report(uint32(a.env.EUID), slurm.Owner{ID: ref.ID, SLUID: ref.SLUID})
+	users := state.Users{Run: paths.Run, Node: node}
+	r, err := users.Report(uint32(a.env.EUID), slurm.Owner{ID: ref.ID, SLUID: ref.SLUID})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		// Both errors have one text, so that it does not reveal whether another user's job ran here.

@@ -277,7 +277,8 @@ func (r records) slurmNode() *view.SlurmNode {
 	}
 	until := r.env.Clock.Boot() + slurmTime
 	left := func() time.Duration { return until - r.env.Clock.Boot() }
-	now, err := slurmcmd.Scontrol{Path: r.cfg.Slurm.Scontrol, Conf: conf, Root: r.env.EUID == 0, Time: left}.Node(r.node)
+	scontrol := slurmcmd.Scontrol{Path: r.cfg.Slurm.Scontrol, Conf: conf, Root: r.env.EUID == 0, Time: left}
+	now, err := scontrol.Node(r.node)
 	if err != nil {
 		return &view.SlurmNode{Problem: err.Error()}
 	}
@@ -324,7 +325,7 @@ func collect(a *app, file string) error {
 	var b bytes.Buffer
 	err := doctor.Collect(paths.Proc, paths.Sys, &b)
 	if err == nil {
-		// Threat: another user's link in the path, to a file for root to overwrite: Create refuses it and replaces none.
+		// Threat: another user's link in the path, to a file for root to overwrite: Create refuses and replaces none.
 		err = safefile.Create(file, b.Bytes(), false)
 	}
 	if err != nil {

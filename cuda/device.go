@@ -37,7 +37,7 @@ func isInstance(id gpu.ID) bool { return strings.HasPrefix(string(id), "MIG-") }
 func (d device) cut() bool { return d.Parent == "" && d.mig != nil && *d.mig }
 
 func (l *library) openIndex(i int) opened {
-	card, fault := l.openCard(gpu.Device{}, "nvmlDeviceGetHandleByIndex_v2",
+	card, fault := l.openGPU(gpu.Device{}, "nvmlDeviceGetHandleByIndex_v2",
 		func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByIndex(i) })
 	if fault != nil {
 		return opened{fault: fault}
@@ -57,7 +57,7 @@ func (l *library) openAsked(asked gpu.Device) opened {
 		name, call = "nvmlDeviceGetHandleByPciBusId_v2",
 			func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByPciBusId(string(asked.BusID)) }
 	}
-	card, fault := l.openCard(asked, name, call)
+	card, fault := l.openGPU(asked, name, call)
 	if fault != nil {
 		return opened{fault: fault}
 	}
@@ -77,8 +77,8 @@ func (l *library) openAsked(asked gpu.Device) opened {
 		Detail: "not found at its bus id"}}
 }
 
-// openCard opens the whole GPU of a device.
-func (l *library) openCard(asked gpu.Device, name string, call func() (nvml.Device, nvml.Return)) (device, *gpu.Fault) {
+// openGPU opens the whole GPU of a device.
+func (l *library) openGPU(asked gpu.Device, name string, call func() (nvml.Device, nvml.Return)) (device, *gpu.Fault) {
 	handle, failed := ask(call, l, name)
 	if failed == nil && asked.BusID == "" && isInstance(asked.ID) {
 		handle, failed = ask(handle.GetDeviceHandleFromMigDeviceHandle, l,

@@ -34,7 +34,8 @@ func serveProbe(s backendkit.Session) error {
 		Open: func(asked []gpu.Device) (devices []allocation.Device, fault *gpu.Fault, err error) {
 			lib, fault, err := openLibrary(s.Req.Options[optionNVML])
 			if err == nil && fault == nil {
-				devices, err = child.Parallel(len(asked), func(i int) allocation.Device { return lib.openTested(asked[i]) })
+				open := func(i int) allocation.Device { return lib.openTested(asked[i]) }
+				devices, err = child.Parallel(len(asked), open)
 			}
 			return devices, fault, err
 		},

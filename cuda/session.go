@@ -48,7 +48,8 @@ func (s *session) sample() (look gpu.Snapshot, err error) {
 		return s.snapshot(*fault), nil
 	}
 	answers := make([][]answered, len(s.slots))
-	if s.Req.Op == protocol.Record && !slices.ContainsFunc(s.slots, func(o opened) bool { return len(o.devices) == 0 }) {
+	empty := func(o opened) bool { return len(o.devices) == 0 }
+	if s.Req.Op == protocol.Record && !slices.ContainsFunc(s.slots, empty) {
 		for i := range s.slots {
 			answers[i] = s.read(i)
 		}

@@ -1,5 +1,5 @@
-// Command bookend-amd is the AMD backend. It reads one request from stdin, writes JSON lines to stdout (package protocol)
-// and exits. It reads only kernel files below the roots that the request names, and loads no library. It opens no
+// Command bookend-amd is the AMD backend. It reads one request from stdin, writes JSON lines to stdout (package
+// protocol) and exits. It reads only kernel files below the roots that the request names, and loads no library. It opens no
 // device node: with /dev/kfd open it would be on the driver's list itself. It is a program of its own because a read in
 // sysfs can hang like any call into a driver.
 //
@@ -58,8 +58,8 @@ type eyes struct {
 	cards []nodefiles.AMDDevice // that were requested, in the newest sample
 }
 
-// sample reads every requested device. It reads the tree of devices again each time: that takes less than a millisecond,
-// and a GPU may come back.
+// sample reads every requested device. It reads the tree of devices again each time: that takes less than a
+// millisecond, and a GPU may come back.
 func (e *eyes) sample() (gpu.Snapshot, error) {
 	look := gpu.Snapshot{Driver: gpu.Driver{Version: e.Version()}, Readings: []gpu.Reading{}}
 	cards, err := nodefiles.AMD(e.Sys)

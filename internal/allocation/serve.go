@@ -26,7 +26,8 @@ type Vendor struct {
 	Path   string                 // of the library
 	Refuse func(id gpu.ID) string // why a device is not tested, empty if it may be
 	Setenv func(visible string)   // sets the variables that the library reads, given the devices' ids
-	// Open prepares what reads the devices while the library starts, and returns them in order. A fault is the driver's.
+	// Open prepares what reads the devices while the library starts, and returns them in order. A fault is the
+	// driver's.
 	Open func(asked []gpu.Device) ([]Device, *gpu.Fault, error)
 }
 
@@ -55,7 +56,8 @@ func (v Vendor) Serve(s backendkit.Session) error {
 	if s.Req.Op != protocol.Probe {
 		return fmt.Errorf("serve %q: only test allocations", s.Req.Op)
 	}
-	t := &tests{Session: s, Vendor: v, until: s.End(), wait: s.Req.Probe.LockWait, known: map[int]bool{os.Getpid(): true}}
+	known := map[int]bool{os.Getpid(): true}
+	t := &tests{Session: s, Vendor: v, until: s.End(), wait: s.Req.Probe.LockWait, known: known}
 	for _, pid := range s.Req.Probe.Known {
 		t.known[pid] = true
 	}

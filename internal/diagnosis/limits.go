@@ -19,9 +19,9 @@ func limits(e evidence) record.Cause {
 	return cmp.Or(host, unlimited(e))
 }
 
-// hostMemory judges the signs that host memory ran out: kernel kills of the job's processes, Slurm's state and log line,
-// and programs' messages. If a GPU was full too, the kill may have hit a helper process hours earlier, so it is certain
-// only if the job was ended for it.
+// hostMemory judges the signs that host memory ran out: kernel kills of the job's processes, Slurm's state and log
+// line, and programs' messages. If a GPU was full too, the kill may have hit a helper process hours earlier, so it is
+// certain only if the job was ended for it.
 func hostMemory(e evidence) record.Cause {
 	messages, exit := e.messages[record.KindHost], e.in.Job.Exit
 	bySlurm := func(m record.Message) bool { return m.Framework == record.FromSlurm }

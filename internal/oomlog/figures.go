@@ -226,8 +226,8 @@ func form(text string) pattern {
 	return lazily(strings.ReplaceAll(text, "SIZE", size))
 }
 
-// torchFigures are PyTorch's in the order of record.Message.Figures. Up to 2.0 it wrote a figure before its name, now it
-// writes sentences.
+// torchFigures are PyTorch's in the order of record.Message.Figures. Up to 2.0 it wrote a figure before its name, now
+// it writes sentences.
 var torchFigures = []pattern{
 	form(`^SIZE`),
 	form(`total capac\w* of SIZE|SIZE total capacity`),

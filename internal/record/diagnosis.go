@@ -20,8 +20,9 @@ const (
 // Title returns a cause's name in a table.
 func (n CauseName) Title() string {
 	return map[CauseName]string{
-		CauseOthers: "another process", CauseLeftover: "left by an earlier job", CauseUnlisted: "memory without process",
-		CausePieces: "fragmented memory", CausePool: "framework's pool", CauseFault: "GPU or driver fault",
+		CauseOthers: "another process", CauseLeftover: "left by an earlier job",
+		CauseUnlisted: "memory without process",
+		CausePieces:   "fragmented memory", CausePool: "framework's pool", CauseFault: "GPU or driver fault",
 		CauseOwn: "your own use", CauseProcesses: "several processes", CauseLimits: "limits, host memory",
 		CauseShare: "only a share",
 	}[n]

@@ -98,8 +98,9 @@ func (s Scene) rank(id gpu.ID) int {
 // bounded limits a text to MaxLines. The advice, at its end, is never cut off.
 func (s Scene) bounded(body, advice []string) string {
 	if room := MaxLines - len(advice); len(body) > room {
-		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d on %s", len(body)-room+1, s.Run.Job.ID,
-			s.Run.Job.Node)
+		job := s.Run.Job
+		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d on %s", len(body)-room+1, job.ID,
+			job.Node)
 		body = append(body[:room-1:room-1], rest)
 	}
 	return lines(append(body, advice...)...)

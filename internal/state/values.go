@@ -18,7 +18,9 @@ import (
 // Files of one value. 256 GPUs and 64 Slurm configuration files take about 40 KiB.
 var (
 	// LastCheck is what the node's last health check saw. If it is too large, the verdict is kept.
-	LastCheck = File[*record.Check]{name: "check.json", most: 1 << 20, isValue: true, tidy: boundedCheck, bare: bareCheck}
+	LastCheck = File[*record.Check]{
+		name: "check.json", most: 1 << 20, isValue: true, tidy: boundedCheck, bare: bareCheck,
+	}
 	// Numbering is what Slurm's GPU numbers mean on the node. Concurrent hooks get the same answer.
 	Numbering = File[*slurmconf.Kept]{name: "numbering.json", most: 128 << 10, isValue: true}
 	// LastInventory may be out of date at any time, and losing it does no harm.
@@ -195,7 +197,8 @@ func (p PerGPU[T]) Put(s *Store, entries ...T) error {
 		}
 		ids = append(ids, id)
 	}
-	return p.replace(s, entries, func(id gpu.ID, in gpu.Epoch) bool { return !in.Same(epoch) || slices.Contains(ids, id) })
+	stale := func(id gpu.ID, in gpu.Epoch) bool { return !in.Same(epoch) || slices.Contains(ids, id) }
+	return p.replace(s, entries, stale)
 }
 
 // Drop removes the entries of these GPUs. A GPU without one is no error.

@@ -244,7 +244,8 @@ func (s Status) troublesText(w io.Writer) {
 			if m.Job != 0 {
 				last = fmt.Sprintf("the %s of job %d at %s (bookend show %[2]d)", m.Hook, m.Job, stamp(m.Last))
 			}
-			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(m.Count), "hook", "s"), stamp(m.Since), last)
+			hooks := count(int(m.Count), "hook", "s")
+			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", hooks, stamp(m.Since), last)
 		}
 		fmt.Fprintf(w, "    do: %s\n", t.Remedy)
 	}
