@@ -3,12 +3,9 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,37 +13,14 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/protocol"
+	"bookend/test/build"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
 )
 
-const linkFlags = "-X main.version=1.2.3-test -extldflags=-Wl,-z,lazy"
-
 var program string // bookend-gpu as it is shipped
 
-func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, "-test.fuzzworker") { // fuzz targets start no program
-		os.Exit(m.Run())
-	}
-	os.Exit(withProgram(m))
-}
-
-func withProgram(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "bookend-gpu-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "bookend-gpu")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", linkFlags, "-o", program, ".")
-	build.Env = append(os.Environ(), "CGO_CFLAGS=-g -O2 -Wno-deprecated-declarations")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build bookend-gpu: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { build.Main(m, "bookend-gpu", &program) }
 
 // world is one with these settings, as "key=value, key=value".
 func world(t *testing.T, settings string, options ...fakegpu.Option) *fakegpu.World {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,20 +20,7 @@ import (
 
 var program string
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "rocm")
-	if err == nil {
-		err = build.Programs(dir, "", "bookend-amd")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	program = filepath.Join(dir, "bookend-amd")
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { build.Main(m, "bookend-amd", &program) }
 
 const gib = 1 << 30
 

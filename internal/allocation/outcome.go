@@ -45,12 +45,12 @@ const (
 	notSupported      = 801
 )
 
-// Outcome is a call that failed; nil is success.
-type Outcome struct {
-	Of   *Library
-	Call string
-	Code int    // the library's code, Lacks, or 0 for Load
-	Text string // for Load: the linker's message
+// outcome is a call that failed; nil is success.
+type outcome struct {
+	of   *Library
+	call string
+	code int    // the library's code, Lacks, or 0 for Load
+	text string // for Load: the linker's message
 }
 
 // LookUp returns the meaning of a code that a call returned.
@@ -64,32 +64,32 @@ func (l *Library) LookUp(call string, code int) (m Meaning, ok bool) {
 }
 
 // explain returns what a failed call means. An unknown code gets the library's own name.
-func (o Outcome) explain() *gpu.CallError {
-	m, known := o.Of.LookUp(o.Call, o.Code)
+func (o outcome) explain() *gpu.CallError {
+	m, known := o.of.LookUp(o.call, o.code)
 	if !known {
-		m.Name = strings.Clone(backendkit.Bounded(nameOf(o.Code)))
+		m.Name = strings.Clone(backendkit.Bounded(nameOf(o.code)))
 	}
 	if m.Name == "" {
 		m.Name = "unknown to the driver"
 	}
-	return &gpu.CallError{Call: o.Call, Code: o.Code, Name: m.Name, Meaning: m.Meaning, Remedy: m.Remedy}
+	return &gpu.CallError{Call: o.call, Code: o.code, Name: m.Name, Meaning: m.Meaning, Remedy: m.Remedy}
 }
 
 // words describes the failure in one line.
-func (o Outcome) words() string {
-	if o.Call == Load {
-		return backendkit.Bounded(o.Call + ": " + o.Text)
+func (o outcome) words() string {
+	if o.call == Load {
+		return backendkit.Bounded(o.call + ": " + o.text)
 	}
-	return backendkit.Bounded(fmt.Sprintf("%s: %s (%d)", o.Call, o.explain().Name, o.Code))
+	return backendkit.Bounded(fmt.Sprintf("%s: %s (%d)", o.call, o.explain().Name, o.code))
 }
 
 // full reports whether no block of that size is free.
-func (o Outcome) full() bool { return o.Code == outOfMemory && o.Call == o.Of.Prefix+"MemCreate" }
+func (o outcome) full() bool { return o.code == outOfMemory && o.call == o.of.Prefix+"MemCreate" }
 
 // fail marks a probe as broken, or as blocked if the GPU accepts no new contexts.
-func fail(p *gpu.Probe, o Outcome) {
+func fail(p *gpu.Probe, o outcome) {
 	p.Result, p.Why, p.Error = gpu.ProbeBroken, o.words(), o.explain()
-	if o.Code == deviceUnavailable {
+	if o.code == deviceUnavailable {
 		p.Result = gpu.ProbeBlocked
 	}
 }

@@ -20,7 +20,7 @@ type room interface {
 	// free returns how much may be requested at most, or why nothing may be requested any more.
 	free() (bytes uint64, no string)
 	// take allocates a block and releases it.
-	take(bytes uint64) *Outcome
+	take(bytes uint64) *outcome
 	// more reports whether there is time for another attempt. rest waits before a second search, if time allows.
 	more() bool
 	rest() bool
@@ -29,7 +29,7 @@ type room interface {
 type block struct {
 	bytes    uint64 // the largest that was allocated, 0 for none
 	attempts int
-	failed   *Outcome // the last "no such block", or the failure that ended the search
+	failed   *outcome // the last "no such block", or the failure that ended the search
 	broken   bool     // failed is a failure
 	cut      bool     // the time was up before the largest was known
 }

@@ -41,15 +41,15 @@ func (m *pretended) free() (uint64, string) {
 	return free, no
 }
 
-func (m *pretended) take(bytes uint64) *Outcome {
+func (m *pretended) take(bytes uint64) *outcome {
 	m.attempts++
 	m.most = max(m.most, bytes)
 	m.taken = append(m.taken, bytes>>20)
 	switch {
 	case m.broken != 0 && m.attempts > m.after:
-		return &Outcome{Of: made, Call: "xMemCreate", Code: m.broken}
+		return &outcome{of: made, call: "xMemCreate", code: m.broken}
 	case bytes > at(m.bounds, m.asked-1):
-		return &Outcome{Of: made, Call: "xMemCreate", Code: outOfMemory}
+		return &outcome{of: made, call: "xMemCreate", code: outOfMemory}
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (t *tests) admit() (asked []gpu.Device, err error) {
 
 // started is the result of starting what tests need: the library, and the devices as they are read without it.
 type started struct {
-	failed  *Outcome // of the library
+	failed  *outcome // of the library
 	took    time.Duration
 	fault   *gpu.Fault
 	devices []Device
@@ -183,8 +183,8 @@ func (t *tests) testAll(ready started) error {
 
 // unseen skips a device that the library does not show if another may be the cause: CUDA's list ends at the first
 // unknown one.
-func (t *tests) unseen(result *gpu.Probe, o Outcome) {
-	if len(t.Req.Devices) > 1 && (o.Code == noDevice || o.Code == invalidDevice) {
+func (t *tests) unseen(result *gpu.Probe, o outcome) {
+	if len(t.Req.Devices) > 1 && (o.code == noDevice || o.code == invalidDevice) {
 		skip(result, t.Name+" does not show it, or not one that was asked for together with it: ask for it alone. "+
 			o.words())
 		return
@@ -327,7 +327,7 @@ func (v *vacancy) free() (uint64, string) {
 	return r.Memory.Free.Bytes, r.Memory.Free.Unknown
 }
 
-func (v *vacancy) take(bytes uint64) *Outcome {
+func (v *vacancy) take(bytes uint64) *outcome {
 	begin := v.Boot()
 	handle, failed := v.create(v.number, bytes)
 	taken := v.Boot()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,20 +18,7 @@ import (
 
 var program string
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "hip")
-	if err == nil {
-		err = build.Programs(dir, "", "bookend-hip")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	program = filepath.Join(dir, "bookend-hip")
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { build.Main(m, "bookend-hip", &program) }
 
 const gib = 1 << 30
 

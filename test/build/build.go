@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"testing"
 )
 
 // Shipped are the programs that a package installs.
@@ -43,4 +44,20 @@ func Programs(folder, overlay string, programs ...string) error {
 		}
 	}
 	return nil
+}
+
+// Main runs a package's tests with a program that they try, of which they get the path.
+func Main(m *testing.M, name string, program *string) {
+	dir, err := os.MkdirTemp("", name)
+	if err == nil {
+		err = Programs(dir, "", name)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	*program = filepath.Join(dir, name)
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }

@@ -2,7 +2,7 @@
 // memory; it starts nvidia-cuda-mps-server for the first client that comes, and both live until they are told.
 //
 // usage: nvidia-cuda-mps-control -d      start the daemon
-//        nvidia-cuda-mps-control <LINES  quit, get_server_list, start_server -uid UID
+//        nvidia-cuda-mps-control <LINES  quit, get_server_list
 // CUDA_MPS_PIPE_DIRECTORY, which must exist, gets the daemon's socket and nvidia-cuda-mps-control.pid.
 #define _GNU_SOURCE
 #include "cuda.h"
@@ -76,7 +76,6 @@ static void serve(int s) {
 	line[n > 0 ? strcspn(line, "\n") : 0] = 0;
 	if (!strcmp(line, "quit")) quit(s);
 	if (!strcmp(line, MPS_JOIN)) dprintf(s, "%s\n", start_server() ? MPS_JOINED : "refused");
-	else if (!strncmp(line, "start_server", 12)) dprintf(s, "%s\n", start_server() ? "" : "refused");
 	else if (strcmp(line, "get_server_list")) dprintf(s, "Unknown command\n");
 	else if (server) dprintf(s, "%d\n", server);
 	close(s);
