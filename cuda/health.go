@@ -29,8 +29,8 @@ func (s *session) tellHealth() error {
 	return cmp.Or(err, s.TellHealth(all))
 }
 
-// checkUp reads a GPU's facts. Once the driver has said that the GPU is lost nothing more is read: each further call
-// may wait for a timeout of the driver. What the driver does not offer is left out.
+// checkUp reads a GPU's facts, without those that the driver does not offer. After the driver has reported the GPU as
+// lost nothing more is read: each further call may wait for a timeout of the driver.
 func (s *session) checkUp(d device) gpu.Health {
 	h, lost := gpu.Health{Device: d.ID}, s.lost(d)
 	for _, e := range examinations {

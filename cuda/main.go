@@ -1,5 +1,5 @@
 // Command bookend-gpu is the NVIDIA backend. It reads one request from stdin, writes JSON lines to stdout (package
-// protocol) and exits. It is the only program of Bookend that runs NVIDIA's code, so it may crash, hang or be killed;
+// protocol) and exits. It is the only program of Bookend that runs NVIDIA's code, so it may crash, hang or be killed:
 // its caller treats that as an answer. Its input is stdin and what the driver returns.
 //
 // For a test allocation (package allocation) CUDA starts in parallel with NVML, because that takes longest; CUDA is

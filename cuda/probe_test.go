@@ -102,7 +102,8 @@ func TestProbeResults(t *testing.T) {
 		if e := p.Error; e != nil {
 			words, _ := cuda.LookUp(e.Call, e.Code)
 			broke = broke || e.Code == 46
-			if e.Name == "" || words.Name != "" && e.Name != words.Name || e.Meaning != words.Meaning || e.Remedy != words.Remedy {
+			if e.Name == "" || words.Name != "" && e.Name != words.Name || e.Meaning != words.Meaning ||
+				e.Remedy != words.Remedy {
 				t.Errorf("%s: got %+v, want %+v", given, e, words)
 			}
 		}

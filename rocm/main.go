@@ -1,7 +1,7 @@
 // Command bookend-amd is the AMD backend. It reads one request from stdin, writes JSON lines to stdout (package
-// protocol) and exits. It reads only kernel files below the roots that the request names, and loads no library. It opens no
-// device node: with /dev/kfd open it would be on the driver's list itself. It is a program of its own because a read in
-// sysfs can hang like any call into a driver.
+// protocol) and exits. It reads only kernel files below the roots that the request names, and loads no library. It
+// opens no device node: with /dev/kfd open it would be on the driver's list itself. It is a program of its own because
+// a read in sysfs can hang like any call into a driver.
 //
 // A GPU's memory is mem_info_vram_used. Its processes come from two sources: the files of KFD, which ROCm's compute
 // uses, and the fdinfo of every descriptor of the driver, which covers graphics too. If they contradict each other, the

@@ -1,7 +1,7 @@
 // Command bookend-hip makes test allocations on AMD GPUs (package allocation). It takes the request of a backend
 // (package protocol), of which it serves only op probe. It is not a backend: it reads the GPU's processes from the
-// files that bookend-amd reads, right before it takes memory, and takes none if another process is there. It loads ROCm's HIP
-// library, which opens /dev/kfd: while it runs it is one of the driver's processes.
+// files that bookend-amd reads, right before it takes memory, and takes none if another process is there. It loads
+// ROCm's HIP library, which opens /dev/kfd: while it runs it is one of the driver's processes.
 //
 // It was written from ROCm's documentation and tested with a library made from that, not on real hardware. It runs if
 // amd.hip_library names the library.
