@@ -1,10 +1,6 @@
 package catalog
 
-import (
-	"slices"
-
-	"bookend/internal/gpu"
-)
+import "slices"
 
 // DriverError is what is known of some of the errors that a driver writes to the kernel log: of NVIDIA's Xids what
 // NVIDIA's guidance makes of them.
@@ -31,8 +27,18 @@ func LookupXid(number int) (DriverError, bool) {
 
 // OfProgram reports whether a program's own error, or its end, causes an error. For others the cause is unknown.
 func OfProgram(number int) bool {
-	return slices.Contains([]int{8, 11, 13, 25, 31, 43, 45, 69, gpu.AMDPageFault}, number)
+	return slices.Contains([]int{8, 11, 13, 25, 31, 43, 45, 69, amdPageFault}, number)
 }
+
+// AMD does not number its errors: these are package gpu's codes for them, and its doubt about them.
+const (
+	amdUncorrected = 10_000 + iota
+	amdReset
+	amdPageFault
+	amdNotGivenBack
+
+	amdUntried = "Bookend was never tried on AMD's hardware"
+)
 
 // Immediate actions in NVIDIA's catalog.
 const (
@@ -92,12 +98,12 @@ var driverErrors = []DriverError{
 	{[]int{154}, Xid, "the driver changed what recovery it asks for", "what the recovery action says", ""},
 	{[]int{157}, Xid, "a part of the GPU could not be retired", ignore + "; " + support, ""},
 
-	{[]int{gpu.AMDUncorrected}, XidFatal, "uncorrectable hardware error",
-		"see amd-smi's RAS counters, reset", gpu.AMD.Untried},
-	{[]int{gpu.AMDReset}, Xid, "the driver reset the GPU and those linked with it: programs on them were ended",
+	{[]int{amdUncorrected}, XidFatal, "uncorrectable hardware error",
+		"see amd-smi's RAS counters, reset", amdUntried},
+	{[]int{amdReset}, Xid, "the driver reset the GPU and those linked with it: programs on them were ended",
 		"what came before it", ""},
-	{[]int{gpu.AMDPageFault}, Xid, "memory page fault: a program's kernel used an address that is not its own",
+	{[]int{amdPageFault}, Xid, "memory page fault: a program's kernel used an address that is not its own",
 		restartApp, ""},
-	{[]int{gpu.AMDNotGivenBack}, Xid, "the driver counts memory of an ended program that was not given back",
+	{[]int{amdNotGivenBack}, Xid, "the driver counts memory of an ended program that was not given back",
 		ignore, ""},
 }

@@ -206,6 +206,24 @@ func TestTableIsSound(t *testing.T) {
 	}
 }
 
+// The catalogue has AMD's codes without package gpu, which has them too.
+func TestAMDCodes(t *testing.T) {
+	for code, meaning := range map[int]string{
+		gpu.AMDUncorrected: "uncorrectable hardware error", gpu.AMDReset: "the driver reset the GPU",
+		gpu.AMDPageFault: "memory page fault", gpu.AMDNotGivenBack: "the driver counts memory of an ended program",
+	} {
+		if e, ok := catalog.LookupXid(code); !ok || !strings.HasPrefix(e.Meaning, meaning) {
+			t.Errorf("%d: %+v", code, e)
+		}
+	}
+	if e, _ := catalog.LookupXid(gpu.AMDUncorrected); e.Doubt != gpu.AMD.Untried {
+		t.Errorf("doubt %q", e.Doubt)
+	}
+	if !catalog.OfProgram(gpu.AMDPageFault) || catalog.OfProgram(gpu.AMDReset) {
+		t.Error("whose a page fault is")
+	}
+}
+
 // The tables of docs/health.md are what the table that judges says; the text around them is the page's own.
 func TestHealthDoc(t *testing.T) {
 	got := must.Read(t, doc)
