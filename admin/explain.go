@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/config"
-	"bookend/internal/drain"
 	"bookend/internal/node"
 	"bookend/internal/slurm"
 )
@@ -110,8 +109,8 @@ const hookFailed = " did not exit 0. slurmd's log on the node says which script,
 
 // slurmReasons are the fixed texts with which slurmd drains a node because of a hook or of processes it cannot kill.
 var slurmReasons = map[string]string{
-	drain.PrologError: "a Prolog" + hookFailed,
-	drain.EpilogError: "an Epilog" + hookFailed,
+	slurm.PrologError: "a Prolog" + hookFailed,
+	slurm.EpilogError: "an Epilog" + hookFailed,
 	"Kill task failed": "not Bookend's doing: processes of a job could not be killed within UnkillableStepTimeout. " +
 		"On a GPU node that is often a driver that hangs: bookend status, and the kernel's log.",
 }

@@ -19,7 +19,6 @@ import (
 	"bookend/internal/doctor"
 	"bookend/internal/gpu"
 	"bookend/internal/node"
-	"bookend/internal/nodefiles"
 	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -99,7 +98,7 @@ func nodeOf(env child.Env, paths config.Paths, named string) string {
 }
 
 // epoch returns the driver's current epoch.
-func (r records) epoch() gpu.Epoch { return nodefiles.ReadEpoch(r.cfg.Paths.Proc, r.cfg.Paths.Sys) }
+func (r records) epoch() gpu.Epoch { return node.ReadEpoch(r.cfg.Paths) }
 
 const (
 	driverTime = 3 * time.Second
@@ -137,7 +136,7 @@ func (r records) askDriver(limit time.Duration) node.Glance {
 	}
 	now := node.Look(r.env, r.cfg, limit)
 	if now.Stuck != nil && r.store != nil {
-		if err := state.StuckChildren.Add(r.store, *now.Stuck, state.AliveIn(r.cfg.Paths.Proc)); err != nil {
+		if err := state.StuckChildren.Add(r.store, *now.Stuck, child.AliveIn(r.cfg.Paths.Proc)); err != nil {
 			fmt.Fprintf(r.env.Stderr, "bookend: %v\n", err)
 		}
 	}
@@ -149,7 +148,7 @@ func (r records) stuck() string {
 	if r.store == nil {
 		return ""
 	}
-	s, err := r.store.Stuck(nil, state.AliveIn(r.cfg.Paths.Proc))
+	s, err := r.store.Stuck(nil, child.AliveIn(r.cfg.Paths.Proc))
 	if err != nil || s == nil {
 		return ""
 	}

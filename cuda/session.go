@@ -8,7 +8,6 @@ import (
 	"bookend/internal/backendkit"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/protocol"
 )
 
 type session struct {
@@ -19,7 +18,7 @@ type session struct {
 }
 
 func answer(asked backendkit.Session) error {
-	if asked.Req.Op == protocol.Probe {
+	if asked.Probes() {
 		return serveProbe(asked)
 	}
 	lib, fault, err := openLibrary(asked.Req.Options[optionNVML])
@@ -30,7 +29,7 @@ func answer(asked backendkit.Session) error {
 		return asked.Finish(*fault)
 	}
 	s := session{Session: asked, lib: lib}
-	if s.Req.Op == protocol.Record {
+	if s.Records() {
 		err = s.Record(s.sample, s.unused)
 	} else if err = s.Watch(s.sample); err == nil {
 		err = s.tellHealth()
@@ -49,7 +48,7 @@ func (s *session) sample() (look gpu.Snapshot, err error) {
 	}
 	answers := make([][]answered, len(s.slots))
 	empty := func(o opened) bool { return len(o.devices) == 0 }
-	if s.Req.Op == protocol.Record && !slices.ContainsFunc(s.slots, empty) {
+	if s.Records() && !slices.ContainsFunc(s.slots, empty) {
 		for i := range s.slots {
 			answers[i] = s.read(i)
 		}
@@ -74,7 +73,7 @@ type answered struct {
 func (s *session) read(slot int) (all []answered) {
 	for _, d := range s.open(slot) {
 		reading, faults := s.lib.read(d)
-		if s.Req.Op == protocol.Record {
+		if s.Records() {
 			reading.Busy = s.lib.busy(d)
 		}
 		all = append(all, answered{reading, faults})

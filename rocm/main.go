@@ -20,7 +20,6 @@ import (
 	"bookend/internal/backendkit"
 	"bookend/internal/gpu"
 	"bookend/internal/nodefiles"
-	"bookend/internal/protocol"
 )
 
 var version = "devel" // set by the linker
@@ -34,14 +33,14 @@ func answer(s backendkit.Session) error {
 	switch {
 	case d.Proc == "" || d.Sys == "":
 		return fmt.Errorf("serve %q: the roots of /proc and /sys are not named", s.Req.Op)
-	case s.Req.Op == protocol.Probe:
+	case s.Probes():
 		return errors.New("test allocations are bookend-hip's")
 	case !d.Loaded():
 		return s.Finish(gpu.Fault{Code: gpu.FaultNoDriver, Detail: "the module amdgpu is not loaded"})
 	}
 	e := &eyes{Session: s, AMDDriver: d}
 	var err error
-	if s.Req.Op == protocol.Record {
+	if s.Records() {
 		err = s.Record(e.sample, func(gpu.Snapshot) bool { return false })
 	} else if err = s.Watch(e.sample); err == nil && s.Req.Health {
 		err = e.tellHealth()

@@ -53,6 +53,12 @@ type Session struct {
 	Began time.Duration
 }
 
+// Probes reports whether test allocations are asked for.
+func (s Session) Probes() bool { return s.Req.Op == protocol.Probe }
+
+// Records reports whether samples are asked for until they are no longer needed.
+func (s Session) Records() bool { return s.Req.Op == protocol.Record }
+
 // End returns the time by which the last sample must have been taken.
 func (s Session) End() time.Duration { return s.Began + s.Req.Deadline() - reserve }
 

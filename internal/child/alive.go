@@ -30,6 +30,11 @@ func Alive(proc string, pid int, startTicks uint64) bool {
 	return st.Ticks == startTicks && !st.dead()
 }
 
+// AliveIn returns Alive for one proc.
+func AliveIn(proc string) func(pid int, startTicks uint64) bool {
+	return func(pid int, startTicks uint64) bool { return Alive(proc, pid, startTicks) }
+}
+
 // Uninterruptible reports a live process with a thread that no signal wakes: stuck in a driver, or briefly on disk.
 func Uninterruptible(proc string, pid int, startTicks uint64) bool {
 	if !Alive(proc, pid, startTicks) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
 
@@ -120,12 +119,15 @@ type AMD struct {
 	HIPLibrary string `yaml:"hip_library" allow:"path or empty"`
 }
 
+// amd is AMD's name as a vendor, which package gpu has too.
+const amd = "amd"
+
 // Tests reports whether there is a test allocation for a vendor's GPUs.
-func (c Config) Tests(vendor string) bool { return vendor != gpu.AMD.Name || c.AMD.HIPLibrary != "" }
+func (c Config) Tests(vendor string) bool { return vendor != amd || c.AMD.HIPLibrary != "" }
 
 // BackendOf returns the program that looks at a vendor's GPUs, or the one that tests them, and its options.
 func (c Config) BackendOf(vendor string, tests bool) (program string, o map[string]string) {
-	if vendor == gpu.AMD.Name {
+	if vendor == amd {
 		o = map[string]string{"proc": c.Paths.Proc, "sys": c.Paths.Sys}
 		if !tests {
 			return c.AMD.Backend, o

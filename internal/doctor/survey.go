@@ -112,7 +112,7 @@ func (r request) slurm() (s Slurm, _ error) {
 
 func (r request) driver() (d Driver, err error) {
 	c := r.Site.Config
-	if stuck := state.PeekStuck(c.Paths.Run, r.Site.NodeName, state.AliveIn(c.Paths.Proc)); stuck != nil {
+	if stuck := state.PeekStuck(c.Paths.Run, r.Site.NodeName, child.AliveIn(c.Paths.Proc)); stuck != nil {
 		d.Silent = stuck.Words(stuck.Since.Truncate(time.Second).String() + " after boot")
 	}
 	if c.NVIDIA.DriverProc == "" { // the backend lists the GPUs

@@ -35,7 +35,7 @@ type Facts struct {
 	Partial bool
 	// Lost is true if a job's record was damaged since the boot: if it held an exit, that is no longer on record.
 	Lost  bool
-	Node  Node
+	Node  slurm.Node
 	Cards map[gpu.ID]Seen // what this health check saw
 }
 
@@ -82,7 +82,7 @@ func Decide(in Facts) Decision {
 		return in.standing(open)
 	}
 	if x, ours := in.ours(open); ours {
-		if flag := in.Node.other(); flag != "" {
+		if flag := other(in.Node); flag != "" {
 			return in.leave(in.Memory, fmt.Sprintf("%q is ours, but the node's state has %s", in.Node.Reason, flag))
 		}
 		return in.write(open, x, fmt.Sprintf("%s, in the place of %q", x.Reason, in.Node.Reason))
@@ -100,7 +100,7 @@ func (in Facts) stands() bool {
 
 // ours finds the exit that Slurm's fixed text is for: the last one, of that hook, that the text's time can follow.
 func (in Facts) ours(open []Exit) (cause Exit, found bool) {
-	fixed := map[slurm.Context]string{slurm.Prolog: PrologError, slurm.Epilog: EpilogError}
+	fixed := map[slurm.Context]string{slurm.Prolog: slurm.PrologError, slurm.Epilog: slurm.EpilogError}
 	for _, x := range open {
 		if in.Node.Drained() && in.Node.Reason == fixed[x.Phase] && follows(in.Node.At, x.Wall) && x.Reason != "" {
 			cause, found = x, true
@@ -122,7 +122,7 @@ func (in Facts) others(open []Exit) Decision {
 	if len(over) < len(open) {
 		return in.leave(m, "Slurm has not drained the node for a hook that has just asked for it")
 	}
-	return in.leave(m, in.Node.otherReason())
+	return in.leave(m, otherReason(in.Node))
 }
 
 // standing handles a drain with our reason: it adds the causes found since, and decides whether the drain may end.
@@ -136,7 +136,7 @@ func (in Facts) standing(open []Exit) Decision {
 	}
 	w.Clean = min(w.Clean+1, in.Resume)
 	times := fmt.Sprintf("clean %d of %d times in a row", w.Clean, in.Resume)
-	switch flag := in.Node.beyond(quiet...); {
+	switch flag := beyond(in.Node, quiet...); {
 	case w.Clean < in.Resume:
 		return in.leave(m, times)
 	case flag != "":
@@ -187,7 +187,7 @@ func (in Facts) said(act Act, why string, m Remembered) Decision {
 // AtHook decides for a hook that is about to drain: Slurm's own text is not there yet. With Leave, nothing is stored.
 func AtHook(in Facts, own Exit) Decision {
 	n := in.Node
-	flag := n.other()
+	flag := other(n)
 	switch {
 	case in.stands():
 		w, m := in.Memory.Written.with([]Exit{own}), in.Memory
@@ -196,8 +196,8 @@ func AtHook(in Facts, own Exit) Decision {
 	case flag != "":
 		return in.leave(in.Memory, "the node's state has "+flag)
 	case n.Drained():
-		return in.leave(in.Memory, n.otherReason())
-	case n.Reason != "" && !Ours(n.Reason) && n.Reason != PrologError && n.Reason != EpilogError:
+		return in.leave(in.Memory, otherReason(n))
+	case n.Reason != "" && !Ours(n.Reason) && n.Reason != slurm.PrologError && n.Reason != slurm.EpilogError:
 		// a reason without a drain is left over from an earlier drain, or a person's remark
 		return in.leave(in.Memory, fmt.Sprintf("the node is not drained, and has %q all the same", n.Reason))
 	}
@@ -255,35 +255,16 @@ func unclean(causes []Cause, cards map[gpu.ID]Seen) string {
 	return ""
 }
 
-type Node struct {
-	// Flags are the words of its state: "IDLE", "DRAIN", "COMPLETING".
-	Flags  []string
-	Silent bool      // it does not respond to slurmctld
-	Reason string    // byte for byte, without the "[user@time]" that Slurm shows after it; empty for none
-	By     string    // the user who wrote the reason, as Slurm shows it
-	At     time.Time // when, to the second; zero if Slurm does not show it
-}
-
-// Slurm's own reasons for a hook that exits with something other than 0.
-const (
-	PrologError = "Prolog error"
-	EpilogError = "Epilog error"
-)
-
-const drained = "DRAIN"
-
 // quiet are the flags of a node in normal operation; any other means an admin, a power plan or a fault.
 var quiet = []string{
-	"IDLE", "ALLOCATED", "MIXED", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", drained,
+	"IDLE", "ALLOCATED", "MIXED", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", slurm.Drained,
 }
 
 // busy are flags with which no node is resumed: a job's end may still drain it, or it is in maintenance.
 var busy = []string{"COMPLETING", "MAINT"}
 
-func (n Node) Drained() bool { return slices.Contains(n.Flags, drained) }
-
 // beyond returns the first flag of the state that is not one of these, or "".
-func (n Node) beyond(flags ...string) string {
+func beyond(n slurm.Node, flags ...string) string {
 	i := slices.IndexFunc(n.Flags, func(f string) bool { return !slices.Contains(flags, f) })
 	if i < 0 {
 		return ""
@@ -292,9 +273,9 @@ func (n Node) beyond(flags ...string) string {
 }
 
 // other returns a flag because of which the node's reason must be left alone, or "".
-func (n Node) other() string { return n.beyond(slices.Concat(quiet, busy)...) }
+func other(n slurm.Node) string { return beyond(n, slices.Concat(quiet, busy)...) }
 
-func (n Node) otherReason() string {
+func otherReason(n slurm.Node) string {
 	switch {
 	case !n.Drained():
 		return "the node is not drained any more"

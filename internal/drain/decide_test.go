@@ -55,8 +55,8 @@ func asked() Facts {
 	return Facts{
 		Now: after(2 * time.Minute), Epoch: epoch,
 		Exits: Exits([]record.Run{orphaned(42, 0)}, "b1"),
-		Node: Node{
-			Flags: []string{"IDLE", "DRAIN"}, Reason: EpilogError, By: "root", At: ended.Add(time.Second),
+		Node: slurm.Node{
+			Flags: []string{"IDLE", "DRAIN"}, Reason: slurm.EpilogError, By: "root", At: ended.Add(time.Second),
 		},
 	}
 }
@@ -67,7 +67,7 @@ func TestDecisions(t *testing.T) {
 	golden.Archive(t, *update, "testdata/decisions.txtar", func(given string) string {
 		kind, edit, _ := strings.Cut(given, "\n")
 		in := map[string]func() Facts{"first": asked, "stood": stood, "hook": func() Facts {
-			return Facts{Now: after(time.Second), Node: Node{Flags: []string{"IDLE", "DRAIN"}, At: ended}}
+			return Facts{Now: after(time.Second), Node: slurm.Node{Flags: []string{"IDLE", "DRAIN"}, At: ended}}
 		}}[kind]()
 		if strings.Contains(edit, `"Exits"`) {
 			in.Exits = nil
@@ -107,7 +107,7 @@ func stood() Facts {
 	in.Resume = 3
 	d := Decide(in)
 	in.Memory, in.Now = in.settle(d.Memory, in.Exits), after(time.Hour) // by the check after that
-	in.Node = Node{Flags: []string{"IDLE", "DRAIN"}, Reason: reason42, By: "root", At: ended.Add(2 * time.Minute)}
+	in.Node = slurm.Node{Flags: []string{"IDLE", "DRAIN"}, Reason: reason42, By: "root", At: ended.Add(2 * time.Minute)}
 	in.Cards = map[gpu.ID]Seen{"GPU-a": {Clean: true}}
 	return in
 }

@@ -99,7 +99,7 @@ func resumable() string {
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"BKD-ORPHAN gpu=0 20998MiB pid=4711 job=42 epilog; see: bookend show 42",
-		"BKD-REMAPFAILED g=15 job=1 prolog; see: bookend show 1", EpilogError,
+		"BKD-REMAPFAILED g=15 job=1 prolog; see: bookend show 1", slurm.EpilogError,
 	} {
 		f.Add(s, 3, uint64(1<<30), 4711)
 	}

@@ -31,14 +31,14 @@ func FuzzAddressSpace(f *testing.F) {
 		if carried == "" && (got == 0 || got > record.Unlimited) || carried != "" && got != min(want.Uint64(), record.Unlimited) {
 			t.Fatalf("SLURM_RLIMIT_AS=%q: %d, want %v", carried, got, want)
 		}
-		record, err := joblog.Drop{AddressSpace: got}.Encode()
+		encoded, err := joblog.Drop{AddressSpace: got}.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		drop, err := joblog.ParseDrop(record)
-		place := joblog.Place{Drop: drop}
-		if err != nil || got > 0 && place.AddressSpace() != gpu.Bytes(got) || got == 0 && place.AddressSpace().Known() {
-			t.Fatalf("%s: %+v, %v", record, drop, err)
+		drop, err := joblog.ParseDrop(encoded)
+		limit := record.LimitOf(drop.AddressSpace)
+		if err != nil || got > 0 && limit != gpu.Bytes(got) || got == 0 && limit.Known() {
+			t.Fatalf("%s: %+v, %v", encoded, drop, err)
 		}
 	})
 }

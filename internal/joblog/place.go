@@ -3,7 +3,6 @@ package joblog
 import (
 	"slices"
 
-	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
@@ -23,14 +22,6 @@ func PlaceOf(job slurm.Job, drop []byte) Place {
 		p.Drop, p.Left = d, true
 	}
 	return p
-}
-
-// AddressSpace returns the limit that a task hook of the job recorded, in bytes.
-func (p Place) AddressSpace() gpu.Figure {
-	if p.Drop.AddressSpace == 0 {
-		return gpu.Unknown("no task hook of the job told its limit of address space")
-	}
-	return gpu.Bytes(p.Drop.AddressSpace)
 }
 
 // Target returns the file for the end report: the one that the TaskEpilog recorded, to which its stderr went. If the

@@ -55,6 +55,9 @@ func Closer(a *Access, c judge.Case, cards []record.Assigned) (judge.Case, judge
 	return e.seen(c), judge.Residue{Cards: watched, Side: side}
 }
 
+// ReadEpoch returns the epoch of all vendors' drivers together.
+func ReadEpoch(p config.Paths) gpu.Epoch { return nodefiles.ReadEpoch(p.Proc, p.Sys) }
+
 // HasGPUs reports whether there is a GPU on the bus, a driver, or a record of a job that had one; true if unknown.
 func HasGPUs(a *Access) bool {
 	if a.Config.NVIDIA.DriverProc == "" {

@@ -118,7 +118,9 @@ func (a *Access) at(sinceBoot time.Duration) string {
 }
 
 // alive reports whether a child that could not be killed is still there.
-func (a *Access) alive(s state.Stuck) bool { return state.AliveIn(a.Config.Paths.Proc)(s) }
+func (a *Access) alive(pid int, startTicks uint64) bool {
+	return child.Alive(a.Config.Paths.Proc, pid, startTicks)
+}
 
 // Panicked returns the finding for a panic. The stack goes to slurmd's log.
 func Panicked(env child.Env, p *child.Panic) record.Finding {

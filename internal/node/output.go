@@ -47,7 +47,7 @@ func outputOfJob(a *Access, c judge.Case) (o Output, faults []record.Finding) {
 			request.Targets = append(request.Targets, w.Target)
 		}
 	}
-	said := judge.JobOutput{AddressSpace: o.Place.AddressSpace(), Unknown: unsearchable(a, c)}
+	said := judge.JobOutput{AddressSpace: record.LimitOf(o.Place.Drop.AddressSpace), Unknown: unsearchable(a, c)}
 	if said.Unknown == "" && len(request.Targets) == 0 {
 		said = outputOf(said, all, joblog.TailReply{}, false)
 	}

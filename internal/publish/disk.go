@@ -20,6 +20,7 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/metrics"
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -72,13 +73,13 @@ var Disk = child.NewOperation("disk", func(r DiskRequest) ([]metrics.Finding, er
 // diskWork is one attempt to do all of a request.
 type diskWork struct {
 	DiskRequest
-	at       atomic.Pointer[state.DiskTask] // the task in progress
+	at       atomic.Pointer[record.DiskTask] // the task in progress
 	troubles []metrics.Finding
-	outcomes map[state.DiskTask]*state.DiskTrouble // nil for a task that succeeded
+	outcomes map[record.DiskTask]*record.DiskTrouble // nil for a task that succeeded
 }
 
 func (r DiskRequest) work() *diskWork {
-	return &diskWork{DiskRequest: r, outcomes: map[state.DiskTask]*state.DiskTrouble{}}
+	return &diskWork{DiskRequest: r, outcomes: map[record.DiskTask]*record.DiskTrouble{}}
 }
 
 func (w *diskWork) do() {
@@ -89,10 +90,10 @@ func (w *diskWork) do() {
 	// and leave the records where they are, since most likely the other directories hang as well.
 	logged := w.alone(logLock, func() {
 		if len(w.Log) > 0 {
-			w.task(state.DiskLog, catalog.LogFailed, func() error { return appendLog(w.LogDir, w.Log) })
+			w.task(record.DiskLog, catalog.LogFailed, func() error { return appendLog(w.LogDir, w.Log) })
 		}
 		w.Counted.Findings = append(w.Counted.Findings, w.troubles...)
-		w.task(state.DiskMetrics, catalog.StateWrite, func() error { return metrics.Record(w.files(), w.Counted) })
+		w.task(record.DiskMetrics, catalog.StateWrite, func() error { return metrics.Record(w.files(), w.Counted) })
 	})
 	if logged != nil {
 		w.troubles = append(w.troubles, metrics.Finding{Code: catalog.LogFailed, Own: true, Detail: logged.Error()})
@@ -105,13 +106,13 @@ func (w *diskWork) do() {
 
 func (w *diskWork) files() metrics.Files { return metrics.Files{Var: w.Var, Textfile: w.Textfile} }
 
-func (w *diskWork) task(task state.DiskTask, c catalog.Code, do func() error) {
+func (w *diskWork) task(task record.DiskTask, c catalog.Code, do func() error) {
 	w.at.Store(&task)
 	w.note(task, c, do())
 }
 
 // note stores the outcome of a task. A busy lock is no fault of the disk: it is free by the next hook.
-func (w *diskWork) note(task state.DiskTask, c catalog.Code, err error) {
+func (w *diskWork) note(task record.DiskTask, c catalog.Code, err error) {
 	damaged := errors.As(err, new(state.Damage)) || errors.Is(err, metrics.ErrDamaged)
 	switch refused := errors.As(err, new(unix.Errno)); {
 	case errors.Is(err, state.ErrLocked):
@@ -120,7 +121,7 @@ func (w *diskWork) note(task state.DiskTask, c catalog.Code, err error) {
 		w.outcomes[task] = nil
 		c = catalog.StateDamage
 	default:
-		w.outcomes[task] = &state.DiskTrouble{Task: task, Code: c, Detail: err.Error()}
+		w.outcomes[task] = &record.DiskTrouble{Task: task, Code: c, Detail: err.Error()}
 	}
 	if err != nil {
 		w.troubles = append(w.troubles, metrics.Finding{Code: c, Own: c != catalog.StateLock, Detail: err.Error()})
@@ -133,21 +134,21 @@ func (w *diskWork) archive(may bool) {
 	before := len(w.troubles)
 	if may {
 		_ = w.alone(diskLock, func() {
-			w.task(state.DiskHistory, catalog.StateWrite, func() error {
+			w.task(record.DiskHistory, catalog.StateWrite, func() error {
 				return state.Archive(w.Run, w.Var, w.Node, w.Now)
 			})
 		})
 	}
-	outcome, tried := w.outcomes[state.DiskHistory]
+	outcome, tried := w.outcomes[record.DiskHistory]
 	if tried && outcome == nil {
 		return
 	}
 	lost, err := state.Shed(w.Run, w.Node)
 	w.note("", catalog.StateWrite, err)
 	if lost > 0 && outcome == nil {
-		outcome = &state.DiskTrouble{Task: state.DiskHistory, Code: catalog.StateWrite,
+		outcome = &record.DiskTrouble{Task: record.DiskHistory, Code: catalog.StateWrite,
 			Detail: "archive: another process has been at the disk for too long"}
-		w.outcomes[state.DiskHistory] = outcome
+		w.outcomes[record.DiskHistory] = outcome
 	}
 	if lost > 0 {
 		outcome.Dropped = lost
@@ -164,7 +165,7 @@ func (w *diskWork) archive(may bool) {
 // publish stores the outcomes for bookend status, and reports each failure to the log, or syslog, once an hour.
 func (w *diskWork) publish() {
 	delete(w.outcomes, "")
-	isTrouble := func(t *state.DiskTrouble) bool { return t != nil }
+	isTrouble := func(t *record.DiskTrouble) bool { return t != nil }
 	failed := slices.ContainsFunc(slices.Collect(maps.Values(w.outcomes)), isTrouble)
 	if !failed && !state.HasDiskTrouble(w.Run, w.Node) {
 		return
@@ -185,7 +186,7 @@ func (w *diskWork) publish() {
 	}
 }
 
-func (w *diskWork) report(t state.DiskTrouble, suppressed int) {
+func (w *diskWork) report(t record.DiskTrouble, suppressed int) {
 	known, _ := catalog.Lookup(t.Code)
 	e := w.Hook
 	e.Level, e.Message = config.Warning, fmt.Sprintf("%s: %s: %s", t.Code, known.Title, t.Detail)
@@ -194,24 +195,24 @@ func (w *diskWork) report(t state.DiskTrouble, suppressed int) {
 	if w.Words.Syslog {
 		_ = e.Syslog(w.Syslog, line)
 	}
-	if w.Words.File && t.Task != state.DiskLog {
+	if w.Words.File && t.Task != record.DiskLog {
 		_ = w.alone(logLock, func() { _ = appendLog(w.LogDir, line) })
 	}
 }
 
 // NoAnswer stores that the disk did not answer; task is what was in progress, or "" for all of it.
-func (r DiskRequest) NoAnswer(task state.DiskTask, why string) {
+func (r DiskRequest) NoAnswer(task record.DiskTask, why string) {
 	w := r.work()
-	tasks := []state.DiskTask{task}
+	tasks := []record.DiskTask{task}
 	if task == "" {
-		tasks = []state.DiskTask{state.DiskLog, state.DiskHistory}
+		tasks = []record.DiskTask{record.DiskLog, record.DiskHistory}
 	}
 	for _, task := range tasks {
 		c := catalog.StateWrite
-		if task == state.DiskLog {
+		if task == record.DiskLog {
 			c = catalog.LogFailed
 		}
-		w.outcomes[task] = &state.DiskTrouble{Task: task, Code: c, Detail: why}
+		w.outcomes[task] = &record.DiskTrouble{Task: task, Code: c, Detail: why}
 	}
 	w.Words.File = false // it would hang as well
 	w.publish()

@@ -66,7 +66,7 @@ func writeReason(
 	if decision.Act != drain.Write || another {
 		return faults, nil
 	}
-	return faults, cmd.Drain(a.Job.Node, decision.Reason, func(now drain.Node) bool {
+	return faults, cmd.Drain(a.Job.Node, decision.Reason, func(now slurm.Node) bool {
 		in.Node = now
 		return drain.AtHook(in, own).Act == drain.Write
 	})
@@ -127,7 +127,7 @@ func carryOut(a *node.Access, cmd slurmcmd.Scontrol, in drain.Facts, memory drai
 	if err != nil {
 		return nil, faults, nil
 	}
-	still := func(now drain.Node) bool {
+	still := func(now slurm.Node) bool {
 		again := in
 		again.Node = now
 		wanted := drain.Decide(again)

@@ -1,5 +1,7 @@
 package record
 
+import "bookend/internal/gpu"
+
 // CauseName identifies a cause.
 type CauseName string
 
@@ -92,6 +94,14 @@ func (d Diagnosis) Cause(n CauseName) Cause {
 
 // Unlimited is the AddressSpace of a job without a limit. No processor addresses 4 EiB, so larger values mean the same.
 const Unlimited = 1 << 62
+
+// LimitOf returns the limit of address space that a task hook of the job recorded, in bytes; 0 is none recorded.
+func LimitOf(addressSpace uint64) gpu.Figure {
+	if addressSpace == 0 {
+		return gpu.Unknown("no task hook of the job told its limit of address space")
+	}
+	return gpu.Bytes(addressSpace)
+}
 
 // Probably returns "probably " for an owner that neither a cgroup nor a sighting proves.
 func Probably(o *Owner) string {

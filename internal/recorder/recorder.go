@@ -16,7 +16,6 @@ import (
 	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/report"
-	"bookend/internal/sampling"
 	"bookend/internal/state"
 )
 
@@ -46,7 +45,7 @@ type recorder struct {
 	kept     state.RecorderState
 	known    map[int]process   // of the last sample
 	told     map[string]string // last report to each run's user
-	looks    chan sample
+	looks    chan taken
 	ended    chan end
 	sessions map[string]*session // running, by vendor
 	pauses   map[string]pause
@@ -79,7 +78,7 @@ func Run(env child.Env, name string) int {
 	env.Confine()
 	runtime.GOMAXPROCS(1) // idle threads would cost more than the work itself
 	r := recorder{
-		node: name, env: env, looks: make(chan sample, 16), ended: make(chan end, len(gpu.Vendors)),
+		node: name, env: env, looks: make(chan taken, 16), ended: make(chan end, len(gpu.Vendors)),
 		sessions: map[string]*session{}, pauses: map[string]pause{}, told: map[string]string{},
 	}
 	if !r.configure() {
@@ -190,11 +189,11 @@ func (r *recorder) endSessions() {
 }
 
 // take adds a sample to the recording of each open run on its vendor's GPUs. A run on several vendors' has none.
-func (r *recorder) take(s sample, runs []record.Run) {
+func (r *recorder) take(s taken, runs []record.Run) {
 	look := s.look
 	r.kept.Problem = ""
 	limits := record.NewLimits(r.a.Config.Thresholds.Bytes())
-	seen := sampling.Sample{Look: look, Known: r.identify(look), Limits: limits}
+	seen := Sample{Look: look, Known: r.identify(look), Limits: limits}
 	kept, news := record.Recordings{}, len(runs) != len(r.kept.Runs)
 	due := r.env.Clock.Boot()-r.put >= record.Writes
 	for _, run := range runs {

@@ -30,7 +30,7 @@ type pause struct {
 	in    string        // inUse at the end of a session: none begins until that changes
 }
 
-type sample struct {
+type taken struct {
 	of   *session
 	look gpu.Snapshot
 }
@@ -87,7 +87,7 @@ func (r *recorder) begin(vendor string, devices []gpu.Device) {
 	child.Go(func(p *child.Panic) { r.ended <- end{s, node.Answer{Panic: p}} }, func() {
 		r.ended <- end{s, a.Record(vendor, devices, s.stop, func(look gpu.Snapshot) {
 			select {
-			case r.looks <- sample{s, look}:
+			case r.looks <- taken{s, look}:
 			case <-s.stop:
 			}
 		})}

@@ -75,6 +75,22 @@ func (o Owner) Same(p Owner) bool {
 	return o.ID != 0 && o.ID == p.ID
 }
 
+// Then merges a process's owners in two samples: one whose cgroup no longer names a job is still that job's.
+func (o Owner) Then(now Owner) Owner {
+	now.Step, now.Daemon = "", false
+	switch {
+	case o.Conflict != "":
+		return o
+	case now.Conflict != "":
+		return Owner{Conflict: now.Conflict}
+	case !now.Found():
+		return o
+	case o.Found() && !o.Same(now):
+		return Owner{Conflict: "its cgroup named two jobs, one after the other"}
+	}
+	return now
+}
+
 // with merges the owner in another line of the same process: on cgroup v1 some lines end at the job.
 func (o Owner) with(next Owner) Owner {
 	switch {

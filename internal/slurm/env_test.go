@@ -332,3 +332,27 @@ func FuzzGrammar(f *testing.F) {
 		must.Not(t, ValidNode(s) != (nodeForm.MatchString(s) && len(s) <= 255), "node %q: %v", s, ValidNode(s))
 	})
 }
+
+// What two looks said of a process's job is joined.
+func TestThen(t *testing.T) {
+	job := func(id JobID) Owner { return Owner{ID: id, Step: "0", Daemon: true} }
+	both := Owner{Conflict: "cgroups name two jobs, 100 and 101"}
+	for name, tt := range map[string]struct {
+		was, now Owner
+		id       JobID
+		conflict bool
+	}{
+		"the same":                 {job(100), job(100), 100, false},
+		"no longer in its cgroup":  {job(100), Owner{}, 100, false},
+		"not yet in one":           {Owner{}, job(100), 100, false},
+		"moved to another job's":   {job(100), job(101), 0, true},
+		"two at once":              {job(100), both, 0, true},
+		"two at once, then in one": {both, job(100), 0, true},
+	} {
+		tt.was.Step, tt.was.Daemon = "", false
+		got := tt.was.Then(tt.now)
+		if got.ID != tt.id || (got.Conflict != "") != tt.conflict || got.Step != "" || got.Daemon {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

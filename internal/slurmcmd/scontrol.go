@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/drain"
 	"bookend/internal/safefile"
+	"bookend/internal/slurm"
 )
 
 // Patience is enough time for Version if nothing else limits it.
@@ -32,29 +32,29 @@ type Scontrol struct {
 	Time func() time.Duration
 }
 
-func (c Scontrol) Node(name string) (n drain.Node, err error) {
+func (c Scontrol) Node(name string) (n slurm.Node, err error) {
 	text, err := c.run("show", "node", name)
 	if err == nil {
 		n, err = parseNode(text, name)
 	}
 	if err != nil {
-		return drain.Node{}, fmt.Errorf("read node %q: %w", name, err)
+		return slurm.Node{}, fmt.Errorf("read node %q: %w", name, err)
 	}
 	return n, nil
 }
 
 // Drain sets state and reason of a node in one update: slurmctld wipes a reason without a state.
-func (c Scontrol) Drain(name, reason string, still func(drain.Node) bool) error {
+func (c Scontrol) Drain(name, reason string, still func(slurm.Node) bool) error {
 	return c.update("drain", name, still, "State=DRAIN", "Reason="+reason)
 }
 
 // Resume ends a node's drain, which also clears the reason.
-func (c Scontrol) Resume(name string, still func(drain.Node) bool) error {
+func (c Scontrol) Resume(name string, still func(slurm.Node) bool) error {
 	return c.update("resume", name, still, "State=RESUME")
 }
 
 // update reads the node right before it changes it, and returns ErrChanged if still rejects what it read.
-func (c Scontrol) update(do, name string, still func(drain.Node) bool, what ...string) error {
+func (c Scontrol) update(do, name string, still func(slurm.Node) bool, what ...string) error {
 	now, err := c.Node(name)
 	if err == nil && !still(now) {
 		err = ErrChanged
@@ -134,7 +134,7 @@ const (
 )
 
 // parseNode parses the answer of "scontrol show node" about one node. An ambiguous answer is an error.
-func parseNode(text, name string) (n drain.Node, err error) {
+func parseNode(text, name string) (n slurm.Node, err error) {
 	_, rest, _ := strings.Cut(text, stateOf)
 	rest, _, _ = strings.Cut(rest, "\n")
 	state, _, _ := strings.Cut(rest, " ")

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/drain"
+	"bookend/internal/slurm"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -29,14 +29,14 @@ func script(t *testing.T, show, extra string) (Scontrol, string) {
 	return Scontrol{Path: path, Conf: "/etc/slurm/x.conf", Time: func() time.Duration { return time.Minute }}, log
 }
 
-func always(drain.Node) bool { return true }
+func always(slurm.Node) bool { return true }
 
 func TestUpdates(t *testing.T) {
 	drained := node("IDLE+DRAIN", "BKD-X [root@2026-11-21T07:00:00]")
 	for want, do := range map[string]func(Scontrol) error{
 		"State=DRAIN\nReason=BKD-ORPHAN gpu=0\n": func(c Scontrol) error { return c.Drain("n1", "BKD-ORPHAN gpu=0", always) },
 		"State=RESUME\n": func(c Scontrol) error {
-			return c.Resume("n1", func(n drain.Node) bool { return n.Reason == "BKD-X" && n.Drained() })
+			return c.Resume("n1", func(n slurm.Node) bool { return n.Reason == "BKD-X" && n.Drained() })
 		},
 	} {
 		c, log := script(t, drained, "")
@@ -51,7 +51,7 @@ func TestUpdates(t *testing.T) {
 // What has changed since it was decided on is left alone.
 func TestReadAgainRightBefore(t *testing.T) {
 	c, log := script(t, node("IDLE+DRAIN", "BKD-X; swapped it [root@2026-11-21T07:00:00]"), "")
-	same := func(n drain.Node) bool { return n.Reason == "BKD-X" }
+	same := func(n slurm.Node) bool { return n.Reason == "BKD-X" }
 	must.Fail(t, "Drain", c.Drain("n1", "BKD-Y", same), ErrChanged)
 	must.Fail(t, "Resume", c.Resume("n1", same), ErrChanged)
 	must.Fail(t, "an update", must.Err(os.Stat(log)), os.ErrNotExist)

@@ -16,6 +16,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/safefile"
+	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/test/must"
 )
@@ -35,7 +36,7 @@ func load[T any](from func(*Store) (T, error)) func(*Store) (any, error) {
 	return func(s *Store) (any, error) { return from(s) }
 }
 
-func anyone(Stuck) bool { return true }
+func anyone(int, uint64) bool { return true }
 
 func kinds() []kind {
 	child := Stuck{PID: 7, StartTicks: 123456, Since: time.Minute, Op: "watch"}
@@ -206,7 +207,7 @@ func trusted(t *testing.T, s *Store) {
 func wrongDrains() (texts []string) {
 	for _, edit := range []func(*drain.Remembered){
 		func(m *drain.Remembered) { m.Written.Reason = "disk swap" },
-		func(m *drain.Remembered) { m.Written.Reason = drain.EpilogError },
+		func(m *drain.Remembered) { m.Written.Reason = slurm.EpilogError },
 		func(m *drain.Remembered) { m.Written.Reason = "" },
 		func(m *drain.Remembered) { m.Written.Causes = nil },
 		func(m *drain.Remembered) { m.Written.Wall = time.Time{} },

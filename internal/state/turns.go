@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/child"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/safefile"
@@ -190,10 +189,8 @@ type Stuck struct {
 	At         []record.Instance `json:"at,omitempty"`  // what a reader was reading; empty if not reported or too much
 }
 
-// AliveIn returns a function that reports, from proc ("/proc"), whether a stuck child still lives.
-func AliveIn(proc string) func(Stuck) bool {
-	return func(s Stuck) bool { return child.Alive(proc, s.PID, s.StartTicks) }
-}
+// Alive reports whether a child still lives, by its PID and its start in clock ticks since boot.
+type Alive = func(pid int, startTicks uint64) bool
 
 // Words describes a child that is stuck in the driver, for hooks and the command line.
 func (s Stuck) Words(since string) string {
@@ -201,7 +198,7 @@ func (s Stuck) Words(since string) string {
 }
 
 // Add records a stuck child and forgets those that have ended. A live one is never dropped to make room.
-func (l StuckList) Add(s *Store, stuck Stuck, alive func(Stuck) bool) error {
+func (l StuckList) Add(s *Store, stuck Stuck, alive Alive) error {
 	if len(stuck.At) > maxPlaces {
 		stuck.At = nil
 	}
@@ -214,30 +211,30 @@ func (l StuckList) Add(s *Store, stuck Stuck, alive func(Stuck) bool) error {
 	})
 }
 
-func living(all []Stuck, alive func(Stuck) bool) []Stuck {
-	return slices.DeleteFunc(all, func(s Stuck) bool { return !alive(s) })
+func living(all []Stuck, alive Alive) []Stuck {
+	return slices.DeleteFunc(all, func(s Stuck) bool { return !alive(s.PID, s.StartTicks) })
 }
 
 // PeekNode returns those that are alive, for readers that change nothing; none if the file cannot be used.
-func (l StuckList) PeekNode(run, node string, alive func(Stuck) bool) []Stuck {
+func (l StuckList) PeekNode(run, node string, alive Alive) []Stuck {
 	return living(l.file.PeekNode(run, node), alive)
 }
 
 // Stuck returns a live child that is stuck on a user's files, or in the driver if user is nil. An unusable record is a
 // Damage, set aside.
-func (s *Store) Stuck(user *uint32, alive func(Stuck) bool) (*Stuck, error) {
+func (s *Store) Stuck(user *uint32, alive Alive) (*Stuck, error) {
 	all, err := StuckChildren.file.Load(s)
 	return firstStuck(all, user, alive), err
 }
 
 // PeekStuck is Stuck for the driver, for readers that change nothing. It is nil if nothing can be read.
-func PeekStuck(run, node string, alive func(Stuck) bool) *Stuck {
+func PeekStuck(run, node string, alive Alive) *Stuck {
 	return firstStuck(StuckChildren.file.PeekNode(run, node), nil, alive)
 }
 
-func firstStuck(all []Stuck, user *uint32, alive func(Stuck) bool) *Stuck {
+func firstStuck(all []Stuck, user *uint32, alive Alive) *Stuck {
 	for _, s := range all {
-		if (user == nil) == (s.User == nil) && (user == nil || *user == *s.User) && alive(s) {
+		if (user == nil) == (s.User == nil) && (user == nil || *user == *s.User) && alive(s.PID, s.StartTicks) {
 			return &s
 		}
 	}

@@ -26,7 +26,7 @@ import (
 func TestStuck(t *testing.T) {
 	s := fresh(t)
 	var dead []int
-	alive := func(stuck Stuck) bool { return !slices.Contains(dead, stuck.PID) }
+	alive := func(pid int, _ uint64) bool { return !slices.Contains(dead, pid) }
 	of := func(uid uint32) *uint32 { return &uid }
 	set := func(user *uint32, pids ...int) {
 		for _, pid := range pids {
@@ -58,7 +58,7 @@ func TestStuck(t *testing.T) {
 func TestReadersAreBounded(t *testing.T) {
 	s := fresh(t)
 	dead := map[int]bool{}
-	alive := func(s Stuck) bool { return !dead[s.PID] }
+	alive := func(pid int, _ uint64) bool { return !dead[pid] }
 	add := func(pid, places int) error {
 		var at []record.Instance
 		for i := range places {

@@ -83,7 +83,7 @@ func (n *node) look() (l look) {
 	}
 	_, baselines := state.Baselines.Load(store)
 	_, tests := state.Probes.Load(store)
-	stuck, child := store.Stuck(nil, func(state.Stuck) bool { return true })
+	stuck, child := store.Stuck(nil, func(int, uint64) bool { return true })
 	if stuck != nil {
 		child = errors.New("a stuck child is on record, and there was none")
 	}

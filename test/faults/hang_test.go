@@ -198,7 +198,7 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 	n.inCgroup(left, "100")
 	mend := n.deaf(fmt.Sprintf("/proc/%d/environ", odd.PID), false)
 	readers := func() []state.Stuck {
-		return state.StuckReaders.PeekNode(n.conf.run, nodeName, func(s state.Stuck) bool { return child.Alive("/proc", s.PID, s.StartTicks) })
+		return state.StuckReaders.PeekNode(n.conf.run, nodeName, child.AliveIn("/proc"))
 	}
 	about := func(pid int) (f record.Finding) {
 		for _, f = range n.findings(epilog) {

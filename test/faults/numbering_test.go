@@ -65,7 +65,7 @@ func TestSlurmdTrouble(t *testing.T) {
 			if name == "stuck" { // what cannot be killed cannot be made here: what matters is that it lives
 				self := rig.ReadProcess(os.Getpid())
 				stuck := state.Stuck{PID: self.PID, StartTicks: self.Start, Op: "slurmd -G"}
-				must.Do(t, state.StuckReaders.Add(n.store(), stuck, func(state.Stuck) bool { return true }))
+				must.Do(t, state.StuckReaders.Add(n.store(), stuck, func(int, uint64) bool { return true }))
 				asked = 0
 			}
 			for _, h := range hooks {

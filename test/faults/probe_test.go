@@ -122,7 +122,7 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 			n.scontrol("exit 1")
 			c := n.check()
 			must.Not(t, !has(c.Findings, catalog.ReasonFailed), "slurmctld did not answer, found %+v", c.Findings)
-			n.drained(map[slurm.Context]string{slurm.Prolog: drain.PrologError, slurm.Epilog: drain.EpilogError}[h.context], end.Wall)
+			n.drained(map[slurm.Context]string{slurm.Prolog: slurm.PrologError, slurm.Epilog: slurm.EpilogError}[h.context], end.Wall)
 			n.check()
 			if told := n.get(n.in("told")); !strings.Contains(told, "State=DRAIN Reason="+reason) {
 				t.Errorf("Slurm was told %q, want %q\n%s", told, reason, n.log())

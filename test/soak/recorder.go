@@ -6,7 +6,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/record"
-	"bookend/internal/sampling"
+	samples "bookend/internal/recorder"
 	"bookend/test/soak/world"
 )
 
@@ -65,7 +65,7 @@ func (p *pair) record(run record.Run) {
 			}
 		}
 		recording := r.kept[run.Name()]
-		sampling.Sample{Look: look, Known: known, Limits: p.limits}.AddTo(&recording, run)
+		samples.Sample{Look: look, Known: known, Limits: p.limits}.AddTo(&recording, run)
 		r.kept[run.Name()] = recording
 		p.node.After(r.every, sample)
 	}

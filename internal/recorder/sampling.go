@@ -1,5 +1,4 @@
-// Package sampling adds the recorder's samples to the recordings of runs.
-package sampling
+package recorder
 
 import (
 	"cmp"
@@ -8,7 +7,6 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/slurm"
 )
 
 // Bounds of a recording, whatever a job does.
@@ -160,27 +158,11 @@ func withProcess(list []record.RecordedProcess, id gpu.ID, p gpu.Process, facts 
 	seen.UID, seen.Last, seen.Bytes = facts.UID, at, p.Memory
 	seen.Apart = seen.Apart || facts.Apart()
 	seen.Service, seen.Name, seen.EnvJob = facts.Service, facts.Name, facts.EnvJobID
-	seen.Owner = sameOwner(seen.Owner, facts.Cgroup)
+	seen.Owner = seen.Owner.Then(facts.Cgroup)
 	if p.Memory.Known() && (seen.MostAt == 0 || p.Memory.Bytes > seen.Most) {
 		seen.Most, seen.MostAt = p.Memory.Bytes, at
 	}
 	return list, i
-}
-
-// sameOwner merges the owners from two samples: a process whose cgroup no longer names a job is still that job's.
-func sameOwner(was, now slurm.Owner) slurm.Owner {
-	now.Step, now.Daemon = "", false
-	switch {
-	case was.Conflict != "":
-		return was
-	case now.Conflict != "":
-		return slurm.Owner{Conflict: now.Conflict}
-	case !now.Found():
-		return was
-	case was.Found() && !was.Same(now):
-		return slurm.Owner{Conflict: "its cgroup named two jobs, one after the other"}
-	}
-	return now
 }
 
 // keepLargest drops processes beyond maxProcesses: first those that have gone, the smallest first. It counts those that

@@ -1,4 +1,4 @@
-package sampling
+package recorder
 
 import (
 	"encoding/json"
@@ -332,28 +332,4 @@ func who(list ...record.Process) map[int]record.Process {
 
 func inJob(pid int, job slurm.JobID) record.Process {
 	return record.Process{PID: pid, Start: time.Second, UID: 1001, Cgroup: slurm.Owner{ID: job, Step: "0"}}
-}
-
-// What two looks said of a process's job is joined.
-func TestSameOwner(t *testing.T) {
-	job := func(id slurm.JobID) slurm.Owner { return slurm.Owner{ID: id, Step: "0", Daemon: true} }
-	both := slurm.Owner{Conflict: "cgroups name two jobs, 100 and 101"}
-	for name, tt := range map[string]struct {
-		was, now slurm.Owner
-		id       slurm.JobID
-		conflict bool
-	}{
-		"the same":                 {job(100), job(100), 100, false},
-		"no longer in its cgroup":  {job(100), slurm.Owner{}, 100, false},
-		"not yet in one":           {slurm.Owner{}, job(100), 100, false},
-		"moved to another job's":   {job(100), job(101), 0, true},
-		"two at once":              {job(100), both, 0, true},
-		"two at once, then in one": {both, job(100), 0, true},
-	} {
-		tt.was.Step, tt.was.Daemon = "", false
-		got := sameOwner(tt.was, tt.now)
-		if got.ID != tt.id || (got.Conflict != "") != tt.conflict || got.Step != "" || got.Daemon {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
 }
