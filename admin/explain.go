@@ -50,7 +50,10 @@ func explanation(what string, here config.Config) string {
 	case isXid && errXid == nil:
 		paragraphs = explainXid(xid, here)
 	case err == nil:
-		paragraphs = append(explainExit(n, here), explainXid(n, here)...)
+		paragraphs = explainExit(n, here)
+		if e, _ := catalog.LookupXid(n); !e.Old() { // a plain number is rather an exit code
+			paragraphs = append(paragraphs, explainXid(n, here)...)
+		}
 	default:
 		paragraphs = explainReason(what, here)
 	}
@@ -71,7 +74,8 @@ func explainXid(number int, here config.Config) []string {
 		return nil
 	}
 	return []string{paragraph(fmt.Sprintf("Xid %d", number), "an error that the driver writes to the kernel log",
-		[2]string{"means", row.Meaning}, [2]string{"NVIDIA", row.Asks}), explainCode(row.Code, here)}
+		[2]string{"means", row.Meaning}, [2]string{"cause", row.Cause.Words()},
+		[2]string{"NVIDIA", row.Asks}), explainCode(row.Code, here)}
 }
 
 const scriptsExit0 = "The scripts in /etc/bookend/slurm/hooks exit 0 instead; " +

@@ -1,16 +1,35 @@
 package catalog
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // DriverError is what is known of some of the errors that a driver writes to the kernel log: of NVIDIA's Xids what
 // NVIDIA's guidance makes of them.
 type DriverError struct {
 	Numbers []int
 	Code    Code
+	Cause   Cause
 	Meaning string // for an admin, or for the user if the program is meant
 	Asks    string // what NVIDIA calls for
 	Doubt   string // why it never proves a GPU unusable; empty if it may
 }
+
+// Cause is what causes an error, as far as its number tells.
+type Cause string
+
+// The causes. A fault of the GPU's own firmware is the driver's if the driver loads that firmware.
+const (
+	Unclear    Cause = ""
+	ByProgram  Cause = "a program"
+	ByHardware Cause = "the GPU's hardware"
+	ByDriver   Cause = "the driver or its firmware"
+	ByLink     Cause = "a link: NVLink, C2C or PCIe"
+)
+
+// Words returns the cause for a table.
+func (c Cause) Words() string { return cmp.Or(string(c), "cannot be told") }
 
 // DriverErrors returns the whole table.
 func DriverErrors() []DriverError { return driverErrors }
@@ -22,12 +41,13 @@ func LookupXid(number int) (DriverError, bool) {
 			return e, true
 		}
 	}
-	return DriverError{Code: Xid, Meaning: "not in the table of this release"}, false
+	return DriverError{Code: Xid, Meaning: "not known to this release"}, false
 }
 
-// OfProgram reports whether a program's own error, or its end, causes an error. For others the cause is unknown.
+// OfProgram reports whether a program's own error, or its end, causes an error.
 func OfProgram(number int) bool {
-	return slices.Contains([]int{8, 11, 13, 25, 31, 43, 45, 69, amdPageFault}, number)
+	e, _ := LookupXid(number)
+	return e.Cause == ByProgram
 }
 
 // AMD does not number its errors: these are package gpu's codes for them, and its doubt about them.
@@ -39,6 +59,12 @@ const (
 
 	amdUntried = "Bookend was never tried on AMD's hardware"
 )
+
+// oldXid is the meaning of numbers that only old GPUs log.
+const oldXid = "an error that no GPU since Ampere logs"
+
+// Old reports whether only GPUs before Ampere log the error.
+func (e DriverError) Old() bool { return e.Meaning == oldXid }
 
 // Immediate actions in NVIDIA's catalog.
 const (
@@ -55,55 +81,108 @@ const (
 		"later say as recovery action"
 )
 
-// driverErrors are NVIDIA's numbers that data center users meet. The immediate action for XidFatal is a reset or more.
+// driverErrors are NVIDIA's numbers by its catalogue of Xids (of driver 610), and from 173 those that only its open
+// kernel module names. Of XidFatal the immediate action is a reset or more.
 var driverErrors = []DriverError{
-	{[]int{46}, XidFatal, "the GPU stopped processing", reset, ""},
-	{[]int{48}, XidFatal, "uncorrectable (double bit) memory error",
+	{[]int{46}, XidFatal, ByHardware, "the GPU stopped processing", reset, ""},
+	{[]int{48}, XidFatal, ByHardware, "uncorrectable (double bit) memory error",
 		"reset the GPU; with 63 or 64, drain and reset", ""},
-	{[]int{62}, XidFatal, "a micro-controller of the GPU halted", reset, ""},
-	{[]int{64}, XidFatal, "remapping or retiring bad memory failed", reset, ""},
-	{[]int{79}, XidFatal, "the GPU has fallen off the bus", "restart the machine", ""},
-	{[]int{95}, XidFatal, "uncontained memory error: it may have reached several programs", reset, ""},
-	{[]int{110}, XidFatal, "security fault", reset, ""},
-	{[]int{119}, XidFatal, "the GPU's own processor (GSP) did not answer", reset, ""},
-	{[]int{120}, XidFatal, "error in the GPU's own processor (GSP)", reset, ""},
-	{[]int{136}, XidFatal, "training of an NVLink failed", reset, ""},
-	{[]int{140}, XidFatal, "uncorrectable memory error that was not recovered", reset, ""},
-	{[]int{143}, XidFatal, "the GPU could not be initialised", reset, ""},
-	{[]int{155}, XidFatal, "NVLink error defined by software", reset, ""},
-	{[]int{156}, XidFatal, "a part of the GPU was retired", reset, ""},
-	{[]int{158}, XidFatal, "fatal timeout of the GPU", reset, ""},
-	{[]int{109}, XidFatal, "context switch timeout: the GPU could not be taken from a program", reset, hungDoubt},
-	{[]int{74}, XidFatal, "NVLink error", "NVLink workflow", nvlinkDoubt},
-	{[]int{144, 145, 146, 149, 150}, XidFatal, "NVLink 5 error", "NVLink 5 workflow", nvlinkDoubt},
-	{[]int{54}, XidFatal, "auxiliary power is not connected",
+	{[]int{62}, XidFatal, ByHardware, "a micro-controller of the GPU halted", reset, ""},
+	{[]int{64}, XidFatal, ByHardware, "remapping or retiring bad memory failed", reset, ""},
+	{[]int{79}, XidFatal, ByHardware, "the GPU has fallen off the bus", "restart the machine", ""},
+	{[]int{95}, XidFatal, ByHardware, "uncontained memory error: it may have reached several programs", reset, ""},
+	{[]int{110}, XidFatal, ByHardware, "security fault", reset, ""},
+	{[]int{119}, XidFatal, ByDriver, "the GPU's own processor (GSP) did not answer", reset, ""},
+	{[]int{120}, XidFatal, ByDriver, "error in the GPU's own processor (GSP)", reset, ""},
+	{[]int{136}, XidFatal, ByLink, "training of an NVLink failed", reset, ""},
+	{[]int{140}, XidFatal, ByHardware, "uncorrectable memory error that was not recovered", reset, ""},
+	{[]int{143}, XidFatal, ByHardware, "the GPU could not be initialised", reset, ""},
+	{[]int{156}, XidFatal, ByHardware, "a part of the GPU was retired", reset, ""},
+	{[]int{158}, XidFatal, ByHardware, "fatal timeout of the GPU", reset, ""},
+	{[]int{167}, XidFatal, ByHardware, "fatal timeout on PCIe", "reset the GPU; look at its seating", ""},
+	{[]int{169}, XidFatal, ByHardware, "the GPU's security processor (SEC2) halted", reset, ""},
+	{[]int{171}, XidFatal, ByHardware, "uncorrectable error of the GPU's memory (DRAM)", reset, ""},
+	{[]int{172}, XidFatal, ByHardware, "uncorrectable error of memory on the GPU's chip (SRAM)", reset, ""},
+	{[]int{54}, XidFatal, ByHardware, "auxiliary power is not connected",
 		"check cables and seating", "what is unplugged, no reset mends: look at the machine"},
-	{[]int{151}, XidFatal, "key rotation of confidential computing failed",
+	{[]int{109}, XidFatal, Unclear, "context switch timeout: the GPU could not be taken from a program", reset,
+		hungDoubt},
+	{[]int{74}, XidFatal, ByLink, "NVLink error", "NVLink workflow", nvlinkDoubt},
+	{[]int{144, 145, 146, 149, 150}, XidFatal, ByLink, "NVLink 5 error", "NVLink 5 workflow", nvlinkDoubt},
+	{[]int{155}, XidFatal, ByLink, "NVLink error defined by software", reset,
+		"a link that an admin turned off is logged like this too"},
+	{[]int{159}, XidFatal, ByLink, "error of the link between CPU and GPU (CHI)",
+		"reset the GPU if it uses unified memory", "NVIDIA asks for a reset only if unified memory is in use"},
+	{[]int{151}, XidFatal, ByDriver, "key rotation of confidential computing failed",
 		"restart the virtual machine", "NVIDIA asks for a restart of the virtual machine only"},
 
-	{[]int{8}, Xid, "the GPU stopped processing for this program", restartApp, ""},
-	{[]int{11, 25}, Xid, "broken command stream of a program", restartApp, ""},
-	{[]int{32, 80}, Xid, "broken command stream of a program", restartApp, ""},
-	{[]int{13}, Xid, "error in a program's kernel: wrong address, illegal instruction", restartApp, ""},
-	{[]int{31}, Xid, "memory page fault: a program's kernel used an address that is not its own", restartApp, ""},
-	{[]int{43}, Xid, "a program's work was stopped after an error of its own; the GPU goes on", ignore, ""},
-	{[]int{45}, Xid, "clean-up of a program after an earlier error, or because it was ended",
+	{[]int{13}, Xid, ByProgram, "error in a program's kernel: wrong address, illegal instruction", restartApp, ""},
+	{[]int{31}, Xid, ByProgram, "memory page fault: a program's kernel used an address that is not its own", restartApp,
+		""},
+	{[]int{43}, Xid, ByProgram, "a program's work was stopped after an error of its own; the GPU goes on", ignore, ""},
+	{[]int{45}, Xid, ByProgram, "clean-up of a program after an earlier error, or because it was ended",
 		"follow the Xid before it", ""},
-	{[]int{63}, Xid, "bad memory was remapped or retired: no program's fault", ignore, ""},
-	{[]int{69}, Xid, "wrong use of the graphics or compute engine by a program", restartApp, ""},
-	{[]int{92}, Xid, "many corrected memory errors: no program's fault", ignore, ""},
-	{[]int{94}, Xid, "contained memory error: it hit one program, which was ended; no program's fault",
-		restartApp + "; reset when convenient", ""},
-	{[]int{108, 137}, Xid, "access through NVLink that the other GPU refused", "see what the other GPU says", ""},
-	{[]int{154}, Xid, "the driver changed what recovery it asks for", "what the recovery action says", ""},
-	{[]int{157}, Xid, "a part of the GPU could not be retired", ignore + "; " + support, ""},
-
-	{[]int{amdUncorrected}, XidFatal, "uncorrectable hardware error",
-		"see amd-smi's RAS counters, reset", amdUntried},
-	{[]int{amdReset}, Xid, "the driver reset the GPU and those linked with it: programs on them were ended",
-		"what came before it", ""},
-	{[]int{amdPageFault}, Xid, "memory page fault: a program's kernel used an address that is not its own",
+	{[]int{8}, Xid, Unclear, "the GPU stopped processing for a program: an error of the program or the driver",
 		restartApp, ""},
-	{[]int{amdNotGivenBack}, Xid, "the driver counts memory of an ended program that was not given back",
+	{[]int{11, 25}, Xid, Unclear, "broken command stream: an error of a program or the driver", restartApp, ""},
+	{[]int{69}, Xid, Unclear, "wrong use of the graphics or compute engine, by a program or the driver", restartApp,
+		""},
+	{[]int{32, 80}, Xid, ByLink, "broken command stream: rather the quality of PCIe than a program", restartApp, ""},
+	{[]int{63}, Xid, ByHardware, "bad memory was remapped or retired", reset + " when convenient", ""},
+	{[]int{92}, Xid, ByHardware, "many corrected memory errors", ignore, ""},
+	{[]int{94}, Xid, ByHardware, "contained memory error: it hit one program, which was ended",
+		restartApp + "; reset when convenient", ""},
+	{[]int{157}, Xid, ByHardware, "a part of the GPU could not be retired", ignore + "; " + support, ""},
+	{[]int{162, 163, 164, 165}, Xid, ByHardware, "a notice about power smoothing", ignore, ""},
+	{[]int{168}, Xid, ByHardware, "errors in the protected part of memory while ECC is off: less memory is used",
+		"turn ECC on, or reboot", ""},
+	{[]int{175}, Xid, ByHardware, "error of the memory subsystem", support, ""},
+	{[]int{37, 38, 66, 67}, Xid, ByDriver, "error in the firmware that switches contexts (FECS)",
+		ignore + "; " + support, ""},
+	{[]int{44}, Xid, ByDriver, "error while contexts were switched", ignore + "; " + support, ""},
+	{[]int{60}, Xid, ByDriver, "error of the video processor (SEC2)", restartApp, ""},
+	{[]int{78}, Xid, ByDriver, "a virtual GPU could not be started", "update software and firmware", ""},
+	{[]int{93}, Xid, ByDriver, "the store of settings on the GPU (InfoROM) is written too often",
+		ignore + "; " + support, ""},
+	{[]int{141}, Xid, ByDriver, "error in a fast path of CUDA", ignore + "; " + support, ""},
+	{[]int{147, 148}, Xid, ByDriver, "NVLink 5 error that NVIDIA says to ignore", ignore, ""},
+	{[]int{166, 170}, Xid, ByDriver, "error of confidential computing", support, ""},
+	{[]int{121}, Xid, ByLink, "corrected errors of the link between CPU and GPU (C2C)", reset + " when convenient", ""},
+	{[]int{173}, Xid, ByLink, "fatal error of the link between CPU and GPU (C2C)", support, ""},
+	{[]int{176}, Xid, ByLink, "corrected error on PCIe", ignore, ""},
+	{[]int{108, 137}, Xid, Unclear, "access through NVLink that the other GPU refused",
+		"see what the other GPU says", ""},
+	{[]int{154}, Xid, Unclear, "the driver changed what recovery it asks for", "what the recovery action says", ""},
+	{[]int{160, 161}, Xid, Unclear, "a channel of the GPU was retired, or could not be", ignore + "; " + support, ""},
+	{[]int{174}, Xid, Unclear, "a program was ended as a consequence of another error", "follow the Xid before it", ""},
+	{[]int{14, 106, 107}, Xid, Unclear, "a test message", ignore, ""},
+	{slices.Concat(from(39, 41), from(70, 72), from(75, 77), []int{85}, from(126, 135)), Xid, Unclear,
+		"error of a copy engine", restartApp + "; " + support, ""},
+	{slices.Concat([]int{68, 83, 84, 88, 89}, from(96, 98)), Xid, Unclear, "error of a video decoder",
+		restartApp + "; " + support, ""},
+	{slices.Concat([]int{82}, from(99, 105)), Xid, Unclear, "error of a JPEG decoder", restartApp + "; " + support, ""},
+	{[]int{86, 139}, Xid, Unclear, "error of the optical flow engine", restartApp + "; " + support, ""},
+	{[]int{142}, Xid, Unclear, "error of a video encoder", support, ""},
+	{[]int{152, 153}, Xid, Unclear, "error of a deep learning accelerator, which no data center GPU has",
+		ignore + "; " + support, ""},
+	{slices.Concat(from(1, 7), []int{9, 10, 12}, from(15, 24), from(26, 30), from(33, 36), []int{42, 47}, from(49, 53),
+		from(55, 59), []int{61, 65, 73, 81, 87, 90, 91}, from(111, 118), from(122, 125), []int{138}), Xid, Unclear,
+		oldXid, support, ""},
+
+	{[]int{amdUncorrected}, XidFatal, ByHardware, "uncorrectable hardware error",
+		"see amd-smi's RAS counters, reset", amdUntried},
+	{[]int{amdReset}, Xid, Unclear, "the driver reset the GPU and those linked with it: programs on them were ended",
+		"what came before it", ""},
+	{[]int{amdPageFault}, Xid, ByProgram, "memory page fault: a program's kernel used an address that is not its own",
+		restartApp, ""},
+	{[]int{amdNotGivenBack}, Xid, Unclear, "the driver counts memory of an ended program that was not given back",
 		ignore, ""},
+}
+
+// from returns the numbers from first to last.
+func from(first, last int) (all []int) {
+	for n := first; n <= last; n++ {
+		all = append(all, n)
+	}
+	return all
 }

@@ -160,14 +160,17 @@ func Detach(env []string, input []byte, args ...string) (err error) {
 		return err
 	}
 	defer null.Close()
-	fd, err := unix.MemfdCreate("input", unix.MFD_CLOEXEC)
-	if err != nil {
-		return err
-	}
-	stdin := os.NewFile(uintptr(fd), "input")
-	defer stdin.Close()
-	if _, err := stdin.WriteAt(input, 0); err != nil { // leaves the child at its start
-		return err
+	stdin := null
+	if len(input) > 0 { // only then: some systems refuse files in memory, and the recorder has no input
+		fd, err := unix.MemfdCreate("input", unix.MFD_CLOEXEC)
+		if err != nil {
+			return err
+		}
+		stdin = os.NewFile(uintptr(fd), "input")
+		defer stdin.Close()
+		if _, err := stdin.WriteAt(input, 0); err != nil { // leaves the child at its start
+			return err
+		}
 	}
 	self := Self("")
 	_, err = syscall.ForkExec(self.Path, append([]string{self.Name}, args...), &syscall.ProcAttr{

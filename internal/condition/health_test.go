@@ -233,10 +233,10 @@ func TestHealthDoc(t *testing.T) {
 	}
 	for _, e := range slices.SortedFunc(slices.Values(catalog.DriverErrors()),
 		func(a, b catalog.DriverError) int { return cmp.Compare(a.Numbers[0], b.Numbers[0]) }) {
-		xids += fmt.Sprintf("| %s %s\n", names(e), columns(row(e)))
+		xids += fmt.Sprintf("| %s | %s %s\n", names(e), e.Cause.Words(), columns(row(e)))
 	}
 	want := got
-	for start, rows := range map[string]string{"| fact | value |": facts, "| Xid | finding |": xids} {
+	for start, rows := range map[string]string{"| fact | value |": facts, "| Xid | cause |": xids} {
 		i := strings.Index(want, start)
 		table, after, ok := strings.Cut(want[max(i, 0):], "\n\n")
 		if i < 0 || !ok {

@@ -69,6 +69,10 @@ func byXid(number int) record.Cause {
 	case number == containedError:
 		return yes(fmt.Sprintf("the GPU had a memory error that ended a program (Xid %d)", number))
 	}
+	if e, _ := catalog.LookupXid(number); e.Cause != catalog.Unclear {
+		text := "the driver reported an error that is no program's (Xid %d): %s"
+		return cannotTell(fmt.Sprintf(text, number, e.Meaning))
+	}
 	return cannotTell(fmt.Sprintf("the driver reported an error that is not known to be a program's (Xid %d)", number))
 }
 

@@ -78,6 +78,9 @@ func failing(f record.Finding) safetext.Safe {
 		kind := "of an unknown kind"
 		if e, known := catalog.LookupXid(f.Xid); known {
 			kind = e.Meaning
+			if e.Cause != catalog.Unclear && e.Cause != catalog.ByProgram {
+				kind += "; no program's fault"
+			}
 		}
 		text = fmt.Sprintf("the driver's error %s: %s", gpu.Error(f.Xid), kind)
 		if f.Xid == 0 {

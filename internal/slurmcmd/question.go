@@ -61,6 +61,9 @@ func (q Question) askSlurmd(reply NumberingReply) (*slurmconf.Kept, error) {
 	var stuck error
 	asked.List, asked.Failed, stuck = q.listed(reply)
 	now := asked.Settle(q.Kept) // the answer in force
+	if stuck != nil {           // to be put on record at once, so that no other hook starts another
+		return &now, stuck
+	}
 	var err error
 	if q.InJob && q.Kept == nil && now.Key.Daemon.PID == 0 { // and it may not have read these files
 		err = errors.New("which slurmd is running is not known")
@@ -68,10 +71,9 @@ func (q Question) askSlurmd(reply NumberingReply) (*slurmconf.Kept, error) {
 		err = q.unchanged(reply.Key)
 	}
 	if err != nil {
-		none, defect := unclear(err)
-		return none, errors.Join(stuck, defect)
+		return unclear(err)
 	}
-	return &now, stuck
+	return &now, nil
 }
 
 func (q Question) unchanged(key slurmconf.Key) error {

@@ -118,6 +118,9 @@ func (t Turns) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string, 
 	for _, id := range ids {
 		// Threat: a process that can open the file can lock it forever: it is root's, 0600, in a directory of root's.
 		unlock, err := safefile.LockIn(over, t.ProbeLock(id), false)
+		if err != nil && !errors.Is(err, ErrLocked) { // once more: without the lock nothing can be judged of that GPU
+			unlock, err = safefile.LockIn(over, t.ProbeLock(id), false)
+		}
 		switch {
 		case err == nil:
 			held = append(held, unlock)
