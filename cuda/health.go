@@ -34,7 +34,8 @@ func (s *session) tellHealth() error {
 func (s *session) checkUp(d device) gpu.Health {
 	h, lost := gpu.Health{Device: d.ID}, s.lost(d)
 	for _, e := range examinations {
-		if s.Req.Brief && e.slow {
+		_, remaps := h.Fact(gpu.RemapRows)
+		if s.Req.Brief && e.slow || remaps && e.codes[0] == gpu.RetiredPending {
 			continue
 		}
 		var values []string

@@ -149,8 +149,7 @@ func TestHealthOfALostCard(t *testing.T) {
 			t.Errorf("got %+v", f)
 		}
 	}
-	if len(both[0].Facts) != len(atRest)+1 || // and whether pages are to be retired
-		unlike(both[1]) != "" {
+	if len(both[0].Facts) != len(atRest) || unlike(both[1]) != "" {
 		t.Errorf("got %s", text(t, both))
 	}
 	// One that was never open has a fault and no health.

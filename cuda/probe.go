@@ -84,8 +84,9 @@ func (l *library) openTested(asked gpu.Device) allocation.Device {
 	}
 	d := o.devices[0]
 	return allocation.Device{Device: d.Device, Skip: l.untestable(d), Read: func() (gpu.Reading, string) {
+		no := l.forbidden(d) // first: as little time as can be lies between the process lists and the allocation
 		r, _ := l.read(d)
-		return r, l.forbidden(d)
+		return r, no
 	}}
 }
 

@@ -68,6 +68,8 @@ static int driver_uuid(int device, unsigned char uuid[16]) { return CALL(uuid, u
 // driver_contextless tells whether a GPU's memory can be had without a context. HIP has no such attribute.
 static int driver_contextless(int device, int *can) {
 	enum { VIRTUAL_MEMORY_MANAGEMENT = 102 };
+	*can = 1;
+	if (driver.hip_name) return 0; // a function that is missing is reported when it is called
 	*can = driver.granularity && driver.create && driver.release;
 	return *can && driver.attribute ? driver.attribute(can, VIRTUAL_MEMORY_MANAGEMENT, device) : 0;
 }

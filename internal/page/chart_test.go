@@ -260,12 +260,14 @@ func TestRunsWithoutAnEnd(t *testing.T) {
 func TestMost(t *testing.T) {
 	recorded := seenAs(4, gpuA, 0)
 	recorded.Recording = &record.Recording{GPUs: []record.GPURecording{{ID: gpuA, Peak: record.Most{Bytes: 60 * gib}}}}
+	crashed := record.End{At: recorded.At, Wall: hour(4), Unseen: "the node booted", Recording: recorded.Recording}
 	for name, tt := range map[string]struct {
 		end  record.End
 		want gpu.Figure
 	}{
 		"no one looked": {seenAs(4, gpuA, gib), gpu.Unknown("not sampled")},
 		"the recorder":  {recorded, gpu.Bytes(60 * gib)},
+		"no epilog":     {crashed, gpu.Bytes(60 * gib)},
 	} {
 		c := Lay([]record.Run{ran(1, gpuA, seenAs(0, gpuA, gib), tt.end)}, Request{Now: hour(24)})
 		if k := c.Lanes[0].Blocks[0]; k.Most != tt.want {

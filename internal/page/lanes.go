@@ -34,6 +34,7 @@ type Block struct {
 	Wide   int
 
 	end      *record.End          // the first that an epilog saw; nil if there is none
+	sampled  *record.End          // the one with a recording; nil if there is none
 	recorded *record.GPURecording // what that has of the GPU; nil if it has nothing
 }
 
@@ -80,8 +81,8 @@ func (h *layout) block(r *record.Run) (k Block, ok bool) {
 	if len(r.AllEnds()) == 0 {
 		return k, false
 	}
-	k = Block{end: r.Epilog(), Jobs: 1, Job: r.JobName(), User: r.Job.User, Most: gpu.Unknown("not sampled"),
-		Start: r.First().Wall, End: h.ask.Now, NoStart: r.Start == nil}
+	k = Block{end: r.Epilog(), sampled: sampled(r), Jobs: 1, Job: r.JobName(), User: r.Job.User,
+		Most: gpu.Unknown("not sampled"), Start: r.First().Wall, End: h.ask.Now, NoStart: r.Start == nil}
 	switch next := r.Superseded(h.runs); {
 	case k.end != nil:
 		k.End = k.end.Wall
@@ -101,14 +102,27 @@ func (h *layout) block(r *record.Run) (k Block, ok bool) {
 
 // on returns a job's block on one of its GPUs, with what the recorder saw there.
 func (k Block) on(id gpu.ID) Block {
-	if k.end == nil || k.end.Recording == nil {
+	if k.sampled == nil {
 		return k
 	}
-	gpus := k.end.Recording.GPUs
+	gpus := k.sampled.Recording.GPUs
 	if i := slices.IndexFunc(gpus, func(g record.GPURecording) bool { return g.ID == id }); i >= 0 {
 		k.recorded, k.Most = &gpus[i], gpu.Bytes(gpus[i].Peak.Bytes)
 	}
 	return k
+}
+
+// sampled returns the end that has what was recorded of a run: an epilog's, or the health check's that closed the run.
+func sampled(r *record.Run) *record.End {
+	if e := r.Epilog(); e != nil && e.Recording != nil {
+		return e
+	}
+	for i := range r.Ends {
+		if r.Ends[i].Recording != nil {
+			return &r.Ends[i]
+		}
+	}
+	return nil
 }
 
 func (k *Block) use(f gpu.Figure) {
@@ -166,7 +180,7 @@ func (h *layout) course(k *Block, c GPU) {
 		return
 	}
 	at := func(i int) int { // the cell of a step
-		when := k.end.Clock(k.end.Recording.From + time.Duration(i)*g.Curve.Step)
+		when := k.sampled.Clock(k.sampled.Recording.From + time.Duration(i)*g.Curve.Step)
 		return int((h.at(when) - k.From) / cell)
 	}
 	k.Course = append(k.Course, path(g.Curve.Used, at, total, true))

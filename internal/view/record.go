@@ -162,8 +162,10 @@ func kernelLog(k *gpu.KernelLog) []string {
 		lines = append(lines, "part of it was overwritten before it was read")
 	}
 	for _, x := range k.Xids {
-		row, _ := catalog.LookupXid(x.Code)
-		text := after(": ", row.Meaning)
+		text := ""
+		if row, known := catalog.LookupXid(x.Code); known {
+			text = ": " + row.Meaning
+		}
 		if x.PID != 0 {
 			text += fmt.Sprintf(", PID %d (%s)", x.PID, x.Name)
 		}
