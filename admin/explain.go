@@ -74,7 +74,7 @@ func explainXid(number int, here config.Config) []string {
 		return nil
 	}
 	return []string{paragraph(fmt.Sprintf("Xid %d", number), "an error that the driver writes to the kernel log",
-		[2]string{"means", row.Meaning}, [2]string{"cause", row.Cause.Words()},
+		[2]string{"means", row.Meaning}, [2]string{"cause", string(row.Cause)},
 		[2]string{"NVIDIA", row.Asks}), explainCode(row.Code, here)}
 }
 

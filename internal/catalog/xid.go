@@ -1,9 +1,6 @@
 package catalog
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // DriverError is what is known of some of the errors that a driver writes to the kernel log: of NVIDIA's Xids what
 // NVIDIA's guidance makes of them.
@@ -21,15 +18,12 @@ type Cause string
 
 // The causes. A fault of the GPU's own firmware is the driver's if the driver loads that firmware.
 const (
-	Unclear    Cause = ""
+	Unclear    Cause = "cannot be told"
 	ByProgram  Cause = "a program"
 	ByHardware Cause = "the GPU's hardware"
 	ByDriver   Cause = "the driver or its firmware"
 	ByLink     Cause = "a link: NVLink, C2C or PCIe"
 )
-
-// Words returns the cause for a table.
-func (c Cause) Words() string { return cmp.Or(string(c), "cannot be told") }
 
 // DriverErrors returns the whole table.
 func DriverErrors() []DriverError { return driverErrors }
@@ -41,7 +35,7 @@ func LookupXid(number int) (DriverError, bool) {
 			return e, true
 		}
 	}
-	return DriverError{Code: Xid, Meaning: "not known to this release"}, false
+	return DriverError{Code: Xid, Cause: Unclear, Meaning: "not known to this release"}, false
 }
 
 // OfProgram reports whether a program's own error, or its end, causes an error.

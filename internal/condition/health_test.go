@@ -187,6 +187,9 @@ func TestTableIsSound(t *testing.T) {
 		for _, n := range e.Numbers {
 			once(fmt.Sprintf("Xid %d", n))
 		}
+		if e.Cause == "" {
+			t.Errorf("Xids %v have no cause", e.Numbers)
+		}
 		rows = append(rows, row(e))
 	}
 	for _, r := range rows {
@@ -233,7 +236,7 @@ func TestHealthDoc(t *testing.T) {
 	}
 	for _, e := range slices.SortedFunc(slices.Values(catalog.DriverErrors()),
 		func(a, b catalog.DriverError) int { return cmp.Compare(a.Numbers[0], b.Numbers[0]) }) {
-		xids += fmt.Sprintf("| %s | %s %s\n", names(e), e.Cause.Words(), columns(row(e)))
+		xids += fmt.Sprintf("| %s | %s %s\n", names(e), e.Cause, columns(row(e)))
 	}
 	want := got
 	for start, rows := range map[string]string{"| fact | value |": facts, "| Xid | cause |": xids} {
