@@ -48,7 +48,7 @@ func setenv(visible, empty string) {
 	os.Clearenv()
 	os.Setenv("CUDA_VISIBLE_DEVICES", visible)
 	os.Setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID") // a search by bus id needs none; it is the driver's tools' own
-	// Without this the driver looks for a daemon in a place that anybody may make. None is found in an empty directory.
+	// Otherwise the driver looks for a daemon in a directory that any user can make. In an empty one it finds none.
 	os.Setenv("CUDA_MPS_PIPE_DIRECTORY", empty)
 	os.Setenv("CUDA_CACHE_DISABLE", "1")
 }

@@ -54,7 +54,7 @@ func answer(s backendkit.Session) error {
 type eyes struct {
 	backendkit.Session
 	nodefiles.AMDDriver
-	cards []nodefiles.AMDDevice // that were requested, in the newest sample
+	cards []nodefiles.AMDDevice // the requested GPUs in the newest sample
 }
 
 // sample reads every requested device. It reads the tree of devices again each time: that takes less than a

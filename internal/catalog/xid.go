@@ -57,9 +57,6 @@ const (
 // oldXid is the meaning of numbers that only old GPUs log.
 const oldXid = "an error that no GPU since Ampere logs"
 
-// Old reports whether only GPUs before Ampere log the error.
-func (e DriverError) Old() bool { return e.Meaning == oldXid }
-
 // Immediate actions in NVIDIA's catalog.
 const (
 	restartApp = "restart the program"
@@ -180,3 +177,6 @@ func from(first, last int) (all []int) {
 	}
 	return all
 }
+
+// Old reports whether only GPUs before Ampere log the error.
+func (e DriverError) Old() bool { return e.Meaning == oldXid }

@@ -119,7 +119,7 @@ func (n Node) jobWithout(self record.Run, p record.RecordedProcess) (job slurm.J
 	return job, known
 }
 
-// indexOf returns Slurm's index of a GPU by these cards or by any record of the node, nil if none has it.
+// indexOf returns Slurm's index of a GPU, from the given GPUs or from any record of the node; nil if none has it.
 func (n Node) indexOf(cards []record.Assigned, id gpu.ID) *int {
 	for _, run := range append([]record.Run{{Devices: cards}}, n.Runs...) {
 		for _, d := range run.Devices {

@@ -23,12 +23,12 @@ import (
 
 // Params describe the backend and how to run it. The functions, if not nil, are called from another goroutine.
 type Params struct {
-	Path    string        // the program, absolute
-	Root    bool          // this process is root: program and libraries must be trusted
-	Grace   time.Duration // for the backend to die once its time is up, if that is more than package child's default
-	Started func(pid int, startTicks uint64)
-	OnLook  func(gpu.Snapshot) // gets the samples of a recording one by one; the answer has none
-	Heard   func()             // called once, when the driver has answered or failed
+	Path     string        // the program, absolute
+	Root     bool          // this process is root: program and libraries must be trusted
+	Grace    time.Duration // for the backend to die once its time is up, if that is more than package child's default
+	Started  func(pid int, startTicks uint64)
+	OnLook   func(gpu.Snapshot) // gets the samples of a recording one by one; the answer has none
+	Answered func()             // called once, when the driver has answered or failed
 	// Said is called once with a complete answer as soon as it is written; the backend has yet to release the driver
 	// and to end. What Ask returns is the final answer.
 	Said func(Answer)
@@ -105,20 +105,20 @@ func Ask(p Params, req protocol.Request) Answer {
 	switch {
 	case p.OnLook != nil:
 		return p.record(spec, req)
-	case p.Said != nil || p.Heard != nil:
+	case p.Said != nil || p.Answered != nil:
 		return p.announce(spec, req)
 	}
 	return answerOf(child.Run(spec), req)
 }
 
-// announce runs the backend, and calls Heard at the first line after its greeting and Said at the last.
+// announce runs the backend, and calls Answered at the first line after its greeting and Said at the last.
 func (p Params) announce(spec child.Spec, req protocol.Request) Answer {
 	var all []byte
 	spec.OnLine = func(line []byte) (more bool) {
 		all = append(append(all, line...), '\n')
-		if p.Heard != nil && !bytes.Contains(line, []byte(`"kind":"hello"`)) {
-			p.Heard()
-			p.Heard = nil
+		if p.Answered != nil && !bytes.Contains(line, []byte(`"kind":"hello"`)) {
+			p.Answered()
+			p.Answered = nil
 		}
 		if p.Said != nil && bytes.Contains(line, []byte(`"kind":"done"`)) {
 			if early := answerOf(child.Result{Outcome: child.Exited, Stdout: all}, req); len(early.Troubles) == 0 {

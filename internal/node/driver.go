@@ -62,7 +62,7 @@ func (a *Access) askInTurn(r protocol.Request, hears Params) Answer {
 		return *refused
 	}
 	waited := a.Env.Clock.Boot() - began
-	hears.Heard = met
+	hears.Answered = met
 	answer := a.askAll(r.Within(r.Deadline()-waited), hears)
 	if answer.Abandoned == nil { // else the record of the child comes first
 		met()

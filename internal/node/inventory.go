@@ -31,7 +31,7 @@ func inventory(a *Access, c judge.Case, n *numbers) judge.Case {
 		return c
 	}
 	c.Seen.Epoch = list.Epoch
-	if a.Config.NVIDIA.DriverProc == "" && len(list.Cards) == 0 { // its fault is already a finding
+	if a.Config.NVIDIA.DriverProc == "" && len(list.Cards) == 0 { // the fault of the driver is a finding already
 		return c
 	}
 	if f := problem(a, *list); f != nil {

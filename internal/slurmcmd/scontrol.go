@@ -129,7 +129,7 @@ const (
 	stateOf   = field + "State="
 	reasonOf  = field + "Reason="
 	timeForm  = "2006-01-02T15:04:05"
-	notHeard  = "NOT_RESPONDING"
+	notResponding  = "NOT_RESPONDING"
 	stateMark = "*" // after the state's first word: it does not respond
 )
 
@@ -148,8 +148,8 @@ func parseNode(text, name string) (n slurm.Node, err error) {
 	}
 	for flag := range strings.SplitSeq(state, "+") {
 		plain := strings.TrimRight(flag, stateMark)
-		n.Silent = n.Silent || plain == notHeard || plain != flag
-		if plain != notHeard {
+		n.Silent = n.Silent || plain == notResponding || plain != flag
+		if plain != notResponding {
 			n.Flags = append(n.Flags, plain)
 		}
 	}

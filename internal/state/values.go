@@ -153,7 +153,7 @@ type PerGPU[T any] struct {
 
 type gpuEntries[T any] struct {
 	Version int `json:"version"`
-	Entries []T `json:"cards"` // the newest last: if there are too many, the oldest are dropped
+	Entries []T `json:"cards"` // the newest last; beyond the limit the oldest are dropped
 }
 
 func perGPU[T any](name string, most int, key func(T) (gpu.ID, gpu.Epoch)) PerGPU[T] {

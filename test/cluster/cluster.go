@@ -6,7 +6,7 @@
 //	Dir/hooks   Prolog= and the like                Dir/home    a folder a user: where jobs run
 //	Dir/state   StateSaveLocation
 //
-// It must run as root. Slurm is taken from /usr, or from the root folder that BOOKEND_SLURM_ROOT names
+// It must run as root. Slurm is taken from /usr, or from the root directory that BOOKEND_SLURM_ROOT names
 // (see test/install-slurm.sh). Run with Slurm 22.05, 24.11 and 26.05.
 package cluster
 
@@ -53,14 +53,14 @@ type Options struct {
 
 	// Conf are further lines of slurm.conf: hooks (see WriteHook; they may be written after Up), partitions, timeouts; a
 	// line wins over a default, or an earlier line, of the same key. SOCKET in AuthInfo stands for munge's. Configless
-	// takes a Slurm in a root folder of its own, since the nodes keep their configuration at a fixed place.
+	// needs a Slurm in a root directory of its own: nodes keep their configuration at a fixed path.
 	Conf []string
 	// Before, if not nil, may change slurm.conf and what lies next to it before any daemon reads it.
 	Before func(slurmConf string) error
 	// CgroupConf are further lines of cgroup.conf.
 	CgroupConf []string
 
-	// Root is the root folder Slurm is installed in, default $BOOKEND_SLURM_ROOT or /. With another it is the root
+	// Root is the root directory Slurm is installed in, default $BOOKEND_SLURM_ROOT or /. With another it is the root
 	// of a mount namespace of the cluster's own, where Binds are seen beside Dir.
 	Root  string
 	Binds []string
@@ -106,7 +106,7 @@ func (c *Cluster) Dir() string { return c.paths.dir }
 // ConfFile returns the path of slurm.conf: SLURM_CONF of every command that talks to this cluster.
 func (c *Cluster) ConfFile() string { return c.paths.conf() }
 
-// paths are the places below a cluster's folder.
+// paths are the places below a cluster's directory.
 type paths struct{ dir string }
 
 func (p paths) in(parts ...string) string { return filepath.Join(append([]string{p.dir}, parts...)...) }
@@ -179,7 +179,7 @@ func makeFolder(path string, mode os.FileMode) {
 	rig.Try(os.Chmod(path, mode))
 }
 
-// HookFile returns the path of a hook in a cluster's folder. It may go into Options before the hook exists.
+// HookFile returns the path of a hook in a cluster's directory. It may go into Options before the hook exists.
 func HookFile(dir, name string) string { return paths{dir}.in("hooks", name) }
 
 // WriteHook writes a hook of the given text to HookFile(dir, name), root's and executable by all, and returns

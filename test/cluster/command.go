@@ -135,10 +135,10 @@ func (c *Cluster) runBounded(cmd *exec.Cmd) error {
 	return err
 }
 
-// Root is the root folder of the Slurm that clusters run unless told otherwise.
+// Root is the root directory of the Slurm that clusters run by default.
 func Root() string { return cmp.Or(os.Getenv("BOOKEND_SLURM_ROOT"), "/") }
 
-// VersionIn is the version of the Slurm in a root folder.
+// VersionIn returns the version of the Slurm in a root directory.
 func VersionIn(root string) (v slurm.Version, err error) {
 	err = rig.Attempt(func() {
 		cmd := exec.Command(lookUp(root, "slurmd"), "-V")

@@ -164,7 +164,7 @@ func mountsBelow(dir string) (found []string) {
 	return found
 }
 
-// mark is the variable by which the cluster's daemons and jobs are known, beside SLURM_CONF.
+// mark is the variable that, with SLURM_CONF, identifies the cluster's daemons and jobs.
 const mark = "BOOKEND_TEST_CLUSTER"
 
 type process = rig.Process
@@ -176,7 +176,7 @@ func alive(p process) bool {
 }
 
 // signal sends a signal to that very process: the handle is opened first and the process looked at again, so
-// that a pid used anew meanwhile is not hit. A process that is gone is no error.
+// that a reused PID is not hit. A process that has ended is no error.
 func signal(p process, sig os.Signal) error {
 	handle, err := os.FindProcess(p.PID)
 	if err != nil {
@@ -229,7 +229,7 @@ func descendants(all, roots []process) []process {
 }
 
 // withoutUs are the living processes that are so, but this one and those it descends from, which may well work in the
-// cluster's folder.
+// cluster's directory.
 func withoutUs(are func(process) bool) []process {
 	us := map[int]bool{}
 	for pid := os.Getpid(); pid > 0 && !us[pid]; {

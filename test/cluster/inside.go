@@ -10,14 +10,14 @@ import (
 	"bookend/test/rig"
 )
 
-// Slurm in another root folder runs in one mount namespace a cluster, whose root that folder is. munged, the first
+// Slurm in another root directory runs in one mount namespace a cluster, whose root that directory is. munged, the first
 // daemon, makes it; the others join it. Commands see it through /proc/PID/root of munged, and their files are the
 // daemons' own: what one has open another finds under the same path.
 
 //go:embed enter.sh
 var enterScript string
 
-// elsewhere reports that Slurm has a root folder of its own.
+// elsewhere reports that Slurm has a root directory of its own.
 func (c *Cluster) elsewhere() bool { return c.options.Root != "/" }
 
 // daemon builds the command line of a daemon, which runs as root.
