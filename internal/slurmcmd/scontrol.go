@@ -124,13 +124,13 @@ func Version(program, conf string, within time.Duration) (string, error) {
 // scontrol's format of a node: "NodeName=n1 ..." and lines of fields, indented by three blanks. Reason and comment have
 // lines of their own; a reason continues with ten blanks. In the one-line format a comment could pass for a field.
 const (
-	field     = "\n   "
-	goesOn    = "\n          "
-	stateOf   = field + "State="
-	reasonOf  = field + "Reason="
-	timeForm  = "2006-01-02T15:04:05"
-	notResponding  = "NOT_RESPONDING"
-	stateMark = "*" // after the state's first word: it does not respond
+	field         = "\n   "
+	goesOn        = "\n          "
+	stateOf       = field + "State="
+	reasonOf      = field + "Reason="
+	timeForm      = "2006-01-02T15:04:05"
+	notResponding = "NOT_RESPONDING"
+	stateMark     = "*" // after the state's first word: it does not respond
 )
 
 // parseNode parses the answer of "scontrol show node" about one node. An ambiguous answer is an error.

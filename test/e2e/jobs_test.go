@@ -197,7 +197,7 @@ func TestInteractiveJobs(t *testing.T) {
 	})
 	s.tell("what its processes used is told at its end", func(s *story) {
 		job, terminal := s.attends(s.user, "", "srun", oneGPU, "/bin/sh", "-c",
-			"echo job $SLURM_JOB_ID; {cuda} alloc --mib 20000 --sleep 4")
+			"echo job $SLURM_JOB_ID; {cuda} alloc --mib 20000 --sleep 8")
 		s.inOrder("the terminal", terminal, "job "+string(job)+"\n", "| bookend: ", "peak 20.0 of ", "one process")
 		s.showSays("n1", job, "while it ran", "peak 20.0 GiB")
 	})
