@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
+	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
@@ -460,5 +461,12 @@ policy:
 		{slurm.Epilog, "", "BKD-NEW", Warn},
 	} {
 		must.Be(t, fmt.Sprintf("%s of %s in %q", tt.of, tt.phase, tt.partition), c.Action(tt.phase, tt.partition, tt.of), tt.want)
+	}
+}
+
+// The configuration knows AMD's GPUs by the name that package gpu gives them.
+func TestVendorName(t *testing.T) {
+	if amd != gpu.AMD.Name {
+		t.Errorf("amd is %q, package gpu says %q", amd, gpu.AMD.Name)
 	}
 }
