@@ -48,6 +48,21 @@ func (c Scontrol) Drain(name, reason string, still func(slurm.Node) bool) error 
 	return c.update("drain", name, still, "State=DRAIN", "Reason="+reason)
 }
 
+// EnsureDrained is Drain for a caller whose exit status drains nothing: it reads the node again. Without an error the
+// node is drained, perhaps by another and with another reason; a reason in place is never replaced.
+func (c Scontrol) EnsureDrained(name, reason string, still func(slurm.Node) bool) error {
+	err := c.Drain(name, reason, func(now slurm.Node) bool { return !now.Drained() && still(now) })
+	switch now, unread := c.Node(name); {
+	case unread != nil:
+		return errors.Join(err, unread)
+	case now.Drained():
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("drain node %q: scontrol was accepted, but the node is not drained", name)
+}
+
 // Resume ends a node's drain, which also clears the reason.
 func (c Scontrol) Resume(name string, still func(slurm.Node) bool) error {
 	return c.update("resume", name, still, "State=RESUME")

@@ -57,6 +57,33 @@ func TestReadAgainRightBefore(t *testing.T) {
 	must.Fail(t, "an update", must.Err(os.Stat(log)), os.ErrNotExist)
 }
 
+// A drain that nothing else ensures counts only if Slurm shows it afterwards. Whoever drained first keeps the reason.
+func TestEnsureDrained(t *testing.T) {
+	up, down := node("IDLE", ""), node("MIXED+COMPLETING+DRAIN", "disk swap [root@2026-11-21T07:00:00]")
+	for name, tt := range map[string]struct {
+		before, after, extra, want string
+		updates                    bool
+	}{
+		"in service":                 {up, down, "", "", true},
+		"drained already":            {down, down, "", "", false},
+		"accepted, and not drained":  {up, up, "", "not drained", true},
+		"refused":                    {up, up, "case $* in *State=*) echo denied >&2; exit 1;; esac", "denied", false},
+		"refused, drained meanwhile": {up, down, "case $* in *State=*) touch $0.update; exit 1;; esac", "", false},
+		"then it does not answer":    {up, "", "", "no such node", true},
+	} {
+		c, log := script(t, tt.before, "")
+		text := must.Read(t, c.Path)
+		shown := strings.Replace(text, "#!/bin/sh\n", fmt.Sprintf("#!/bin/sh\n%s\n[ ! -e $0.update -a ! -e %s ] || "+
+			"case $* in *show*) cat <<'END'\n%sEND\nexit;; esac\n", tt.extra, log, tt.after), 1)
+		must.Do(t, os.WriteFile(c.Path, []byte(shown), 0o755))
+		err := c.EnsureDrained("n1", "BKD-X", always)
+		_, missing := os.Stat(log)
+		if fmt.Sprint(err) != "<nil>" && tt.want == "" || !strings.Contains(fmt.Sprint(err), tt.want) || (missing == nil) != tt.updates {
+			t.Errorf("%s: %v, updated %v; want %q, %v", name, err, missing == nil, tt.want, tt.updates)
+		}
+	}
+}
+
 func TestNoAnswer(t *testing.T) {
 	hung, _ := script(t, "", "exec sleep 1000")
 	must.Slower(t, 100*time.Millisecond, func(limit time.Duration) bool { // it must be under way by then
