@@ -282,6 +282,8 @@ func TestCompare(t *testing.T) {
 		{"slurmstepd's own child", ending(on(200, daemon(in(10, orphan)))), "ORPHAN 10 cgroup", "-"},
 		{"a lost GPU", with(ending(side(at(200), record.Unreadable, gpu.Reading{})), lost(record.Curve{State: record.Unreadable, Steady: true})),
 			"LOST", "-"},
+		{"a lost GPU that others may share", with(ending(side(at(200), record.Unreadable, gpu.Reading{})), lost(record.Curve{State: record.Unreadable, Steady: true}),
+			func(s *Input) { s.Shared, s.RunDoubt = "it is given out in shards", "another run's" }), "LOST", "-"},
 		{"a fault seen once", with(ending(side(at(200), record.Unreadable, gpu.Reading{})), lost(record.Curve{State: record.Unreadable, Looks: 1})),
 			"LOST", "1 looks"},
 		{"another part of its GPU is lost", with(ending(orphanSide()), instance, func(s *Input) {

@@ -9,18 +9,25 @@ import (
 	"bookend/internal/record"
 )
 
-// doubts returns the reasons that keep any finding on this GPU from proving it unusable.
-func (v view) doubts() []string {
-	s, unread := v.in, v.in.Unread[v.device.ID]
+// faultDoubts returns the reasons that keep a fault of this GPU from proving it unusable. Whose job it was, or shared,
+// makes a fault no less certain.
+func (v view) faultDoubts() []string {
 	return reasons(
 		doubt{v.device.Parent != "",
 			"it is a part of a GPU (MIG or partition): what its driver reports of one was never measured"},
-		doubt{s.Doubt != "", s.Doubt},
+		doubt{v.in.Doubt != "", v.in.Doubt},
+	)
+}
+
+// doubts returns the reasons that keep memory on this GPU from proving it unusable.
+func (v view) doubts() []string {
+	s, unread := v.in, v.in.Unread[v.device.ID]
+	return append(v.faultDoubts(), reasons(
 		doubt{s.RunDoubt != "", s.RunDoubt},
 		doubt{unread != "", unread},
 		doubt{s.Shared != "", "this GPU may be shared: " + s.Shared},
 		doubt{s.SharedUnknown != "", "whether this GPU is shared could not be told: " + s.SharedUnknown},
-	)
+	)...)
 }
 
 type doubt struct {

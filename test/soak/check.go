@@ -6,6 +6,7 @@ import (
 
 	"bookend/internal/attribution"
 	"bookend/internal/catalog"
+	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -49,7 +50,7 @@ func (h *hook) examine() {
 	h.Seen.Cards = h.cardsOf()
 	h.Seen.Side = judge.Glance(h, glance)
 	h.Node = h.nodeOfHost()
-	c := judge.Check{Case: h.Case}
+	c := h.checkOf()
 	h.Judgement = judge.JudgeCheck(c)
 	h.blames()
 	h.accusations()
@@ -61,6 +62,23 @@ func (h *hook) examine() {
 		h.closer(c, unclean)
 	}
 	h.settleRuns()
+}
+
+// checkOf returns the case of a check, which goes on where the last one ended, and keeps where this one ends.
+func (h *hook) checkOf() judge.Check {
+	c := judge.Check{Last: h.lastCheck}
+	var since *gpu.KernelMark
+	if c.Last != nil {
+		since = c.Last.Kernel
+	}
+	h.condition(since)
+	c.Case = h.Case
+	now := &record.Check{Epoch: h.Seen.Epoch, Health: h.Seen.Health}
+	if log := h.Seen.Kernel; log.Unknown == "" {
+		now.Kernel, now.Boot = &log.Last, log.Epoch.Boot
+	}
+	h.lastCheck = now
+	return c
 }
 
 // resumes judges for which GPUs the check would resume a drained node: never for one that a live job on record has.

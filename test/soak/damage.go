@@ -37,12 +37,15 @@ const (
 	forgotten     defect = "a record lost"      // an earlier one
 	damagedRecord defect = "a record damaged"   // an earlier one, which is set aside
 	unread        defect = "records unread"     // some, and the hook knows that it has not all
-	noDriver      defect = "driver not loaded"  // at a start, which learns the boot and nothing else
+	noKernelLog   defect = "kernel log unread"
+	overwritten   defect = "kernel log overwritten"
+	noCondition   defect = "condition unknown"
+	noDriver      defect = "driver not loaded" // at a start, which learns the boot and nothing else
 )
 
 var defects = []defect{
 	noReading, noUsed, noList, noFigure, lostOnce, driverError, stalled, noFirstWatch, noLaterWatch, noProc, partialScan,
-	failedScan, forbiddenScan, busy, unwritten, forgotten, damagedRecord, unread, noDriver,
+	failedScan, forbiddenScan, busy, unwritten, forgotten, damagedRecord, unread, noDriver, noKernelLog, overwritten, noCondition,
 }
 
 // drawDamage draws what befalls a hook. Records are lost only where every process carries its job's mark.

@@ -116,6 +116,7 @@ func (h *hook) do() {
 	}
 	h.remember()
 	h.look(h.cardsOf())
+	h.condition(judge.Mark(h.Past.Run, h.Job))
 	if h.Asks() || h.AsksRecorded() { // the records, where something asks for them
 		h.Node, h.Sharing = h.nodeNow(), sharingOf(h.node.Site)
 	}

@@ -24,6 +24,7 @@ func (h *hook) judge() {
 		h.missed = h.node.Now
 	}
 	h.drains()
+	h.deadly()
 	h.blames()
 	h.bystanders()
 	if h.Phase == slurm.Prolog {
@@ -103,6 +104,10 @@ func (h *hook) drain(f record.Finding) {
 		if h.seen.last < c.Lost {
 			h.fail(falseDrain, "%s is not lost", c.Device.ID)
 		}
+		return
+	}
+	if f.Code.Traits().Condition {
+		h.untrustworthy(f, c)
 		return
 	}
 	stock, s := h.node.Stock(c, h.seen.last), h.startOnRecord()

@@ -98,8 +98,8 @@ func lead(o options) (exit int) {
 	}
 	fmt.Printf("%d health checks, %d runs settled without an end\n", sum.checks, sum.settled)
 	fmt.Printf("%d pairs, %d hooks (%d damaged) in %.0f s: %d leaks said, "+
-		"%d drains (%d of them due beyond doubt), %d owners named\n",
-		sum.pairs, sum.hooks, sum.damaged, time.Since(began).Seconds(), sum.leaks, sum.drains, sum.due, sum.blamed)
+		"%d drains (%d of them due beyond doubt, %d of them for a GPU's condition), %d owners named\n",
+		sum.pairs, sum.hooks, sum.damaged, time.Since(began).Seconds(), sum.leaks, sum.drains, sum.due, sum.faults, sum.blamed)
 	fmt.Printf("%d owners (%.1f %%) named by exclusive use alone (%d of processes that samples saw in a job's cgroup), "+
 		"%d of %d (%.1f %%) where Slurm tracks by cgroup; %d jobs that samples saw on others' GPUs\n",
 		sum.guessed, percent(sum.guessed, sum.blamed), sum.unproven,

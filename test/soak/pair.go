@@ -37,7 +37,7 @@ func (f failure) String() string {
 
 // tally counts what was met, so that a run that met nothing cannot pass for a good one.
 type tally struct {
-	pairs, hooks, checks, settled, damaged, leaks, drains, due, misguessed, named, recorded uint64
+	pairs, hooks, checks, settled, damaged, leaks, drains, due, misguessed, named, recorded, faults uint64
 
 	blamed, guessed      uint64 // owners that were named, and those of them by exclusive use alone
 	tracked, unwitnessed uint64 // the same where Slurm tracks by cgroup
@@ -48,7 +48,7 @@ type tally struct {
 
 func (t *tally) counts() []*uint64 {
 	return []*uint64{&t.pairs, &t.hooks, &t.checks, &t.settled, &t.damaged, &t.leaks, &t.drains, &t.due, &t.blamed,
-		&t.misguessed, &t.named, &t.guessed, &t.tracked, &t.unwitnessed, &t.unproven, &t.recorded}
+		&t.misguessed, &t.named, &t.guessed, &t.tracked, &t.unwitnessed, &t.unproven, &t.recorded, &t.faults}
 }
 
 func (t *tally) add(o tally) {
@@ -80,8 +80,10 @@ type pair struct {
 	prologs  map[time.Duration]*start // every prolog, by its last look (CLOCK_BOOTTIME), which its record has
 	missed   time.Duration            // when a record was lost last, or not made; 0 for never
 	recorder recorder
-	checking bool // a health check is at work: no other begins
-	tell     func(at time.Duration, text string)
+	// lastCheck is the record of the last health check, nil if there was none.
+	lastCheck *record.Check
+	checking  bool // a health check is at work: no other begins
+	tell      func(at time.Duration, text string)
 }
 
 // ordered reports that nothing was lost or left out since the node booted. A record without an end counts until then,

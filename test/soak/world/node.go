@@ -41,6 +41,8 @@ type Node struct {
 	Began time.Duration
 	// Departed is when somebody ended last who had the driver open.
 	Departed time.Duration
+	// Errors are what the driver logs, and the kernel's log.
+	Errors Errors
 	// Tell is told the story as it happens, nil where nobody listens.
 	Tell func(at time.Duration, text string)
 
@@ -67,6 +69,8 @@ type Card struct {
 	Outside bool
 	// Served is true once a service has had it open in this epoch.
 	Served bool
+	// Faults are the times in which it is not fit for use.
+	Faults []Fault
 	chunks []*Chunk
 }
 
@@ -76,6 +80,7 @@ const total = 143771 * MiB
 // New builds pair n of a seed: the same numbers give the same story.
 func New(seed, n uint64, hooks Hooks) *Node {
 	node := &Node{Rand: rand.New(rand.NewPCG(seed, n)), hooks: hooks, nextID: 100}
+	node.Errors = newErrors(seed, n)
 	node.lastPID = 1000 + node.Rand.IntN(30000)
 	node.Now = time.Duration(1000+node.Rand.IntN(100000)) * 10 * time.Millisecond
 	node.newEpoch()
@@ -142,6 +147,7 @@ func (n *Node) newEpoch() {
 	n.boots, n.Loaded = n.boots+1, n.Now
 	if n.boots == 1 || n.oneIn(2) {
 		n.Began, n.booted = n.Now, n.Now-n.between(10*time.Second, 1000*time.Second)
+		n.Errors.seq, n.Errors.lines = 0, nil
 	}
 	n.Epoch = gpu.Epoch{Boot: fmt.Sprint("boot ", n.booted), Driver: "580.159.04", Module: fmt.Sprint("load ", n.boots)}
 }

@@ -26,6 +26,7 @@ func (n *Node) open() {
 	for range n.pick(85, 10, 5) {
 		n.After(n.between(0, 200*time.Second), n.setClock)
 	}
+	n.Errors.draw(n)
 	if n.oneIn(25) {
 		n.After(n.between(0, 100*time.Second), n.reloadUnderJobs)
 	}
@@ -162,6 +163,7 @@ func (n *Node) unload(from func(*Process) bool) {
 	n.endAll(from)
 	for _, c := range n.Cards {
 		c.chunks, c.Served = nil, false
+		c.mend(n.Now)
 	}
 }
 
