@@ -68,7 +68,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.out, "out", "build/gpu-records", "directory for the records")
 	flags.StringVar(&o.programs, "programs", "bin", "directory with Bookend's programs and cudajob")
 	flags.StringVar(&only, "only", "", "names of scenarios and groups (base, why, probe, check, hidden, recorded, "+
-		"programs, multi) and of benchmarks (timings, hook-cost, row-cost, record-cost); default all")
+		"faults, programs, multi) and of benchmarks (timings, hook-cost, row-cost, record-cost); default all")
 	flags.IntVar(&o.runs, "runs", 3, "how often each scenario runs")
 	flags.IntVar(&o.fake, "fake", 0, "rehearse with this many fake GPUs")
 	flags.IntVar(&o.fakeNodes, "fake-nodes", 1, "and this many nodes, at work side by side")

@@ -84,6 +84,7 @@ const (
 	groupCheck    = "check"    // what the health check makes of the node between jobs and beside them
 	groupHidden   = "hidden"   // what a user can do to what a job leaves
 	groupRecorded = "recorded" // what is seen between a job\'s two ends
+	groupFaults   = "faults"   // errors that the driver logs
 	groupPrograms = "programs" // out of memory in programs of many frameworks
 	several       = "multi"    // every scenario that needs more than one GPU, of whatever group
 )
@@ -231,7 +232,7 @@ func chains() (all []chain) {
 		name string
 		of   []chain
 	}{{groupBase, base}, {groupWhy, whys}, {groupProbe, probes}, {groupCheck, checks}, {groupHidden, hidden}, {groupRecorded, recorded},
-		{groupPrograms, frameworks}} {
+		{groupFaults, faults}, {groupPrograms, frameworks}} {
 		for _, c := range g.of {
 			c.group = cmp.Or(c.group, g.name)
 			all = append(all, c)
@@ -242,7 +243,8 @@ func chains() (all []chain) {
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{groupBase, groupWhy, groupProbe, groupCheck, groupHidden, groupRecorded, groupPrograms, several}
+	known := []string{groupBase, groupWhy, groupProbe, groupCheck, groupHidden, groupRecorded, groupFaults,
+		groupPrograms, several}
 	for _, g := range benchmarks {
 		known = append(known, g.name)
 	}
