@@ -102,15 +102,15 @@ func Why(in Input) record.Diagnosis {
 	for _, n := range order {
 		c := causes[n].judge(e)
 		c.Name = n
-		d.Causes = append(d.Causes, elsewhere(e, c))
+		d.Causes = append(d.Causes, withdrawn(e, elsewhere(e, c)))
 	}
 	shared := &d.Causes[len(d.Causes)-1]
-	if first := explaining(d); shared.Answer == record.Yes && first[0] != shared.Name {
+	if first := explaining(e, d); shared.Answer == record.Yes && first[0] != shared.Name {
 		shared.With = first[0] // a share is by design: it never explains a failure by itself
 	}
 	d.Reason = reason(e, d)
 	if d.Reason != "" {
-		d.Headline, d.Try = headline(e, d), try(e, d)
+		d.Headline, d.Try, d.Reported = headline(e, d), try(e, d), reported(e)
 	}
 	return d
 }
@@ -127,9 +127,14 @@ func elsewhere(e evidence, c record.Cause) record.Cause {
 	return c
 }
 
-// explaining returns the causes that explain the failure, the one that explains most first.
-func explaining(d record.Diagnosis) []record.CauseName {
-	return slices.DeleteFunc(slices.Clone(rank), func(n record.CauseName) bool { return !d.Cause(n).Explains() })
+// explaining returns the causes that explain the failure, the one that explains most first: a fault that the job met,
+// as anything may have followed from it.
+func explaining(e evidence, d record.Diagnosis) []record.CauseName {
+	all := slices.DeleteFunc(slices.Clone(rank), func(n record.CauseName) bool { return !d.Cause(n).Explains() })
+	if at := slices.Index(all, record.CauseFault); e.metFault && at > 0 {
+		all = slices.Insert(slices.Delete(all, at, at+1), 0, record.CauseFault)
+	}
+	return all
 }
 
 func yes(evidence string) record.Cause { return record.Cause{Answer: record.Yes, Evidence: evidence} }

@@ -157,6 +157,7 @@ var (
 	nobody     = torch(40, 60, 79.7, 0.4)   // would fit as it is
 	before     = &record.Owner{Job: 41, UID: 1002, Level: record.ByCgroup}
 	ownResidue = finds(there(catalog.Residue, 100.5, 0, &record.Owner{Job: 42, UID: 1001, Level: record.ByExclusive}))
+	xid94      = record.Finding{Code: catalog.Xid, GPU: gpu0, Xid: 94}
 	mine41     = &record.Owner{Job: 41, UID: 1001, Level: record.ByExclusive}
 )
 
@@ -476,10 +477,12 @@ func TestAsked(t *testing.T) {
 			"Your job failed (exit code 1); its output was not read (goes to srun's own terminal)", ""},
 		{"failed, output read in part", func(in *Input) { in.MessagesPart = "only its last 64 KiB" }, record.ByFailure,
 			"Your job failed (exit code 1); its output was read in part (only its last 64 KiB)", ""},
-		{"failed by a GPU error", saying(failing("an illegal memory access was encountered")), record.ByFailure,
-			"Your job failed (exit code 1); no message about memory in its output", ""},
+		{"failed by an error of its own", saying(failing("an illegal memory access was encountered")), record.ByFailure,
+			"Your job failed (exit code 1); its output reports that a kernel used a wrong address or instruction", ""},
+		{"cancelled after an error of the GPU", both(endedWell, saying(failing("uncorrectable NVLink error detected")), func(in *Input) { in.Cancelled = true }), record.ByFailure,
+			"Your job was cancelled or met its time limit. Found: GPU or driver had a fault", ""},
 		{"failed by an error that is no program's", saying(failing("all CUDA-capable devices are busy or unavailable")), record.ByFailure,
-			"Your job failed (exit code 1); its output reports that the GPU was refused: another process had it, or its compute mode forbids it", ""},
+			"Your job failed (exit code 1); its output reports that the GPU was refused as busy", ""},
 		{"killed for host memory, output not read", func(in *Input) { in.Job.Exit.Raw, in.MessagesUnknown = 125, "no output file" }, record.ByFailure,
 			"Your job was ended by signal 125. Found: host memory ran out", "more host memory: sbatch --mem, or fewer data workers"},
 		{"a step failed", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true, Derived: 9} }, record.ByFailure,
@@ -498,6 +501,12 @@ func TestAsked(t *testing.T) {
 		{"no start, no limit seen", saying(says(record.KindInit, record.FromPyTorch)), record.ByMessage,
 			"Why CUDA did not start: nothing seen on n1 explains it; a limit such as ulimit -v would", "ulimit -v unlimited; look for ulimit in script and .bashrc"},
 		{"an uncorrectable error, then no memory", saying(failing("uncorrectable ECC error encountered"), itself), record.ByMessage,
+			"Why out of memory: GPU or driver had a fault", ""},
+		{"busy, then no memory", saying(failing("all CUDA-capable devices are busy or unavailable"), says(record.KindDevice, record.FromCUDA)), record.ByMessage,
+			"Why out of memory: not known; its output reports that the GPU was refused as busy", ""},
+		{"no memory, then an error of its own", saying(jax(100), failing("device-side assert triggered")), record.ByMessage,
+			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
+		{"a memory error that ended a program, and no memory", both(finds(xid94), saying(itself)), record.ByMessage,
 			"Why out of memory: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
 		{"PyTorch's pool", saying(pooled), record.ByMessage,
 			"Why out of memory: fragmentation inside PyTorch", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},

@@ -79,7 +79,10 @@ func byXid(number int) record.Cause {
 // unfound judges a fault without a finding: one that something else reports, or that may have gone unread.
 func unfound(e evidence) record.Cause {
 	unread := unread(e)
-	claim, certain := faultInOutput(e)
+	claim, certain := "", false
+	if len(e.faults) > 0 && slices.Contains(e.faults[0].keeps, record.CauseFault) {
+		claim, certain = e.faults[0].Claim, e.faults[0].Certain
+	}
 	switch {
 	case e.kernel.Mismatch != "": // any program on the node may have used its own library
 		return cannotTell("a program on this node had a library of another version than the driver")
@@ -126,59 +129,4 @@ func unreadLog(e evidence) string {
 		return "the kernel log was not read in full"
 	}
 	return ""
-}
-
-// outputFaults are what messages about faults report: the first whose words, in lower case, occur in the message. Only
-// hardware faults are certain: no program can cause them. What CUDA or HIP attribute to the program is no fault at all.
-var outputFaults = []struct {
-	what    string
-	certain bool
-	words   []string
-}{
-	{"an uncorrectable memory error (ECC)", true, []string{"uncorrectable ecc error"}},
-	{"an uncorrectable NVLink error", true, []string{"uncorrectable nvlink"}},
-	{"that a GPU is lost", true, []string{"gpu is lost"}},
-	{"", false, []string{"illegal memory access", "illegal instruction", "misaligned address", "device-side assert",
-		"launch failure", "launch timed out", "invalid device ordinal", "memory access fault"}},
-	{"that the GPU was refused: another process had it, or its compute mode forbids it", false,
-		[]string{"busy or unavailable"}},
-	{"that CUDA was not ready on this node (802)", false, []string{"not yet initialized"}},
-	{"that the driver and its library have different versions", false, []string{"library version mismatch"}},
-	{"that MPS did not answer", false, []string{"mps client failed"}},
-	{"that the driver did not reach a GPU", false, []string{"the device handle for"}},
-	{"an error of the GPU or its driver", false, []string{""}},
-}
-
-// faultIn returns the fault that a message reports, "" if it is none or the program's own.
-func faultIn(m record.Message) (what string, certain bool) {
-	said := func(words string) bool { return strings.Contains(strings.ToLower(m.Line), words) }
-	for _, f := range outputFaults {
-		if m.Kind == record.KindFault && slices.ContainsFunc(f.words, said) {
-			return f.what, f.certain
-		}
-	}
-	return "", false
-}
-
-// faultInOutput returns the last certain fault that the job's output reports, or else the first; "" if there is none.
-func faultInOutput(e evidence) (what string, certain bool) {
-	for _, m := range e.messages[record.KindFault] {
-		if fault, sure := faultIn(m); sure || what == "" {
-			what, certain = fault, certain || sure
-		}
-	}
-	return what, certain
-}
-
-// afterFault reports whether a message about memory follows one about a GPU fault, which may have caused it.
-func afterFault(e evidence) bool {
-	faulty := map[int]bool{}
-	for _, m := range e.in.Messages {
-		if m.Kind == record.KindDevice && faulty[m.File] {
-			return true
-		}
-		_, certain := faultIn(m)
-		faulty[m.File] = faulty[m.File] || certain
-	}
-	return false
 }

@@ -15,9 +15,6 @@ func own(e evidence) record.Cause {
 	for _, f := range e.balances {
 		c = worse(c, on(f.gpu, need(f)))
 	}
-	if c.Answer == record.Yes && afterFault(e) {
-		return cannotTell(c.Evidence + ", after an error of the GPU")
-	}
 	if c.Evidence != "" && (c.Answer != record.No || e.balanced) {
 		return c
 	}

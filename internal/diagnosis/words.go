@@ -36,7 +36,7 @@ func reason(e evidence, d record.Diagnosis) record.Reason {
 		return record.ByMessage
 	case len(e.messages[record.KindShared]) > 0:
 		return record.ByShared
-	case failed(e.in.Job.Exit) != "":
+	case failed(e.in.Job.Exit) != "", e.in.Cancelled && len(e.faults) > 0:
 		return record.ByFailure
 	case slices.ContainsFunc(ofNode, found):
 		return record.ByCause
@@ -60,24 +60,25 @@ func failed(exit slurm.ExitStatus) string {
 }
 
 func headline(e evidence, d record.Diagnosis) string {
-	failure := failed(e.in.Job.Exit)
+	failure := cmp.Or(failed(e.in.Job.Exit), "Your job was cancelled or met its time limit")
 	lead := map[record.Reason]string{
 		record.ByMessage: question(e) + ": ", record.ByFailure: failure + ". Found: ",
 		record.ByCause: "Seen while your job ran: ",
 	}[d.Reason]
 	found := leading(e, d)
-	claim, _ := faultInOutput(e)
 	switch {
 	case d.Reason == record.ByShared:
 		return "A kernel wanted more shared memory or registers than a GPU has"
 	case len(found) > 0:
 		return lead + strings.Join(found, "; ")
-	case d.Reason == record.ByFailure && claim != "":
-		return failure + "; its output reports " + claim
+	case d.Reason == record.ByFailure && len(e.faults) > 0:
+		return failure + "; its output reports " + e.faults[0].Claim
 	case d.Reason == record.ByFailure:
 		return failure + "; " + cmp.Or(e.unsearched, "no message about memory in its output")
 	case e.unexplained > 0:
 		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, gpu.Size(e.unexplained))
+	case len(e.faults) > 0 && !e.faults[0].ofProgram():
+		return lead + "not known; its output reports " + e.faults[0].Claim
 	case nodeIsWell(e, d) && e.startFailed:
 		return fmt.Sprintf("%snothing seen on %s explains it; a limit such as ulimit -v would", lead, e.in.Job.Node)
 	case nodeIsWell(e, d):
@@ -99,8 +100,10 @@ func question(e evidence) string {
 
 // leading returns the sentences of the causes that stand by themselves, at most the two that explain most.
 func leading(e evidence, d record.Diagnosis) (sentences []string) {
-	for _, n := range explaining(d) {
-		if n != record.CauseShare || d.Reason == record.ByMessage {
+	found := explaining(e, d)
+	for _, n := range found {
+		afterFault := e.metFault && n == record.CauseOwn && found[0] == record.CauseFault
+		if !afterFault && (n != record.CauseShare || d.Reason == record.ByMessage) {
 			sentences = append(sentences, sentence(e, n, d.Reason))
 		}
 	}
@@ -139,8 +142,11 @@ func nodeIsWell(e evidence, d record.Diagnosis) bool {
 // try returns what the job's owner can do about the causes found. A job that succeeded needs nothing.
 func try(e evidence, d record.Diagnosis) (out []string) {
 	var all []string
-	for _, n := range explaining(d) {
-		all = append(all, remedies(e, n)...)
+	explained := len(e.faults) > 0 && !e.faults[0].ofProgram() // reported says what to do about the fault
+	for _, n := range explaining(e, d) {
+		if n != record.CauseFault || !explained {
+			all = append(all, remedies(e, n)...)
+		}
 	}
 	switch {
 	case d.Reason == record.ByCause:
@@ -153,7 +159,7 @@ func try(e evidence, d record.Diagnosis) (out []string) {
 		if !e.spread {
 			all = append(all, remedies(e, record.CauseOthers)...)
 		}
-	case d.Reason != record.ByMessage:
+	case d.Reason != record.ByMessage, explained:
 	case e.startFailed:
 		all = remedies(e, record.CauseLimits)
 	default:

@@ -96,10 +96,11 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 		count += len(s.Messages)
 	}
 	most := oomlog.MaxMessages
-	if count > most { // then the last ones about memory are kept of each file
+	if count > most { // then the last ones about memory or a GPU's error are kept of each file
 		most /= len(all)
+		other := func(m record.Message) bool { return !AboutMemory(m) && m.Kind != record.KindFault }
 		for _, s := range all {
-			s.Messages = slices.DeleteFunc(s.Messages, func(m record.Message) bool { return !AboutMemory(m) })
+			s.Messages = slices.DeleteFunc(s.Messages, other)
 		}
 	}
 	for i, s := range all {

@@ -9,7 +9,7 @@ import (
 
 // Find searches the last MaxTail bytes of a job's output for messages about memory and GPU errors. Messages of one kind
 // about one GPU are combined: the figures are those of the last, and Count is how many there were. It returns at most
-// the last MaxMessages, ordered by their last occurrence.
+// the last MaxMessages, ordered by their last occurrence, but GPU errors by their first: what follows may come of them.
 func Find(tail []byte) []record.Message {
 	s := scan{lines: split(tail)}
 	for s.at = range s.lines {
@@ -46,7 +46,7 @@ type scan struct {
 }
 
 func (s *scan) message(l *line) (found, bool) {
-	if slurmLine().MatchString(l.lower) {
+	if slurmLine().MatchString(l.lower) && !strings.Contains(l.lower, "pyxis: ") {
 		f := found{Message: blank()}
 		f.group, _, _ = strings.Cut(l.lower, ":")
 		f.Kind, f.Framework, f.Line = record.KindHost, record.FromSlurm, shown(l.body, 0)
@@ -76,7 +76,7 @@ func (st statement) message() (found, bool) {
 	return f, st.fill(&f.Message)
 }
 
-// Slurm's own lines begin with a program's name.
+// Slurm's own lines begin with a program's name. Its plugin for containers repeats what other programs say.
 var (
 	slurmLine = lazily(`^(?:slurmstepd|(?:srun|salloc|sbatch): )`)
 	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit|out-of-memory handler|: out of memory`)
@@ -117,6 +117,10 @@ func (s *scan) add(f found) {
 		f.Count += old.Count
 		if f.isNear(old) && !f.Asked.Known() {
 			f.inherit(old.Message)
+		}
+		if f.Kind == record.KindFault {
+			s.found[i] = f
+			return
 		}
 		s.found = slices.Delete(s.found, i, i+1)
 	}

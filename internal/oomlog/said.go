@@ -57,6 +57,9 @@ func (st statement) formed(before, after string) bool {
 	switch {
 	case st.is("coded"):
 		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around)
+	case st.is("named"):
+		return (after == "" || !isAlnum(after[0]) && after[0] != '_') &&
+			(strings.HasPrefix(after, ":") || evidenceIn(before).has[isError] || givesName().MatchString(before))
 	case st.is("head"):
 		return after == "" || after[0] == ':' || after[0] == '('
 	case st.text == record.SegmentFailed: // but not for what was forbidden: a noexec mount, SELinux
@@ -74,6 +77,9 @@ func (st statement) formed(before, after string) bool {
 // runtimes matches evidence that an error number is CUDA's or HIP's and not a program's exit status.
 var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cudaerror|cudasuccess|` +
 	`hip ?error|alloc|cufft|curesult`)
+
+// givesName matches text before the name of an error that a call returned.
+var givesName = lazily(`(?:result|code|status|return|curesult|hresult)[^ ]* ?[=:]? ?[\d]*[)\]]? ?[(=]?$|results? in $`)
 
 // beside reports whether one of the next count lines above (step -1) or below has a word of the class.
 func (st statement) beside(step, count int, c class) bool {
@@ -131,7 +137,7 @@ func supposed(before string) bool {
 }
 
 // Words and marks after a sign that make it a topic, a counter, or source code.
-var discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
+var discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|: this (?:indicates|error)|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
 	`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
 	`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
 
@@ -161,7 +167,7 @@ func (st statement) place() (record.MessageKind, bool) {
 	case st.kind == record.KindShared:
 		return record.KindShared, true
 	case st.kind == record.KindFault:
-		return record.KindFault, !st.is("weak") || st.failed() && evidenceIn(st.before).has[isGPU]
+		return record.KindFault, !st.is("weak") || st.failed() && evidenceIn(st.before + st.text).has[isGPU]
 	case sizedTorch().MatchString(st.after) && own.has[isGPU]:
 		return record.KindDevice, true
 	case st.is("weak") && !st.failed() && !st.endsError():

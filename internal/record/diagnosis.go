@@ -78,6 +78,8 @@ type Diagnosis struct {
 	Headline string   `json:"headline,omitempty"`
 	Causes   []Cause  `json:"causes,omitempty"` // all of them, in order
 	Try      []string `json:"try,omitempty"`    // what its owner can do, most promising first; at most MaxTry
+	// Reported is what the errors of GPU, driver or kernel in the job's output mean, and what its owner can do.
+	Reported []string `json:"reported,omitempty"`
 }
 
 const MaxTry = 3

@@ -22,6 +22,9 @@ func (s Scene) why() []string {
 			out = append(out, "  "+evidence(c, len(s.Cards) > 1))
 		}
 	}
+	for _, meaning := range s.Why.Reported {
+		out = append(out, "  "+string(safetext.Clean(meaning, Width)))
+	}
 	if len(s.Why.Try) > 0 {
 		out = append(out, "  Try: "+string(safetext.Clean(strings.Join(s.Why.Try, "; "), Width)))
 	}

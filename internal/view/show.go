@@ -225,6 +225,9 @@ func diagnosisText(w io.Writer, d record.Diagnosis, exitUnknown bool) {
 		fmt.Fprintf(w, "  %s\n", cmp.Or(d.Headline, "Out of memory? How the job ended is not known"))
 		table(w, each(d.Causes, causeRow)...)
 	}
+	for _, meaning := range d.Reported {
+		fmt.Fprintf(w, "    its output: %s\n", meaning)
+	}
 	for _, t := range d.Try {
 		fmt.Fprintf(w, "    try: %s\n", t)
 	}

@@ -4,6 +4,7 @@ package docs
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,6 +44,23 @@ func TestSamples(t *testing.T) {
 	for name := range scenes {
 		must.Not(t, !made[name], "no document shows the sample %q", name)
 	}
+}
+
+var faultTable = regexp.MustCompile(`(?m)^(<!-- table: output faults -->\n)(?:\|.*\n)*`)
+
+// TestOutputFaults: what the report says of an error in a job's output stands in the document, row by row.
+func TestOutputFaults(t *testing.T) {
+	const page = "../../docs/users.md"
+	rows := "| your output says | it reports | what it means, and what to try |\n| --- | --- | --- |\n"
+	for _, f := range diagnosis.OutputFaults() {
+		rows += fmt.Sprintf("| `%s` | %s | %s Try: %s |\n", strings.Join(f.Says, "`, `"), f.Claim, f.Means, f.Try)
+	}
+	text := must.Read(t, page)
+	must.Not(t, !faultTable.MatchString(text), "%s has no place for the table", page)
+	golden.File(t, *update, page, faultTable.ReplaceAllStringFunc(text, func(block string) string {
+		head, _, _ := strings.Cut(block, "\n")
+		return head + "\n" + rows
+	}))
 }
 
 // sample renders a scene as the job's output shows it.
@@ -88,7 +106,7 @@ func TestEveryHeadlineIsExplained(t *testing.T) {
 		if _, behind, asked := strings.Cut(headline, "Why out of memory: "); asked {
 			headline = behind
 		}
-		for _, lead := range []string{"Seen while your job ran: ", "Found: ", "A kernel wanted more shared memory "} {
+		for _, lead := range []string{"Seen while your job ran: ", "Found: ", "its output reports ", "A kernel wanted more shared memory "} {
 			if before, _, ok := strings.Cut(headline, lead); ok {
 				headline = before + lead + "..."
 			}
