@@ -37,8 +37,8 @@ var outputFaults = []OutputFault{
 		"hipErrorECCNotCorrectable"}, "an uncorrectable memory error (ECC)", catalog.ByHardware, true,
 		"The GPU's memory failed, not your code.", elsewhereToo, "", ofGPU},
 	{[]string{"uncorrectable NVLink error", "cudaErrorNvlinkUncorrectable", "CUDA_ERROR_NVLINK_UNCORRECTABLE"},
-		"an uncorrectable NVLink error", catalog.ByLink, true, "A link between GPUs failed, not your code.", elsewhereToo,
-		"", ofGPU},
+		"an uncorrectable NVLink error", catalog.ByLink, true,
+		"A link between GPUs failed, not your code.", elsewhereToo, "", ofGPU},
 	{[]string{"GPU is lost", "NVMLError_GpuIsLost", "NVML_ERROR_GPU_IS_LOST"}, "that a GPU is lost", catalog.ByHardware,
 		true, "The driver no longer reaches a GPU: not your code.", elsewhereToo, "", ofGPU},
 	{[]string{"Unable to determine the device handle for", "GPU requires reset", "NVMLError_ResetRequired",
@@ -69,13 +69,14 @@ var outputFaults = []OutputFault{
 		"does the image run on another node? " + elsewhereToo, "", ofGPU},
 	{[]string{"CUDA driver version is insufficient", "NVIDIA driver on your system is too old",
 		"unsupported display driver / cuda driver combination", "forward compatibility was attempted",
-		"cudaErrorInsufficientDriver", "hipErrorInsufficientDriver", "cudaErrorSystemDriverMismatch", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+		"cudaErrorInsufficientDriver", "hipErrorInsufficientDriver", "cudaErrorSystemDriverMismatch",
+		"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
 		"that the node's driver does not fit the program's CUDA", catalog.Unclear, false,
 		"Your CUDA or container is newer than the node's driver, or brings a driver library of its own.",
 		"an older image or toolkit, or a node with a newer driver", "", ofGPU},
 	{[]string{"no CUDA-capable device", "no ROCm-capable device", "No CUDA GPUs are available",
-		"No HIP GPUs are available", "Found no NVIDIA driver", "could not find any nv files", "ROCk module is NOT loaded",
-		"open /dev/kfd", "cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE", "hipErrorNoDevice"},
+		"No HIP GPUs are available", "Found no NVIDIA driver", "could not find any nv files",
+		"ROCk module is NOT loaded", "open /dev/kfd", "cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE", "hipErrorNoDevice"},
 		"that no GPU was visible", catalog.Unclear, false,
 		"The job has no GPU, a variable or a container hides it, or the driver lost it.",
 		"echo $SLURM_JOB_GPUS $CUDA_VISIBLE_DEVICES; if both are right, " + elsewhereToo, "", ofGPU},
@@ -83,8 +84,8 @@ var outputFaults = []OutputFault{
 		"hipErrorIllegalAddress", "Memory access fault by GPU", "HSA_STATUS_ERROR_MEMORY_FAULT",
 		"HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION", "misaligned address", "cudaErrorMisalignedAddress",
 		"CUDA_ERROR_MISALIGNED_ADDRESS", "illegal instruction", "cudaErrorIllegalInstruction",
-		"CUDA_ERROR_ILLEGAL_INSTRUCTION", "invalid program counter", "launch failure", "cudaErrorLaunchFailure", "CUDA_ERROR_LAUNCH_FAILED",
-		"hipErrorLaunchFailure"}, "that a kernel used a wrong address or instruction", catalog.ByProgram, false,
+		"CUDA_ERROR_ILLEGAL_INSTRUCTION", "invalid program counter", "launch failure", "cudaErrorLaunchFailure",
+		"CUDA_ERROR_LAUNCH_FAILED", "hipErrorLaunchFailure"}, "that a kernel used a wrong address or instruction", catalog.ByProgram, false,
 		"Most likely an error of your program, such as an index out of range.", sanitizer, "", nil},
 	{[]string{"device-side assert", "cudaErrorAssert", "CUDA_ERROR_ASSERT", "hipErrorAssert"},
 		"a failed assertion in a kernel", catalog.ByProgram, false,
@@ -175,7 +176,7 @@ func withdrawn(e evidence, c record.Cause) record.Cause {
 	ofJob := []record.CauseName{record.CauseOwn, record.CausePool, record.CauseProcesses}
 	for _, f := range e.faults {
 		if c.Answer == record.No && slices.Contains(f.keeps, c.Name) {
-			return record.Cause{Name: c.Name, Answer: record.CannotTell, Evidence: "your program's output reports " + f.Claim}
+			c.Answer, c.Evidence = record.CannotTell, "your program's output reports "+f.Claim
 		}
 	}
 	if e.afterFault && c.Answer == record.Yes && slices.Contains(ofJob, c.Name) {

@@ -137,7 +137,8 @@ func supposed(before string) bool {
 }
 
 // Words and marks after a sign that make it a topic, a counter, or source code.
-var discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|: this (?:indicates|error)|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
+var discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|: this (?:indicates|error)|` +
+	"[`" + `{\\]| = | \{| ==|=\d|;$)|` +
 	`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
 	`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
 

@@ -234,10 +234,7 @@ func diagnosisText(w io.Writer, d record.Diagnosis, exitUnknown bool) {
 }
 
 func causeRow(c record.Cause) string {
-	answer, text := string(c.Answer), c.Evidence
-	if c.Answer == record.Yes {
-		answer = "YES"
-	}
+	answer, text := strings.Replace(string(c.Answer), string(record.Yes), "YES", 1), c.Evidence
 	if c.Index != nil {
 		text = fmt.Sprintf("GPU %d: %s", *c.Index, text)
 	}
