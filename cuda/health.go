@@ -115,11 +115,8 @@ var examinations = []examination{
 		}},
 }
 
-// Words for nvml.h's nvmlDeviceGpuRecoveryAction_t and NVML_GPU_FABRIC_STATE_*.
-var (
-	recoveryActions = []string{"none", "reset", "reboot", "drain_p2p", "drain_reset", "recover_imex"}
-	fabricStates    = []string{"not_supported", "not_started", "in_progress", "completed"}
-)
+// fabricStates are words for nvml.h's NVML_GPU_FABRIC_STATE_*.
+var fabricStates = []string{"not_supported", "not_started", "in_progress", "completed"}
 
 // wordOr returns the word for a number, or the number if there is no word yet.
 func wordOr(words []string, n uint64) string {
@@ -146,7 +143,7 @@ func recoveryAction(card nvml.Device) ([]string, nvml.Return) {
 	case ret != nvml.SUCCESS || nvml.ValueType(field.ValueType) == nvml.VALUE_TYPE_DOUBLE:
 		return nil, ret
 	default:
-		return []string{wordOr(recoveryActions, uint64(binary.LittleEndian.Uint32(field.Value[:])))}, ret
+		return []string{wordOr(gpu.RecoveryActions[:], uint64(binary.LittleEndian.Uint32(field.Value[:])))}, ret
 	}
 }
 

@@ -141,11 +141,11 @@ var entries = []Entry{
 		"Check that nvidia-fabricmanager runs and has the driver's version.",
 		Traits{Start: ToWarn, End: ToWarn, Condition: true, Unusable: true, Fault: "the NVLink fabric is not ready"}},
 	{Xid, Warning, Card, Job, "driver reported an error (Xid)",
-		"The kernel log has an Xid on this GPU since the job started. Most kinds are caused by the program, some by " +
-			"memory that the GPU has repaired itself.",
+		"The kernel log has an Xid on this GPU since the job started that leaves the GPU usable. Some are caused by " +
+			"a program, others by the hardware, the driver or a link.",
 		"docs/health.md explains the number. If the program causes it, check the program first. If other programs " +
 			"have it too, test the GPU.",
-		Traits{Start: ToNote, End: ToWarn, Condition: true, Milder: "met an error of a program"}},
+		Traits{Start: ToNote, End: ToWarn, Condition: true, Milder: "met an error"}},
 	{XidFatal, Serious, Card, Node, "driver reported a GPU fault (Xid)",
 		"The kernel log has an Xid on this GPU since the job started that requires a reset, a reboot or a repair.",
 		"Follow docs/health.md for the number.",
@@ -190,6 +190,12 @@ var entries = []Entry{
 		"The driver answered too late for the hook's time limit, so some GPUs were not read.",
 		"Switch persistence mode on (nvidia-persistenced): without it each GPU takes seconds to wake up.",
 		Traits{Start: ToWarn, End: ToWarn, Silence: "the driver was too slow to be asked for everything"}},
+	{KernelLog, Warning, Driver, Node, "kernel log has a fault of unnamed GPUs",
+		"The kernel log has an error of an NVSwitch, a PCIe slot or AMD's driver since the job started. The line " +
+			"names no GPU, so which jobs it hit is unknown.",
+		"Follow docs/health.md for the line. Other findings and Xids of the same time tell which GPUs it hit.",
+		Traits{Start: ToNote, End: ToWarn, Condition: true, Milder: "may have had a fault",
+			Silence: "the kernel log has a fault that names no GPU"}},
 
 	{BackendMissing, Warning, Own, Site, "backend is missing",
 		"The backend program was not found or could not be started.",

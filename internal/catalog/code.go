@@ -71,6 +71,8 @@ const (
 	Hang     Code = "BKD-HANG"
 	Stuck    Code = "BKD-STUCK"
 	Slow     Code = "BKD-SLOW"
+	// KernelLog is an error in the kernel log that names no GPU.
+	KernelLog Code = "BKD-KERNELLOG"
 
 	BackendMissing Code = "BKD-BK-MISSING"
 	BackendRefused Code = "BKD-BK-REFUSED"

@@ -35,6 +35,10 @@ func LookupXid(number int) (DriverError, bool) {
 			return e, true
 		}
 	}
+	if number > sxid {
+		return DriverError{Code: KernelLog, Cause: ByLink, Doubt: switchDoubt,
+			Meaning: "an NVSwitch error that is not known to this release"}, false
+	}
 	return DriverError{Code: Xid, Cause: Unclear, Meaning: "not known to this release"}, false
 }
 
@@ -44,12 +48,26 @@ func OfProgram(number int) bool {
 	return e.Cause == ByProgram
 }
 
-// AMD does not number its errors: these are package gpu's codes for them, and its doubt about them.
+// Errors without a number, and SXids: these are package gpu's codes for them, and its doubt about AMD.
 const (
 	amdUncorrected = 10_000 + iota
 	amdReset
 	amdPageFault
 	amdNotGivenBack
+	amdHang
+	amdGone
+	amdHung
+	amdRecovered
+	amdReplace
+	amdCorrected
+
+	busLost    = 10_020
+	notStarted = 10_021
+	removed    = 10_022
+	portDown   = 10_023
+	pcieFatal  = 10_024
+
+	sxid = 100_000
 
 	amdUntried = "Bookend was never tried on AMD's hardware"
 )
@@ -70,6 +88,10 @@ const (
 	nvlinkDoubt = "whether an NVLink error needs a reset depends on details that only NVIDIA's workflow decodes"
 	hungDoubt   = "a program's own kernel can hang a GPU so; that the GPU needs a reset, drivers of 570 and " +
 		"later say as recovery action"
+	startDoubt  = "the driver may have started the GPU since"
+	removeDoubt = "an admin may have taken the GPU out"
+	pcieDoubt   = "PCIe may have recovered: whether the GPU works, its driver says"
+	switchDoubt = "the line has the address of the NVSwitch: which GPUs lost their work is not known"
 )
 
 // driverErrors are NVIDIA's numbers by its catalogue of Xids (of driver 610), and from 173 those that only its open
@@ -120,7 +142,7 @@ var driverErrors = []DriverError{
 		""},
 	{[]int{32, 80}, Xid, ByLink, "broken command stream: rather the quality of PCIe than a program", restartApp, ""},
 	{[]int{63}, Xid, ByHardware, "bad memory was remapped or retired", reset + " when convenient", ""},
-	{[]int{92}, Xid, ByHardware, "many corrected memory errors", ignore, ""},
+	{[]int{92}, Xid, ByHardware, "many corrected memory errors", ignore + "; " + support, ""},
 	{[]int{94}, Xid, ByHardware, "contained memory error: it hit one program, which was ended",
 		restartApp + "; reset when convenient", ""},
 	{[]int{157}, Xid, ByHardware, "a part of the GPU could not be retired", ignore + "; " + support, ""},
@@ -167,7 +189,54 @@ var driverErrors = []DriverError{
 	{[]int{amdPageFault}, Xid, ByProgram, "memory page fault: a program's kernel used an address that is not its own",
 		restartApp, ""},
 	{[]int{amdNotGivenBack}, Xid, Unclear, "the driver counts memory of an ended program that was not given back",
+		"see what memory is in use", ""},
+	{[]int{amdHang}, Xid, Unclear, "the GPU hung: work on it did not end, because of a program or of the GPU",
+		"what came after it", amdUntried},
+	{[]int{amdGone}, XidFatal, Unclear, "the GPU's power controller answers all ones, as a device does that is gone",
+		"reboot; look at its seating", amdUntried},
+	{[]int{amdHung}, XidFatal, Unclear, "the GPU hung, and the driver did not reset it, or the reset failed", "reboot",
+		amdUntried},
+	{[]int{amdRecovered}, Xid, Unclear, "the GPU works again after a hang or reset", ignore, ""},
+	{[]int{amdReplace}, XidFatal, ByHardware, "more bad memory pages than allowed", "replace the GPU", amdUntried},
+	{[]int{amdCorrected}, Xid, ByHardware, "corrected memory error: nothing is lost", ignore, ""},
+
+	{[]int{busLost}, XidFatal, ByHardware, "the GPU has fallen off the bus", "restart the machine", ""},
+	{[]int{notStarted}, XidFatal, Unclear, "the driver could not start the GPU: no job can use it",
+		"reset the GPU or restart the machine", startDoubt},
+	{[]int{removed}, XidFatal, Unclear, "the GPU was taken out of the system while it was in use",
+		"restart the machine", removeDoubt},
+	{[]int{pcieFatal}, XidFatal, ByHardware, "uncorrected PCIe error of the GPU", "check its seating and slot",
+		pcieDoubt},
+	{[]int{portDown}, KernelLog, ByHardware, "a PCIe slot lost its link: a GPU or another device behind it is gone",
+		"see which device it was", ""},
+
+	// SXids, by the guide of the fabric manager.
+	{sxids(from(23001, 23017), 10003, 12020, 22003, 22011), KernelLog, ByLink, "fatal error of a whole NVSwitch",
+		"restart the machine", ""},
+	{sxids(slices.Concat(from(11018, 11020), from(12024, 12027), from(12030, 12032), from(24004, 24007)), 11001, 11009,
+		11013, 12001, 12002, 12022, 14017, 15001, 15006, 15009, 15010, 15012, 15013, 19047, 19048, 19054, 19056, 19058,
+		19060, 19061, 19063, 19064, 19066, 19067, 19069, 19070, 20034, 22012), KernelLog, ByLink,
+		"fatal error of an NVSwitch link: GPUs behind it lose their work",
+		"reset the GPUs behind it, or all with the switches", switchDoubt},
+	{sxids(nil, 19084), KernelLog, ByLink, "an NVSwitch link does not answer, after another error",
+		"reset all GPUs and switches", switchDoubt},
+	{sxids(nil, 20012), KernelLog, ByLink, "bad connection of an NVSwitch link", "check its seating", switchDoubt},
+	{sxids(nil, 11004, 12028), KernelLog, ByLink, "access through an NVSwitch that it refused: other jobs go on",
 		ignore, ""},
+	{sxids(nil, 10001, 10002, 10004, 10005, 20001, 20009, 22013), KernelLog, ByLink,
+		"a notice of an NVSwitch: jobs go on", ignore, ""},
+	{sxids(slices.Concat(from(11021, 11023), from(24001, 24003)), 11012, 12021, 12023, 15008, 15011, 19049, 19055,
+		19057, 19059, 19062, 19065, 19068, 19071), KernelLog, ByLink, "corrected error of an NVSwitch: nothing is lost",
+		ignore, ""},
+}
+
+// sxids returns the codes of some SXids, in order.
+func sxids(run []int, single ...int) []int {
+	all := slices.Sorted(slices.Values(append(single, run...)))
+	for i := range all {
+		all[i] += sxid
+	}
+	return all
 }
 
 // from returns the numbers from first to last.
@@ -176,6 +245,11 @@ func from(first, last int) (all []int) {
 		all = append(all, n)
 	}
 	return all
+}
+
+// Noted reports whether the error calls for nothing and is no program's: a note is enough.
+func (e DriverError) Noted() bool {
+	return e.Asks == ignore && e.Cause != ByProgram || e.Old()
 }
 
 // Old reports whether only GPUs before Ampere log the error.

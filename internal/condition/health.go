@@ -44,10 +44,14 @@ func Judge(in Input) []record.Finding {
 			found = append(found, in.xids(c, now)...)
 		}
 		for _, f := range found {
-			out = append(out, in.about(c, f))
+			out = append(out, in.on(c, f))
 		}
 	}
-	if in.Kernel != nil && in.Kernel.Lost && len(in.Cards)+len(in.Unseen) > 0 {
+	if in.Kernel == nil || len(in.Cards)+len(in.Unseen) == 0 {
+		return out
+	}
+	out = append(out, in.unnamed()...)
+	if in.Kernel.Lost {
 		out = append(out, record.Unsure(catalog.Untraced,
 			"part of the kernel's log was overwritten before it was read: an Xid may be missing"))
 	}
@@ -67,14 +71,20 @@ func (in Input) of(c record.Assigned) gpu.Health {
 
 const instance = "it is a part of a GPU (MIG or partition): what its driver reports of one was never measured"
 
-func (in Input) about(c record.Assigned, f record.Finding) record.Finding {
+func (in Input) on(c record.Assigned, f record.Finding) record.Finding {
 	index := c.Index
 	f.GPU, f.Index = c.Device.ID, &index
 	if c.Device.Parent != "" {
 		f.Doubts = append(f.Doubts, instance)
 	}
-	if in.Doubt != "" {
-		f.Doubts = append(f.Doubts, in.Doubt)
+	return withDoubts(f, in.Doubt)
+}
+
+func withDoubts(f record.Finding, doubts ...string) record.Finding {
+	for _, doubt := range doubts {
+		if doubt != "" {
+			f.Doubts = append(f.Doubts, doubt)
+		}
 	}
 	return f
 }
@@ -102,11 +112,7 @@ func (in Input) facts(now gpu.Health) []record.Finding {
 }
 
 func finding(c catalog.Code, observed, doubt string) record.Finding {
-	f := record.Finding{Code: c, Observed: observed, Expected: expected[c]}
-	if doubt != "" {
-		f.Doubts = []string{doubt}
-	}
-	return f
+	return withDoubts(record.Finding{Code: c, Observed: observed, Expected: expected[c]}, doubt)
 }
 
 // judge applies a row to a value: it returns what was observed, empty if it does not fit, and why it is unknown.
@@ -191,79 +197,4 @@ func Disputed(f record.Finding) bool {
 	}
 	return slices.ContainsFunc(factRows, func(r Row) bool { return has(r.Code, r.Doubt) }) ||
 		slices.ContainsFunc(catalog.DriverErrors(), func(e catalog.DriverError) bool { return has(e.Code, e.Doubt) })
-}
-
-// xids judges the kernel log's lines about one GPU: all lines with one number are one finding.
-func (in Input) xids(c record.Assigned, now gpu.Health) []record.Finding {
-	var out []record.Finding
-	told := map[int]bool{}
-	for _, x := range in.Kernel.Xids {
-		if x.BusID != c.Device.BusID || told[x.Code] {
-			continue
-		}
-		told[x.Code] = true
-		other := func(y gpu.Xid) bool { return y.BusID != x.BusID || y.Code != x.Code }
-		out = append(out, in.xid(c, now, slices.DeleteFunc(slices.Clone(in.Kernel.Xids), other)))
-	}
-	return out
-}
-
-func (in Input) xid(c record.Assigned, now gpu.Health, alike []gpu.Xid) record.Finding {
-	r, _ := catalog.LookupXid(alike[0].Code)
-	f := finding(r.Code, describe(r.Meaning, alike), r.Doubt)
-	f.Xid = alike[0].Code
-	if in.KernelDoubt != "" {
-		f.Doubts = append(f.Doubts, in.KernelDoubt)
-	}
-	if f.Code == catalog.XidFatal && known(now, gpu.RecoveryAction) == "none" {
-		f.Doubts = append(f.Doubts, "the driver itself asks for no recovery of the GPU")
-	}
-	if f.Code == catalog.XidFatal && alike[0].Code != fallenOffTheBus && in.Blind {
-		f.Doubts = append(f.Doubts, "the driver did not say whether the GPU recovered")
-	}
-	if c.Device.Parent != "" && !slices.ContainsFunc(alike, func(x gpu.Xid) bool { return x.Instance == "" }) {
-		f.Unknown = fmt.Sprintf("Xid %d (%s) in the kernel log is of MIG %s: whether that is this job's cannot be told",
-			alike[0].Code, r.Meaning, strings.Join(instances(alike), ", "))
-	}
-	return f
-}
-
-// fallenOffTheBus is the Xid after which no driver reports anything about the GPU any more.
-const fallenOffTheBus = 79
-
-const mostText = 120 // bytes
-
-// describe returns number, meaning, count and times by the log's clock, MIG instances, and the last line's text.
-func describe(meaning string, alike []gpu.Xid) string {
-	first, last := alike[0], alike[len(alike)-1]
-	written := 0 // lines, kept or not
-	for _, x := range alike {
-		written += 1 + x.More
-	}
-	s := fmt.Sprintf("%s (%s)", gpu.Error(first.Code), meaning)
-	if written == 1 {
-		s += fmt.Sprintf(" at %.6f s of the kernel log", first.At.Seconds())
-	} else {
-		s += fmt.Sprintf(", %d times from %.6f to %.6f s of the kernel log", written, first.At.Seconds(),
-			last.At.Seconds())
-	}
-	for _, more := range instances(alike) {
-		s += ", " + more
-	}
-	if last.PID != 0 {
-		s += fmt.Sprintf(", PID %d", last.PID)
-	}
-	if last.Text != "" {
-		s += ": " + last.Text[:min(len(last.Text), mostText)]
-	}
-	return s
-}
-
-func instances(alike []gpu.Xid) (out []string) {
-	for _, x := range alike {
-		if x.Instance != "" && !slices.Contains(out, x.Instance) {
-			out = append(out, x.Instance)
-		}
-	}
-	return out
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -39,9 +40,7 @@ func look(facts ...gpu.Fact) Input {
 	return Input{Cards: []record.Assigned{cardA}, Now: []gpu.Health{told(gpuA, facts...)}}
 }
 
-// drains reports whether the shipped policy of an end, enforced, drains for a finding.
-func drains(f record.Finding) bool { return action(f) == config.Drain }
-
+// action is what the shipped policy of an end, enforced, does with a finding.
 func action(f record.Finding) config.Action {
 	c := config.Default()
 	c.Mode = config.Enforce
@@ -118,32 +117,63 @@ func logged(xids ...gpu.Xid) Input {
 	return in
 }
 
-// Every number of the table gives its row's code, and drains if NVIDIA calls for a reset without a doubt.
+// unnumbered are lines of errors without a number.
+var unnumbered = map[int]string{
+	gpu.AMDUncorrected:  "amdgpu 0000:1b:00.0: amdgpu: {7}socket: 0, die: 0, 2 new uncorrectable hardware errors detected",
+	gpu.AMDReset:        "amdgpu 0000:1b:00.0: amdgpu: GPU reset begin!. Source:  1",
+	gpu.AMDPageFault:    "amdgpu 0000:1b:00.0: amdgpu: [gfxhub0] no-retry page fault (src_id:0 ring:24 vmid:3)",
+	gpu.AMDNotGivenBack: "amdgpu 0000:1b:00.0: VM memory stats for proc a(28374) task b(28320) is non-zero when fini",
+	gpu.AMDHang:         "amdgpu 0000:1b:00.0: amdgpu: MES(0) failed to respond to msg=REMOVE_QUEUE",
+	gpu.AMDGone:         "amdgpu 0000:1b:00.0: amdgpu: SMU: response:0xFFFFFFFF for index:18",
+	gpu.AMDHung:         "amdgpu 0000:1b:00.0: amdgpu: GPU reset end with ret = -110",
+	gpu.AMDRecovered:    "amdgpu 0000:1b:00.0: amdgpu: GPU reset(2) succeeded!",
+	gpu.AMDReplace:      "amdgpu 0000:1b:00.0: amdgpu: RAS EEPROM: Number of bad pages exceeds threshold 10",
+	gpu.AMDCorrected:    "amdgpu 0000:1b:00.0: amdgpu: 5 correctable hardware errors detected in total in umc block",
+	gpu.BusLost:         "NVRM: GPU 0000:1b:00.0: GPU has fallen off the bus.",
+	gpu.NotStarted:      "NVRM: GPU 0000:1b:00.0: rm_init_adapter failed, device minor number 3",
+	gpu.Removed:         "NVRM: Attempting to remove device 0000:1b:00.0 with non-zero usage count!",
+	gpu.PortDown:        "pcieport 0000:64:01.0: DPC: containment event, status:0x1f01 source:0x0000",
+	gpu.PCIeFatal:       "pcieport 0000:64:01.0: AER: Uncorrected (Fatal) error message received from 0000:1b:00.0",
+}
+
+func lineOf(code int) string {
+	switch {
+	case code > gpu.FirstSXid:
+		return fmt.Sprintf("nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): %d, Fatal, Link 30", code-gpu.FirstSXid)
+	case unnumbered[code] != "":
+		return unnumbered[code]
+	}
+	return fmt.Sprintf("NVRM: Xid (PCI:0000:1b:00): %d, pid=7, name=x, text", code)
+}
+
+// Every row of the table from its line to the verdict: the line is parsed, and gives the row's code, meaning and cause.
+// Only these drain, by NVIDIA's guidance, and only these are a program's.
 func TestEveryXid(t *testing.T) {
-	fatal := map[int]bool{}
-	for _, n := range catalog.DriverErrors() {
-		for _, number := range n.Numbers {
-			found := Judge(logged(gpu.Xid{BusID: busA, Code: number}))
-			if len(found) != 1 || found[0].Code != n.Code || found[0].Xid != number ||
-				!strings.Contains(found[0].Observed, n.Meaning) {
-				t.Errorf("Xid %d: %+v", number, found)
-				continue
-			}
-			fatal[number] = drains(found[0])
-			if want := n.Code == catalog.XidFatal && n.Doubt == ""; fatal[number] != want {
-				t.Errorf("Xid %d: drains %v", number, fatal[number])
-			}
+	drain := []int{46, 48, 62, 64, 79, 95, 110, 119, 120, 136, 140, 143, 156, 158, 167, 169, 171, 172, gpu.BusLost}
+	program := []int{13, 31, 43, 45, gpu.AMDPageFault}
+	for number := range 177 {
+		if _, known := catalog.LookupXid(number); known != (number > 0) {
+			t.Errorf("Xid %d is known: %v", number, known)
 		}
 	}
-	for number, want := range map[int]bool{
-		48: true, 64: true, 79: true, 95: true, 119: true, 140: true,
-		13: false, 31: false, 43: false, 45: false, 63: false, 74: false, 92: false, 94: false, 109: false, 154: false,
-	} {
-		if got, known := fatal[number]; got != want || !known {
-			t.Errorf("Xid %d: drains %v", number, got)
-		}
-		if program := number == 13 || number == 31 || number == 43 || number == 45; catalog.OfProgram(number) != program {
-			t.Errorf("Xid %d: of a program: %v", number, !program)
+	for _, e := range catalog.DriverErrors() {
+		for _, number := range e.Numbers {
+			x, ok := gpu.ParseKernelLine(lineOf(number))
+			found := Judge(logged(x))
+			if !ok || x.Code != number || len(found) != 1 || found[0].Code != e.Code || found[0].Xid != number ||
+				found[0].Cause() != e.Cause || !strings.Contains(found[0].Observed, e.Meaning) {
+				t.Errorf("%s: %+v, %+v", gpu.Error(number), x, found)
+				continue
+			}
+			want := config.Warn
+			if slices.Contains(drain, number) {
+				want = config.Drain
+			} else if e.Noted() || number == 45 || number == gpu.PortDown {
+				want = config.Note
+			}
+			if got := action(found[0]); got != want || catalog.OfProgram(number) != slices.Contains(program, number) {
+				t.Errorf("%s: %s, a program's: %v", gpu.Error(number), got, catalog.OfProgram(number))
+			}
 		}
 	}
 }
@@ -154,7 +184,10 @@ func TestXidsOfOneNumberAreOneFinding(t *testing.T) {
 		var log []gpu.Xid
 		for line := range strings.Lines(given) {
 			seconds, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-			x, is := gpu.NVIDIA.Fault("NVRM: Xid " + text)
+			if strings.HasPrefix(text, "(") {
+				text = "NVRM: Xid " + text
+			}
+			x, is := gpu.ParseKernelLine(text)
 			x.At = must.Have(time.ParseDuration(seconds + "s"))(t)
 			if log = append(log, x); !is {
 				t.Errorf("no Xid: %s", line)
@@ -162,7 +195,11 @@ func TestXidsOfOneNumberAreOneFinding(t *testing.T) {
 		}
 		in := logged(log...)
 		for _, f := range Judge(in) {
-			if said += string(f.Code) + ": " + f.Observed + "\n"; f.Unknown != "" || f.GPU != gpuA {
+			said += fmt.Sprintf("%s, %s: %s\n", f.Code, action(f), f.Observed)
+			for _, why := range append(f.Doubts, f.NoteOnly) {
+				said += strings.TrimSuffix("  "+why+"\n", "  \n")
+			}
+			if f.Unknown != "" || f.GPU != gpuA && f.Code != catalog.KernelLog {
 				t.Errorf("%+v", f)
 			}
 		}
@@ -203,17 +240,21 @@ func TestTableIsSound(t *testing.T) {
 				t.Errorf("%s: %q is not plain ASCII", key, c)
 			}
 		}
-		if entry, ok := catalog.Lookup(r.Code); !ok || entry.Scope != catalog.Card {
+		if entry, ok := catalog.Lookup(r.Code); !ok || entry.Scope != catalog.Card && r.Code != catalog.KernelLog {
 			t.Errorf("%s: %s is no finding on a GPU", key, r.Code)
 		}
 	}
 }
 
-// The catalogue has AMD's codes without package gpu, which has them too.
-func TestAMDCodes(t *testing.T) {
+// The catalogue has Bookend's own codes without package gpu, which has them too.
+func TestOwnCodes(t *testing.T) {
 	for code, meaning := range map[int]string{
 		gpu.AMDUncorrected: "uncorrectable hardware error", gpu.AMDReset: "the driver reset the GPU",
 		gpu.AMDPageFault: "memory page fault", gpu.AMDNotGivenBack: "the driver counts memory of an ended program",
+		gpu.AMDHang: "the GPU hung: work", gpu.AMDGone: "the GPU's power controller", gpu.AMDHung: "the GPU hung, and",
+		gpu.AMDRecovered: "the GPU works again", gpu.AMDReplace: "more bad memory", gpu.AMDCorrected: "corrected memory",
+		gpu.BusLost: "the GPU has fallen off", gpu.NotStarted: "the driver could not start", gpu.PortDown: "a PCIe slot",
+		gpu.Removed: "the GPU was taken out", gpu.PCIeFatal: "uncorrected PCIe", gpu.FirstSXid + 20034: "fatal error of an",
 	} {
 		if e, ok := catalog.LookupXid(code); !ok || !strings.HasPrefix(e.Meaning, meaning) {
 			t.Errorf("%d: %+v", code, e)
@@ -232,11 +273,11 @@ func TestHealthDoc(t *testing.T) {
 	got := must.Read(t, doc)
 	var facts, xids string
 	for _, r := range factRows {
-		facts += fmt.Sprintf("| %s | %s %s\n", r.Fact, r.Value, columns(r))
+		facts += fmt.Sprintf("| %s | %s %s\n", r.Fact, r.Value, columns(r, ""))
 	}
 	for _, e := range slices.SortedFunc(slices.Values(catalog.DriverErrors()),
 		func(a, b catalog.DriverError) int { return cmp.Compare(a.Numbers[0], b.Numbers[0]) }) {
-		xids += fmt.Sprintf("| %s | %s %s\n", names(e), e.Cause, columns(row(e)))
+		xids += fmt.Sprintf("| %s | %s %s\n", names(e), e.Cause, columns(row(e), noteOnly([]gpu.Xid{{Code: e.Numbers[0]}})))
 	}
 	want := got
 	for start, rows := range map[string]string{"| fact | value |": facts, "| Xid | cause |": xids} {
@@ -257,10 +298,18 @@ func TestHealthDoc(t *testing.T) {
 
 // names are the numbers of some errors or, if the vendor numbers none, the module that reports them.
 func names(e catalog.DriverError) string {
-	if name, numbered := strings.CutPrefix(gpu.Error(e.Numbers[0]), "Xid "); !numbered {
-		return name
+	first := gpu.Error(e.Numbers[0])
+	switch {
+	case strings.HasPrefix(first, "Xid "):
+		return ranges(e.Numbers)
+	case strings.HasPrefix(first, "SXid "):
+		var numbers []int
+		for _, n := range e.Numbers {
+			numbers = append(numbers, n-gpu.FirstSXid)
+		}
+		return "SXid " + ranges(numbers)
 	}
-	return ranges(e.Numbers)
+	return first
 }
 
 // row is an error as a line of the table.
@@ -269,21 +318,23 @@ func row(e catalog.DriverError) Row {
 }
 
 // shipped is what the shipped policy of an end does with a row's finding in enforce mode: the policy itself is asked.
-func shipped(r Row) string {
-	a := action(finding(r.Code, "x", r.Doubt))
+func shipped(r Row, note string) string {
+	f := finding(r.Code, "x", r.Doubt)
+	f.NoteOnly = note
+	a := action(f)
 	if a == config.Drain {
 		return "**drain**"
 	}
 	return string(a)
 }
 
-func columns(r Row) string {
+func columns(r Row, note string) string {
 	meaning := strings.TrimRight(r.Meaning, ": ")
 	if r.Doubt != "" {
 		meaning += ". Doubt: " + r.Doubt
 	}
 	return fmt.Sprintf("| [%s](findings.md#%s) | %s | %s | %s |", r.Code, strings.ToLower(string(r.Code)), meaning,
-		r.Asks, shipped(r))
+		r.Asks, shipped(r, note))
 }
 
 // ranges writes numbers in order, runs of three and more as "126-135".
@@ -303,4 +354,44 @@ func ranges(numbers []int) string {
 		i = j + 1
 	}
 	return strings.Join(out, ", ")
+}
+
+// Entries of the kernel's log as drivers write them, with the right answer for each: its number, what causes it, and what a
+// job's end makes of it. testdata/lines.txt has that in words.
+func TestKernelLines(t *testing.T) {
+	causes := map[string]catalog.Cause{"program": catalog.ByProgram, "hardware": catalog.ByHardware,
+		"driver": catalog.ByDriver, "link": catalog.ByLink, "unknown": catalog.Unclear}
+	said := ""
+	for line := range strings.Lines(must.Read(t, "testdata/lines.jsonl")) {
+		var want struct {
+			Text, Kind, Whose string
+			Number            int
+		}
+		must.Do(t, json.Unmarshal([]byte(line), &want))
+		said += "-- " + want.Text + "\n"
+		x, ok := gpu.ParseKernelLine(want.Text)
+		stamped, again := gpu.ParsePastedLine("Nov 29 16:42:51 n1 kernel: [12345.678901] " + want.Text + "\n")
+		if _, isMismatch := gpu.NVIDIA.Mismatch(want.Text); isMismatch != (want.Kind == "version mismatch") ||
+			ok == (isMismatch || want.Kind == "notice") || ok != again || !reflect.DeepEqual(x, stamped) {
+			t.Errorf("%s: %+v, %v, with a stamp %+v, %v", want.Text, x, ok, stamped, again)
+		}
+		if !ok {
+			continue
+		}
+		number := x.Code
+		if number > gpu.FirstSXid {
+			number -= gpu.FirstSXid
+		} else if number > 9999 {
+			number = 0
+		}
+		in := logged(x)
+		in.Cards = []record.Assigned{{Device: gpu.Device{ID: gpuA, BusID: cmp.Or(x.BusID, busA)}}}
+		found := Judge(in)
+		if len(found) != 1 || number != want.Number || found[0].Cause() != causes[want.Whose] {
+			t.Errorf("%s: %+v", want.Text, found)
+			continue
+		}
+		said += fmt.Sprintf("%s %s, %s: %s\n", found[0].Code, found[0].GPU, action(found[0]), found[0].Observed)
+	}
+	golden.File(t, *update, "testdata/lines.txt", said)
 }

@@ -25,6 +25,7 @@ var expected = map[catalog.Code]string{
 	catalog.Fabric: "a GPU in its NVLink fabric", catalog.Persistence: "persistence mode on",
 	catalog.Throttle: "full clocks",
 	catalog.Xid:      "no Xid on the GPU during the job", catalog.XidFatal: "no Xid on the GPU during the job",
+	catalog.KernelLog: "no fault of GPUs and their links in the kernel log",
 }
 
 // A recovery action is the driver's verdict. It is trusted if NVIDIA's text says not to give the GPU out as it is.
@@ -41,7 +42,10 @@ var factRows = []Row{
 		"the driver asks for an end of traffic between GPUs only, and says later what is next"),
 	fact(gpu.RecoveryAction, "recover_imex", catalog.Recovery, equal, "the driver asks for recovery of the IMEX domain",
 		"recover the IMEX domain", "the driver asks for recovery of the IMEX domain only, which is not this GPU"),
-	// newer NVML has 6, reset of the PCIe bus, and 7, reboot of the system
+	fact(gpu.RecoveryAction, "bus_reset", catalog.Recovery, equal, "the driver asks for a reset of the GPU's PCIe bus",
+		"end its processes, reset the GPU by its bus", newAction),
+	fact(gpu.RecoveryAction, "system_reboot", catalog.Recovery, equal,
+		"the driver asks for a reboot of the whole system", "reboot the node", newAction),
 	fact(gpu.RecoveryAction, "another number", catalog.Recovery, another, "the driver asks for recovery action number ",
 		"see the guide of this driver", "what this recovery action asks for is not known to this release"),
 	fact(gpu.RemapFailed, "yes", catalog.RemapFailed, equal, "the remapping of a memory row has failed",
@@ -61,6 +65,9 @@ var factRows = []Row{
 	fact(gpu.Throttled, "for heat, or by the power brake", catalog.Throttle, slowed, "clocks are held down: ",
 		"check cooling and power", ""),
 }
+
+// newAction is the doubt about actions that only NVIDIA's newest bindings name, without a guide.
+const newAction = "only one source of NVIDIA's names this recovery action"
 
 const fabric = "see to nvidia-fabricmanager"
 

@@ -32,12 +32,14 @@ func blame(f record.Finding, start, served bool) (c record.Cause) {
 	is := f.Code.Traits()
 	text := is.Fault
 	if f.Code == catalog.XidFatal && f.Xid != 0 {
-		text += fmt.Sprintf(" (Xid %d)", f.Xid)
+		text += fmt.Sprintf(" (%s)", gpu.Error(f.Xid))
 	}
 	// A driver that hung or broke before the job may have recovered.
 	doubtful := start && (f.Code == catalog.Stuck || f.Code == catalog.Broken) || f.Unknown != "" ||
 		is.Doubtful && len(f.Doubts) > 0 || condition.Disputed(f) || f.Code == catalog.NoDriver && served
 	switch {
+	case f.NoteOnly != "":
+		return record.Cause{}
 	case start && (f.Code == catalog.Slow || f.Code == catalog.Unread): // it was read later
 		return record.Cause{}
 	case is.Silence != "" && (is.Fault == "" || doubtful):
@@ -47,7 +49,7 @@ func blame(f record.Finding, start, served bool) (c record.Cause) {
 	case is.Fault != "":
 		c = yes(text)
 	case f.Code == catalog.Xid && f.Unknown == "" && !start:
-		c = byXid(f.Xid)
+		c = byXid(f)
 	default:
 		return record.Cause{}
 	}
@@ -61,19 +63,21 @@ func blame(f record.Finding, start, served bool) (c record.Cause) {
 // containedError is the Xid of an uncorrectable memory error that ended one program and affected no other.
 const containedError = 94
 
-// byXid judges an Xid that may have left the GPU usable, by what is known of its number.
-func byXid(number int) record.Cause {
+// byXid judges an Xid that may have left the GPU usable, by what is known of its number or of the error that caused it.
+func byXid(f record.Finding) record.Cause {
+	number := cmp.Or(f.CausedBy, f.Xid)
+	e, _ := f.DriverError()
 	switch {
-	case catalog.OfProgram(number):
+	case e.Cause == catalog.ByProgram:
 		return no("the driver reported a program's error, not the GPU's")
 	case number == containedError:
 		return yes(fmt.Sprintf("the GPU had a memory error that ended a program (Xid %d)", number))
+	case e.Cause != catalog.Unclear:
+		text := "the driver reported an error that is no program's (%s): %s"
+		return cannotTell(fmt.Sprintf(text, gpu.Error(number), e.Meaning))
 	}
-	if e, _ := catalog.LookupXid(number); e.Cause != catalog.Unclear {
-		text := "the driver reported an error that is no program's (Xid %d): %s"
-		return cannotTell(fmt.Sprintf(text, number, e.Meaning))
-	}
-	return cannotTell(fmt.Sprintf("the driver reported an error that is not known to be a program's (Xid %d)", number))
+	return cannotTell(fmt.Sprintf("the driver reported an error that is not known to be a program's (%s)",
+		gpu.Error(number)))
 }
 
 // unfound judges a fault without a finding: one that something else reports, or that may have gone unread.
@@ -100,11 +104,14 @@ func unfound(e evidence) record.Cause {
 	return record.Cause{}
 }
 
-// logged reports whether the kernel log has a fault that may be on a GPU of the job and is not known as a program's.
+// logged reports whether the kernel log has a fault that may be on a GPU of the job and is not known as a program's. A
+// note is none.
 func logged(e evidence) bool {
 	return slices.ContainsFunc(e.kernel.Xids, func(x gpu.Xid) bool {
 		mayBeOn := func(c record.Assigned) bool { return c.Device.BusID == "" || c.Device.BusID == x.BusID }
-		return !catalog.OfProgram(x.Code) && (len(e.in.Cards) == 0 || slices.ContainsFunc(e.in.Cards, mayBeOn))
+		row, _ := catalog.LookupXid(cmp.Or(x.CausedBy, x.Code))
+		isFault := row.Cause != catalog.ByProgram && !row.Noted()
+		return isFault && (len(e.in.Cards) == 0 || slices.ContainsFunc(e.in.Cards, mayBeOn))
 	})
 }
 

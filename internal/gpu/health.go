@@ -1,9 +1,6 @@
 package gpu
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Health is one sample of a device's condition. Facts its driver never reports are missing; failed reads are unknown.
 type Health struct {
@@ -29,12 +26,17 @@ const (
 	RemapFailed    FactCode = "remap_failed"      // yes, no: a row could not be remapped
 	RemapRows      FactCode = "remap_uncorrected" // rows remapped for uncorrected errors, ever
 	RetiredPending FactCode = "retired_pending"   // yes, no: pages wait for a reset to be retired
-	// RecoveryAction: none, reset, reboot, drain_p2p, drain_reset, recover_imex, or a number.
+	// RecoveryAction: a word of RecoveryActions, or a number.
 	RecoveryAction  FactCode = "recovery_action"
 	FabricState     FactCode = "fabric_state" // not_supported, not_started, in_progress, completed, failed
 	PersistenceMode FactCode = "persistence"  // on, off
 	Throttled       FactCode = "throttled"    // none, or reasons joined by "+"
 )
+
+// RecoveryActions are words for the recovery actions that NVIDIA's driver asks for, by number.
+var RecoveryActions = [...]string{
+	"none", "reset", "reboot", "drain_p2p", "drain_reset", "recover_imex", "bus_reset", "system_reboot",
+}
 
 func (h Health) Fact(c FactCode) (Fact, bool) {
 	for _, f := range h.Facts {
@@ -65,21 +67,16 @@ type KernelMark struct {
 // Xid is an error reported by a vendor's kernel module; Xid is NVIDIA's name for it.
 type Xid struct {
 	KernelMark
+	// BusID is the GPU's, or that of the NVSwitch or PCIe port that the line is about; empty if the line has none.
 	BusID    BusID  `json:"bus_id"`
-	Instance string `json:"instance,omitempty"` // of MIG: "GPU-I 5 GPU-CI 0"
-	Code     int    `json:"code"`               // NVIDIA's number, or one of ours if the error has none
-	PID      int    `json:"pid,omitempty"`      // 0 if none is named
-	Name     string `json:"name,omitempty"`     // the process's name: untrusted text
-	Text     string `json:"text,omitempty"`     // the rest of the line: untrusted text
-	More     int    `json:"more,omitempty"`     // number of earlier lines with this code and GPU that this one replaces
-}
-
-// Error names an error by its number, or by the driver's module if the vendor does not number errors.
-func Error(code int) string {
-	if code > maxXid {
-		return AMD.Module
-	}
-	return fmt.Sprintf("Xid %d", code)
+	Instance string `json:"instance,omitempty"`  // of MIG: "GPU-I 5 GPU-CI 0"
+	Code     int    `json:"code"`                // NVIDIA's number, or one of ours if the error has none
+	CausedBy int    `json:"caused_by,omitempty"` // number of the error that caused this one, if the line names it
+	Recovery string `json:"recovery,omitempty"`  // of Xid 154: the RecoveryAction that the driver asks for from now on
+	PID      int    `json:"pid,omitempty"`       // 0 if none is named; see OwnerPID
+	Name     string `json:"name,omitempty"`      // the process's name: untrusted text
+	Text     string `json:"text,omitempty"`      // the rest of the line: untrusted text
+	More     int    `json:"more,omitempty"`      // number of earlier lines alike on this GPU that this one replaces
 }
 
 // HostKill is a process that the kernel killed because host memory ran out.

@@ -147,7 +147,7 @@ var NVIDIA = Vendor{
 		101, // INVALID_DEVICE
 		304, // OPERATING_SYSTEM
 	},
-	Fault:    parseXid,
+	Fault:    parseNVIDIA,
 	Mismatch: parseMismatch,
 }
 
@@ -181,6 +181,7 @@ func parseXid(text string) (Xid, bool) {
 		return Xid{}, false
 	}
 	x.Text = parseProcess(strings.TrimSpace(rest), &x)
+	x.CausedBy, x.Recovery = parseCause(x), parseRecovery(x)
 	return x, true
 }
 
@@ -243,50 +244,4 @@ var AMD = Vendor{
 	Nodes:   Nodes{Card: "renderD", Folder: "dri"},
 	Untried: "Bookend was never tried on AMD's hardware",
 	Fault:   parseAMD,
-}
-
-// AMD's driver does not number its errors. These codes stand for its messages and exceed all of NVIDIA's.
-const (
-	AMDUncorrected = maxXid + 1 + iota
-	AMDReset
-	AMDPageFault
-	AMDNotGivenBack
-)
-
-var amdWords = []struct {
-	words string // begins the text after place and prefixes, or occurs in it
-	begin bool
-	code  int
-}{
-	{"VM memory stats for proc ", true, AMDNotGivenBack}, // process names follow
-	{"uncorrectable hardware error", false, AMDUncorrected},
-	{"GPU reset begin", true, AMDReset},
-	{"page fault (src_id:", false, AMDPageFault},
-}
-
-// parseAMD parses "amdgpu 0000:e3:00.0: amdgpu: text". Newer kernels omit the second "amdgpu: " and number RAS events:
-// "{1}text". The first 21 bytes are longer than a process name, so no process name can imitate them.
-func parseAMD(entry string) (x Xid, ok bool) {
-	rest, ok := strings.CutPrefix(entry, "amdgpu ")
-	place, text, found := strings.Cut(rest, ": ")
-	if !ok || !found {
-		return Xid{}, false
-	}
-	var err error
-	x.BusID, err = ParseBusID(place)
-	if err != nil {
-		return Xid{}, false
-	}
-	x.Text, _, _ = strings.Cut(strings.TrimPrefix(text, "amdgpu: "), "\n")
-	said := x.Text
-	if number, after, numbered := strings.Cut(said, "}"); numbered && strings.HasPrefix(number, "{") {
-		said = after
-	}
-	for _, w := range amdWords {
-		if strings.HasPrefix(said, w.words) || !w.begin && strings.Contains(said, w.words) {
-			x.Code = w.code
-			return x, true
-		}
-	}
-	return Xid{}, false
 }

@@ -69,7 +69,7 @@ func (c TestCase) forbids(card record.Assigned) string {
 func (c TestCase) failed(card record.Assigned) string {
 	for _, f := range c.Found {
 		entry, _ := catalog.Lookup(f.Code)
-		driver := entry.Scope == catalog.Driver && entry.Severity != catalog.Note
+		driver := entry.Scope == catalog.Driver && entry.Severity != catalog.Note && f.NoteOnly == ""
 		if driver || entry.Scope == catalog.Card && entry.Severity == catalog.Serious && f.GPU == card.Device.ID {
 			return fmt.Sprintf("%s (%s)", entry.Title, f.Code)
 		}

@@ -180,11 +180,9 @@ func (c *collector) line(line []byte) {
 }
 
 func (c *collector) event(at gpu.KernelMark, text string) {
-	for _, v := range gpu.Vendors {
-		if x, ok := v.Fault(text); ok {
-			x.KernelMark = at
-			c.xid(x)
-		}
+	if x, ok := gpu.ParseKernelLine(text); ok {
+		x.KernelMark = at
+		c.xid(x)
 	}
 	if line, ok := gpu.NVIDIA.Mismatch(text); ok {
 		c.log.Mismatch = line
@@ -218,18 +216,25 @@ func parseKill(text string) (gpu.HostKill, bool) {
 	return k, ok && pid > 0
 }
 
-// maxAlike is how many lines of one code and one GPU or MIG instance are kept.
+// maxAlike is how many lines of one code and cause and of one GPU or MIG instance are kept.
 const maxAlike = 8
+
+// startsAgain is the time within which two lines about a GPU that could not be started count as one: each program that
+// opens it causes two.
+const startsAgain = time.Hour
 
 // xid adds a line. The newest of many alike stands for the rest, so that no program pushes out another GPU's lines.
 func (c *collector) xid(x gpu.Xid) {
 	alike, last := 0, 0
 	for i, old := range c.log.Xids {
-		if old.Code == x.Code && old.BusID == x.BusID && old.Instance == x.Instance {
+		if old.Code == x.Code && old.CausedBy == x.CausedBy && old.BusID == x.BusID && old.Instance == x.Instance {
 			alike, last = alike+1, i
 		}
 	}
 	switch {
+	case x.Code == gpu.NotStarted && alike > 0 && x.At-c.log.Xids[last].At < startsAgain:
+		x.Text, x.More = c.log.Xids[last].Text, c.log.Xids[last].More
+		c.log.Xids = slices.Delete(c.log.Xids, last, last+1)
 	case alike == maxAlike:
 		x.More += c.log.Xids[last].More + 1
 		c.log.Xids = slices.Delete(c.log.Xids, last, last+1)

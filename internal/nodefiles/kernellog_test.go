@@ -204,6 +204,9 @@ func FuzzParse(f *testing.F) {
 		f.Add(strings.TrimSuffix(line, "\n"))
 	}
 	f.Add("4,1,1,-;" + `NVRM: Xid (PCI:0000:1b:00): 31, pid=1, name=\x0a\x1b[2J, \xff`)
+	for _, text := range []string{"previous Xid 79", "amdgpu: ring x timeout, signaled seq=1", "[drm:x [amdgpu]] *ERROR* ring"} {
+		f.Add(text)
+	}
 	f.Add("6,9,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/slurm/job_1,task=a,pid=1,task=b,pid=2,uid=0")
 	f.Fuzz(func(t *testing.T, line string) {
 		since := mark(0, 0)
@@ -219,6 +222,13 @@ func FuzzParse(f *testing.F) {
 		if x, ok := gpu.NVIDIA.Fault("NVRM: Xid (PCI:0000:1b:00): 31, pid=77, name=" + name + ", Ch 1"); !ok ||
 			x.PID != 77 || x.Code != 31 {
 			t.Errorf("Xid, name %q: %+v, %v", name, x, ok)
+		}
+		cleaned := "NVRM: Xid (PCI:0000:1b:00): 45, pid=77, name=" + name
+		forged, _ := gpu.ParseKernelLine(cleaned)
+		x, _ := gpu.ParseKernelLine(cleaned + ", Ch 00000001 caused by previous Xid 149")
+		must.Not(t, forged.CausedBy != 0 || x.CausedBy != 149, "name %q: %+v, %+v", name, forged, x)
+		if x, ok := gpu.ParseKernelLine(name + "[77]: segfault at 0 ip 0 sp 0 error 4 in " + line); ok {
+			t.Errorf("a program's crash, name %q: %+v", name, x)
 		}
 	})
 }
@@ -240,8 +250,8 @@ func bounded(t *testing.T, log gpu.KernelLog) {
 	must.Not(t, len(log.Xids) > maxXids || len(log.Kills) > maxKills || len(log.Mismatch) > maxText,
 		"%d Xids, %d kills, mismatch of %d bytes", len(log.Xids), len(log.Kills), len(log.Mismatch))
 	for _, x := range log.Xids {
-		if normal, err := gpu.ParseBusID(string(x.BusID)); err != nil || normal != x.BusID || x.Code < 0 ||
-			x.Code > 9999 || x.PID < 0 || x.PID > gpu.MaxPID || len(x.Text)+len(x.Name) > maxText {
+		if normal, err := gpu.ParseBusID(string(x.BusID)); x.BusID != "" && err != nil || normal != x.BusID || x.Code < 0 ||
+			x.Code > gpu.FirstSXid+99_999 || x.CausedBy > 9999 || x.PID < 0 || x.PID > gpu.MaxPID || len(x.Text)+len(x.Name) > maxText {
 			t.Errorf("%+v", x)
 		}
 	}
@@ -302,4 +312,18 @@ func FuzzClient(f *testing.F) {
 		}
 		parseOwner(text)
 	})
+}
+
+// Programs that open a GPU which cannot be started cause two lines each: within an hour they count as one.
+func TestFailedStartsCountOnce(t *testing.T) {
+	var b strings.Builder
+	for i, after := range []time.Duration{0, time.Minute, 3 * time.Hour} {
+		seq, us := 2*i+2, after.Microseconds()
+		fmt.Fprintf(&b, "3,%d,%d,-;NVRM: GPU 0000:1b:00.0: RmInitAdapter failed! (0x62:0x40:2387)\n", seq, us)
+		fmt.Fprintf(&b, "3,%d,%d,-;NVRM: GPU 0000:1b:00.0: rm_init_adapter failed, device minor number 3\n", seq+1, us)
+	}
+	since := mark(1, 0)
+	log := ReadLog(devices(t, b.String()), &since)
+	must.Not(t, len(log.Xids) != 2 || log.Xids[0].Seq != 5 || log.Xids[1].Seq != 7 || log.Xids[0].More != 0 ||
+		!strings.HasPrefix(log.Xids[0].Text, "RmInitAdapter failed!"), "%+v", log.Xids)
 }

@@ -48,6 +48,8 @@ func judge(c config.Config, phase slurm.Context, partition string, f record.Find
 	entry, _ := catalog.Lookup(f.Code)
 	warn := func(why string) record.Judged { return record.Judged{Action: config.Warn, Why: why} }
 	switch {
+	case f.NoteOnly != "" && want != config.Ignore:
+		return record.Judged{Action: config.Note, Why: f.NoteOnly}
 	case entry.Scope == catalog.Own && want != config.Ignore && want != config.Note && phase == slurm.HealthCheck:
 		return warn("")
 	case entry.Scope == catalog.Own && want != config.Ignore && want != config.Note:

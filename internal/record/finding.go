@@ -25,7 +25,11 @@ type Finding struct {
 	Candidates []Holder `json:"candidates,omitempty"`
 	Searched   bool     `json:"searched,omitempty"`
 
-	Xid   int     `json:"xid,omitempty"`   // number of the driver error it is about; 0 for none
+	Xid      int `json:"xid,omitempty"`       // number or code of the driver error it is about; 0 for none
+	CausedBy int `json:"caused_by,omitempty"` // number of the error that caused that one; 0 if none is known
+	// NoteOnly is why no policy makes more of it than a note; empty if one may.
+	NoteOnly string `json:"note_only,omitempty"`
+
 	Ended Outcome `json:"ended,omitempty"` // what became of Holder if clean-up was to end it; empty if it was not
 
 	// Repeated is set if the last other job on this GPU, or on the node if GPU is empty, ended with the same finding.
@@ -68,6 +72,18 @@ func FromFault(f gpu.Fault) Finding {
 		found.AddDoubt("the library may be elsewhere: nvidia.nvml_library")
 	}
 	return found
+}
+
+// DriverError returns what is known of the driver error that a finding is about, or of the one that caused it. It is
+// false if the number is not known to this release.
+func (f Finding) DriverError() (catalog.DriverError, bool) {
+	return catalog.LookupXid(cmp.Or(f.CausedBy, f.Xid))
+}
+
+// Cause returns what caused the driver error that a finding is about: catalog.Unclear if that cannot be told.
+func (f Finding) Cause() catalog.Cause {
+	e, _ := f.DriverError()
+	return e.Cause
 }
 
 func (f *Finding) AddDoubt(format string, args ...any) {

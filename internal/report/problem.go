@@ -63,7 +63,7 @@ func (s Scene) problem(f record.Finding, at moment) []string {
 			safetext.Clean(f.Unknown, Width))}
 	case f.Holder != nil && !traits.Condition, traits.Memory != "":
 		return []string{s.reader().inUse(f, where, at), "  " + s.reader().held(f, at)}
-	case at == atEnd && (f.Code == catalog.Xid || f.Code == catalog.XidFatal):
+	case at == atEnd && (f.Code == catalog.Xid || f.Code == catalog.XidFatal || f.Code == catalog.KernelLog):
 		at = "during your job" // the kernel log is read from the job's start to where its end begins
 	}
 	state := cmp.Or(traits.Milder, "had a fault")
@@ -74,9 +74,9 @@ func (s Scene) problem(f record.Finding, at moment) []string {
 func failing(f record.Finding) safetext.Safe {
 	text := f.Observed
 	switch f.Code {
-	case catalog.Xid, catalog.XidFatal:
+	case catalog.Xid, catalog.XidFatal, catalog.KernelLog:
 		kind := "of an unknown kind"
-		if e, known := catalog.LookupXid(f.Xid); known {
+		if e, known := f.DriverError(); known {
 			kind = e.Meaning
 			if e.Cause != catalog.Unclear && e.Cause != catalog.ByProgram {
 				kind += "; no program's fault"

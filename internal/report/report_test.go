@@ -167,7 +167,7 @@ func TestCondition(t *testing.T) {
 		{fails(catalog.Recovery, "the driver asks for a reset", 0), "had a fault", "the driver asks for a reset", mayNot},
 		{fails(catalog.Throttle, "clocks are held down", 0), "was slow", "clocks are held down", enough},
 		{fails(catalog.XidFatal, "PID 4711", 9999), "had a fault", "the driver's error Xid 9999: of an unknown kind", mayNot},
-		{fails(catalog.Xid, "PID 4711", 0), "met an error of a program", "the driver reported an error (Xid)", enough},
+		{fails(catalog.Xid, "PID 4711", 0), "met an error", "the driver reported an error (Xid)", enough},
 	} {
 		s := scene(1, record.Clean, tt.f)
 		check(t, Start(s), "\nbookend: WARNING: n1 GPU 0 "+tt.state+" before your job started: "+tt.seen+tt.advice)

@@ -166,13 +166,13 @@ func kernelLog(k *gpu.KernelLog) []string {
 		if row, known := catalog.LookupXid(x.Code); known {
 			text = ": " + row.Meaning
 		}
-		if x.PID != 0 {
-			text += fmt.Sprintf(", PID %d (%s)", x.PID, x.Name)
+		if pid := x.OwnerPID(); pid != 0 {
+			text += fmt.Sprintf(", PID %d (%s)", pid, x.Name)
 		}
 		if x.More > 0 {
 			text += fmt.Sprintf(", and %d like it before", x.More)
 		}
-		lines = append(lines, fmt.Sprintf("%s on %s%s: %s", gpu.Error(x.Code), x.BusID, text, x.Text))
+		lines = append(lines, gpu.Error(x.Code)+after(" on ", string(x.BusID))+text+": "+x.Text)
 	}
 	for _, kill := range k.Kills {
 		lines = append(lines, fmt.Sprintf("host memory ran out: PID %d (%s) was ended", kill.PID, kill.Name))
