@@ -234,7 +234,7 @@ func TestNoLibrary(t *testing.T) {
 	bad := filepath.Join(dir, "libnvidia-ml.so.1")
 	must.Do(t, os.WriteFile(bad, []byte("not a library, however long this text may be made"), 0o755))
 	for path, want := range map[string]gpu.FaultCode{filepath.Join(dir, "absent.so"): gpu.FaultNoLibrary,
-		bad: gpu.FaultDriver} {
+		bad: gpu.FaultForbidden} {
 		a := answerTo(request(path))
 		if len(a.Troubles) > 0 || !a.Complete || len(a.Faults) != 1 || a.Faults[0].Code != want ||
 			!strings.Contains(a.Faults[0].Detail, path) {

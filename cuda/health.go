@@ -21,7 +21,7 @@ const healthLeast = 300 * time.Millisecond
 // tellHealth reads the health of the requested devices, if time is left. The samples are already sent, so this costs
 // them nothing.
 func (s *session) tellHealth() error {
-	if !s.Req.Health || s.End()-s.Boot() < healthLeast {
+	if !s.Req.Health || s.Left() < healthLeast {
 		return nil
 	}
 	devices, _ := s.gather()
@@ -108,6 +108,11 @@ var examinations = []examination{
 			mode, ret := card.GetPersistenceMode()
 			return []string{map[bool]string{true: "on", false: "off"}[mode == nvml.FEATURE_ENABLED]}, ret
 		}},
+	{"nvmlDeviceGetComputeMode", false, []gpu.FactCode{gpu.ComputeMode},
+		func(card nvml.Device) ([]string, nvml.Return) {
+			mode, ret := card.GetComputeMode()
+			return []string{wordOr(computeModes, uint64(uint32(mode)))}, ret
+		}},
 	{"nvmlDeviceGetCurrentClocksEventReasons", true, []gpu.FactCode{gpu.Throttled},
 		func(card nvml.Device) ([]string, nvml.Return) {
 			mask, ret := card.GetCurrentClocksEventReasons()
@@ -115,8 +120,11 @@ var examinations = []examination{
 		}},
 }
 
-// fabricStates are words for nvml.h's NVML_GPU_FABRIC_STATE_*.
-var fabricStates = []string{"not_supported", "not_started", "in_progress", "completed"}
+// Words for nvml.h's NVML_GPU_FABRIC_STATE_* and nvmlComputeMode_t.
+var (
+	fabricStates = []string{"not_supported", "not_started", "in_progress", "completed"}
+	computeModes = []string{"default", "exclusive_thread", "prohibited", "exclusive_process"}
+)
 
 // wordOr returns the word for a number, or the number if there is no word yet.
 func wordOr(words []string, n uint64) string {

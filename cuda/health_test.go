@@ -47,6 +47,7 @@ var atRest = []gpu.Fact{
 	{Code: gpu.RecoveryAction, Value: "none", Source: "nvmlDeviceGetFieldValues"},
 	{Code: gpu.FabricState, Value: "not_supported", Source: "nvmlDeviceGetGpuFabricInfoV"},
 	{Code: gpu.PersistenceMode, Value: "on", Source: "nvmlDeviceGetPersistenceMode"},
+	{Code: gpu.ComputeMode, Value: "default", Source: "nvmlDeviceGetComputeMode"},
 	{Code: gpu.Throttled, Value: "none", Source: "nvmlDeviceGetCurrentClocksEventReasons"},
 }
 

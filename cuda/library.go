@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 	"unsafe"
 
 	"bookend/internal/backendkit"
@@ -34,9 +35,15 @@ type library struct {
 	driver gpu.Driver
 }
 
-// openLibrary loads and initialises the library at path (empty: the linker's). An error means a bad request.
-func openLibrary(path string) (*library, *gpu.Fault, error) {
-	path, err := libraryPath(path, gpu.NVIDIA.Library)
+// Initialising the library is tried again after an error of no known kind, so that a hiccup is no fault of the driver.
+const (
+	initTries = 3
+	initPause = 500 * time.Millisecond
+)
+
+// openLibrary loads and initialises the requested library (none: the linker's). An error means a bad request.
+func openLibrary(asked backendkit.Session) (*library, *gpu.Fault, error) {
+	path, err := libraryPath(asked.Req.Options[optionNVML], gpu.NVIDIA.Library)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,12 +51,24 @@ func openLibrary(path string) (*library, *gpu.Fault, error) {
 	if fault := l.load(path); fault != nil {
 		return nil, fault, nil
 	}
-	if _, failed := ask(func() (bool, nvml.Return) { return true, l.api.Init() }, l, "nvmlInit_v2"); failed != nil {
+	if failed := l.start(asked); failed != nil {
 		return nil, l.about(gpu.Device{}, *failed), nil
 	}
 	l.driver.Version, _ = ask(l.api.SystemGetDriverVersion, l, "nvmlSystemGetDriverVersion")
 	l.driver.Library, _ = ask(l.api.SystemGetNVMLVersion, l, "nvmlSystemGetNVMLVersion")
 	return l, nil, nil
+}
+
+func (l *library) start(asked backendkit.Session) *failure {
+	for try := 1; ; try++ {
+		begin := asked.Boot()
+		_, failed := ask(func() (bool, nvml.Return) { return true, l.api.Init() }, l, "nvmlInit_v2")
+		again := asked.Boot() - begin + 2*initPause // one that is slow to fail must not run into the alarm
+		if failed == nil || faultCode(failed.ret) != gpu.FaultDriver || try == initTries || asked.Left() < again {
+			return failed
+		}
+		time.Sleep(initPause)
+	}
 }
 
 // libraryPath rejects relative paths, which the linker would search for in directories of its own choice.
@@ -74,7 +93,7 @@ func (l *library) load(path string) *gpu.Fault {
 		return nil
 	}
 	why := C.GoString(C.dlerror())
-	fault := gpu.Fault{Code: gpu.FaultDriver, Detail: backendkit.Bounded("dlopen: " + why)}
+	fault := gpu.Fault{Code: gpu.FaultForbidden, Detail: backendkit.Bounded("dlopen: " + why)}
 	if why == path+": cannot open shared object file: No such file or directory" {
 		fault.Code = gpu.FaultNoLibrary // for a missing dependency the message names that instead of path
 	}
@@ -120,16 +139,20 @@ func (l *library) describe(f failure) string {
 
 // faultCodes are the codes with a fault of their own; any other is the driver's.
 var faultCodes = map[nvml.Return]gpu.FaultCode{
-	nvml.ERROR_DRIVER_NOT_LOADED:       gpu.FaultNoDriver,
-	nvml.ERROR_LIBRARY_NOT_FOUND:       gpu.FaultNoLibrary,
-	nvml.ERROR_LIB_RM_VERSION_MISMATCH: gpu.FaultMismatch,
-	nvml.ERROR_NOT_FOUND:               gpu.FaultNoDevice,
-	nvml.ERROR_GPU_NOT_FOUND:           gpu.FaultNoDevice,
-	nvml.ERROR_GPU_IS_LOST:             gpu.FaultLost,
-	nvml.ERROR_RESET_REQUIRED:          gpu.FaultReset,
-	nvml.ERROR_FUNCTION_NOT_FOUND:      gpu.FaultNoSymbol,
-	nvml.ERROR_NO_PERMISSION:           gpu.FaultForbidden,
-	nvml.ERROR_OPERATING_SYSTEM:        gpu.FaultForbidden, // a cgroup forbids the device node
+	nvml.ERROR_DRIVER_NOT_LOADED:         gpu.FaultNoDriver,
+	nvml.ERROR_LIBRARY_NOT_FOUND:         gpu.FaultNoLibrary,
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH:   gpu.FaultMismatch,
+	nvml.ERROR_NOT_FOUND:                 gpu.FaultNoDevice,
+	nvml.ERROR_GPU_NOT_FOUND:             gpu.FaultNoDevice,
+	nvml.ERROR_GPU_IS_LOST:               gpu.FaultLost,
+	nvml.ERROR_RESET_REQUIRED:            gpu.FaultReset,
+	nvml.ERROR_FUNCTION_NOT_FOUND:        gpu.FaultNoSymbol,
+	nvml.ERROR_NO_PERMISSION:             gpu.FaultForbidden,
+	nvml.ERROR_OPERATING_SYSTEM:          gpu.FaultForbidden, // a cgroup forbids the device node
+	nvml.ERROR_MEMORY:                    gpu.FaultForbidden, // of the host
+	nvml.ERROR_INSUFFICIENT_RESOURCES:    gpu.FaultForbidden,
+	nvml.ERROR_INVALID_ARGUMENT:          gpu.FaultForbidden, // of the request
+	nvml.ERROR_ARGUMENT_VERSION_MISMATCH: gpu.FaultForbidden,
 }
 
 func faultCode(ret nvml.Return) gpu.FaultCode { return cmp.Or(faultCodes[ret], gpu.FaultDriver) }

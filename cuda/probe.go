@@ -32,7 +32,7 @@ func serveProbe(s backendkit.Session) error {
 		},
 		Setenv: func(visible string) { setenv(visible, folder) },
 		Open: func(asked []gpu.Device) (devices []allocation.Device, fault *gpu.Fault, err error) {
-			lib, fault, err := openLibrary(s.Req.Options[optionNVML])
+			lib, fault, err := openLibrary(s)
 			if err == nil && fault == nil {
 				open := func(i int) allocation.Device { return lib.openTested(asked[i]) }
 				devices, err = child.Parallel(len(asked), open)
@@ -78,6 +78,9 @@ func empty(folder string) string {
 }
 
 func (l *library) openTested(asked gpu.Device) allocation.Device {
+	if why := backendkit.Denied("/dev", asked); why != "" {
+		return allocation.Device{Device: asked, Skip: why}
+	}
 	o := l.openAsked(asked)
 	if o.fault != nil {
 		return allocation.Device{Device: asked, Skip: o.fault.Detail}
@@ -110,9 +113,9 @@ func (l *library) forbidden(d device) string {
 	case failed != nil:
 		return "compute mode: " + l.describe(*failed)
 	case mode == nvml.COMPUTEMODE_PROHIBITED:
-		return "compute mode PROHIBITED lets no one in"
+		return "compute mode PROHIBITED: no program can use the GPU (nvidia-smi -c 0 sets the default)"
 	case mode != nvml.COMPUTEMODE_DEFAULT:
-		return "GPUs in an exclusive compute mode are not tested"
+		return "compute mode EXCLUSIVE: a test could keep a job's process out"
 	}
 	return ""
 }

@@ -24,7 +24,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// read takes one sample of a device. What cannot be read is unknown; an error but "not supported" is a fault too.
+// read takes one sample of a device. What cannot be read is unknown; an error but "not supported" is a fault too. If
+// the memory was read, an error of no known kind from a process list is not: some drivers lack that list alone.
 func (l *library) read(d device) (gpu.Reading, []gpu.Fault) {
 	r := gpu.Reading{Device: d.Device, Parts: d.cut(), Processes: []gpu.Process{}}
 	memory, failed := l.memory(d.handle)
@@ -38,7 +39,9 @@ func (l *library) read(d device) (gpu.Reading, []gpu.Fault) {
 		r.ProcessesUnknown = l.describe(*failed) // each further call may wait for a timeout of the driver
 	default:
 		r.Processes, r.ProcessesUnknown, failed = l.processes(d, memory.Total)
-		faults = l.deviceFaults(d, faults, failed)
+		if failed != nil && faultCode(failed.ret) != gpu.FaultDriver {
+			faults = l.deviceFaults(d, faults, failed)
+		}
 	}
 	return r, faults
 }

@@ -87,7 +87,8 @@ func TestFaultCodes(t *testing.T) {
 	for ret, want := range map[nvml.Return]gpu.FaultCode{
 		9: gpu.FaultNoDriver, 12: gpu.FaultNoLibrary, 18: gpu.FaultMismatch, 6: gpu.FaultNoDevice, 28: gpu.FaultNoDevice,
 		15: gpu.FaultLost, 16: gpu.FaultReset, 13: gpu.FaultNoSymbol, 4: gpu.FaultForbidden, 17: gpu.FaultForbidden,
-		999: gpu.FaultDriver, 2: gpu.FaultDriver, 27: gpu.FaultDriver, -1: gpu.FaultDriver,
+		2: gpu.FaultForbidden, 20: gpu.FaultForbidden, 23: gpu.FaultForbidden, 25: gpu.FaultForbidden,
+		999: gpu.FaultDriver, 777: gpu.FaultDriver, 27: gpu.FaultDriver, -1: gpu.FaultDriver,
 	} {
 		if got := faultCode(ret); got != want {
 			t.Errorf("return code %d: got %s, want %s", ret, got, want)

@@ -64,3 +64,21 @@ func TestNoSlowRetryIntoTheAlarm(t *testing.T) {
 	req.Watch.Flat, req.Watch.Max = time.Minute, time.Minute
 	looks(t, req) // wants a complete answer
 }
+
+// A library that cannot be initialised for a moment is no fault of the driver; one that never can is, whatever its code.
+func TestLibraryIsInitialisedAgain(t *testing.T) {
+	for rule, want := range map[string]gpu.FaultCode{
+		"rc 999 times 2": "", "rc 999": gpu.FaultDriver, "rc 777": gpu.FaultDriver, "rc 18": gpu.FaultMismatch,
+		"rc 9 times 1": gpu.FaultNoDriver,
+	} {
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			w := world(t, "gpus=1, on.nvmlInit_v2="+rule)
+			a := answerTo(request(w.NVML()))
+			faulty := len(a.Faults) == 1 && a.Faults[0].Code == want
+			if !a.Complete || want == "" && len(a.Snapshots) != 1 || want != "" && !faulty {
+				t.Errorf("got %+v", a)
+			}
+		})
+	}
+}

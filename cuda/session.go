@@ -21,7 +21,7 @@ func answer(asked backendkit.Session) error {
 	if asked.Probes() {
 		return serveProbe(asked)
 	}
-	lib, fault, err := openLibrary(asked.Req.Options[optionNVML])
+	lib, fault, err := openLibrary(asked)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -61,6 +62,9 @@ func (s Session) Records() bool { return s.Req.Op == protocol.Record }
 
 // End returns the time by which the last sample must have been taken.
 func (s Session) End() time.Duration { return s.Began + s.Req.Deadline() - reserve }
+
+// Left returns how long it is until End.
+func (s Session) Left() time.Duration { return s.End() - s.Boot() }
 
 // Finish reports faults of the driver as a whole, and that the answer is complete.
 func (s Session) Finish(faults ...gpu.Fault) error {
@@ -268,6 +272,20 @@ func unblockAlarm() error {
 		return fmt.Errorf("unblock alarm: %w", err)
 	}
 	return nil
+}
+
+// Denied returns why this process may not open a GPU's device nodes, or those of its driver; empty if it may, or if
+// they do not exist. The kernel answers for a device cgroup too, without a call of the driver.
+func Denied(dev string, d gpu.Device) string {
+	nodes := gpu.VendorOf(d).Nodes
+	for _, name := range append([]string{nodes.Control, d.Node()}, nodes.Shared...) {
+		file := filepath.Join(dev, nodes.Folder, name)
+		err := unix.Access(file, unix.R_OK|unix.W_OK)
+		if name != "" && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) {
+			return fmt.Sprintf("this process may not open %s: %v", file, err)
+		}
+	}
+	return ""
 }
 
 // Bounded cuts a driver's text to a length that fits in a reply.

@@ -73,10 +73,19 @@ var entries = []Entry{
 		Traits{Exit: 20, Start: ToDrain, End: ToDrain, Unusable: true,
 			Fault: "the GPU fell off the bus or needs a reset"}},
 	{Missing, Serious, Card, Node, "assigned GPU does not exist",
-		"Slurm gave the job a GPU that the driver does not have.",
+		"Slurm gave the job a GPU that the driver does not have. If the driver had it earlier since the node booted, " +
+			"the GPU is gone; if not, its number may be configured wrongly, and the finding never drains.",
 		"Compare nvidia-smi -L with slurmd -v -G, gres.conf and nvidia.gpu_map. If the GPU is gone for good, remove " +
 			"it from gres.conf and slurm.conf, and restart slurmd.",
-		Traits{Exit: 21, Start: ToWarn, End: ToWarn, Fault: "a GPU that Slurm gave is not there", Doubtful: true}},
+		Traits{Exit: 21, Start: ToRepeat, End: ToRepeat, Unusable: true, Fault: "a GPU that Slurm gave is not there",
+			Doubtful: true}},
+	{NoAnswer, Serious, Card, Node, "GPU does not answer",
+		"The driver could not open the GPU or read its memory, in several samples. Error 999 (Unknown Error) is " +
+			"common for a GPU that has failed; a code that Bookend does not know counts the same.",
+		"bookend show JOBID has the GPU's index and bus id. Read the kernel log for it (Xid, NVRM), then reset the " +
+			"GPU or reboot. Replace the GPU if it recurs.",
+		Traits{Exit: 19, Start: ToRepeat, End: ToRepeat, Unusable: true, Fault: "the GPU did not answer the driver",
+			Doubtful: true}},
 	{Unread, Warning, Card, Node, "GPU could not be read",
 		"The GPU's memory or its process list could not be read, so whether it is clean is unknown.",
 		"Read the reason given with it and run nvidia-smi. Some driver versions return a wrong list.",
@@ -104,10 +113,11 @@ var entries = []Entry{
 		"See bookend show JOBID for figures and holders. If it stays on an idle GPU, reset it or reboot the node.",
 		Traits{Exit: 16, Start: ToWarn, End: ToWarn, Condition: true, Milder: "had fragmented memory"}},
 	{Blocked, Serious, Card, Node, "no memory could be allocated",
-		"The GPU has free memory, but the test allocation got none: the GPU is busy, or in a mode that forbids it.",
-		"See the CUDA error and its remedy in the finding; nvidia-smi -q -d COMPUTE shows the mode.",
+		"The GPU has free memory, but the test allocation got none; or its compute mode is PROHIBITED, so that no " +
+			"program can use it.",
+		"See the error and its remedy in the finding. For the compute mode, run nvidia-smi -i GPU -c 0.",
 		Traits{Exit: 17, Start: ToWarn, End: ToWarn, Condition: true, Unusable: true,
-			Silence: "a test allocation failed; that may be the test's own"}},
+			Silence: "a test allocation got no memory, or the GPU's compute mode lets no program in"}},
 	{Broken, Serious, Card, Node, "CUDA does not work on the GPU",
 		"The test allocation failed with a CUDA error, in two tries. Jobs would fail the same way.",
 		"The error and its remedy are in the finding; docs/cuda-errors.md lists all.",
@@ -159,6 +169,11 @@ var entries = []Entry{
 		"The driver unloads a GPU that is not in use. Hooks and jobs wait seconds for it, and counters are lost.",
 		"Enable nvidia-persistenced, or run nvidia-smi -pm 1.",
 		Traits{Start: ToNote, End: ToNote, Condition: true, Milder: "was slow to wake up"}},
+	{Exclusive, Note, Card, Site, "exclusive compute mode",
+		"The GPU's compute mode admits one process at a time (EXCLUSIVE_PROCESS): a second one fails with CUDA error " +
+			"46. No test allocation is made, as it could keep a job's process out.",
+		"None, if it is intended, as for MPS. Otherwise run nvidia-smi -i GPU -c 0.",
+		Traits{Start: ToNote, End: ToNote, Condition: true, Milder: "admits one process at a time"}},
 
 	// the driver as a whole
 	{NoDriver, Serious, Driver, Node, "no GPU driver",
@@ -169,10 +184,10 @@ var entries = []Entry{
 		"Library and kernel module differ in version, as after an update without a reboot: no GPU program starts.",
 		"Reboot the node, or unload and load the kernel modules.",
 		Traits{Exit: 23, Start: ToRepeat, End: ToRepeat, Fault: "driver and library are of different versions"}},
-	{DriverKO, Warning, Driver, Node, "driver reported an error",
-		"The driver returned an error that does not concern a single GPU.",
+	{DriverKO, Serious, Driver, Node, "driver reported an error",
+		"The driver returned an error that does not concern a single GPU, as when it cannot be initialized.",
 		"Run nvidia-smi on the node and read the kernel log. The driver's error text is in the finding.",
-		Traits{Exit: 24, Start: ToWarn, End: ToWarn, Silence: "the driver reported an error"}},
+		Traits{Exit: 24, Start: ToRepeat, End: ToRepeat, Silence: "the driver reported an error"}},
 	{Old, Note, Driver, Node, "driver lacks a call",
 		"The driver is too old for a call that Bookend needs; the figures concerned are unknown.",
 		"Update the driver when convenient: NVIDIA 510 or later has all calls.",

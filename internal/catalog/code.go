@@ -44,6 +44,8 @@ const (
 	Lost    Code = "BKD-LOST"
 	Missing Code = "BKD-MISSING"
 	Unread  Code = "BKD-UNREAD"
+	// NoAnswer is about one GPU, DriverKO about the driver as a whole.
+	NoAnswer Code = "BKD-NOANSWER"
 	// Trespass is about a GPU that does not belong to the hook's job.
 	Trespass Code = "BKD-TRESPASS"
 	Unjudged Code = "BKD-UNJUDGED"
@@ -63,6 +65,7 @@ const (
 	XidFatal    Code = "BKD-XIDFATAL"
 	Throttle    Code = "BKD-THROTTLE"
 	Persistence Code = "BKD-PERSISTENCE"
+	Exclusive   Code = "BKD-EXCLUSIVE"
 
 	NoDriver Code = "BKD-NODRIVER"
 	Mismatch Code = "BKD-MISMATCH"

@@ -149,7 +149,7 @@ func (v view) fault() (record.Finding, bool) {
 			continue
 		}
 		found := record.FromFault(f)
-		found.Doubts = v.faultDoubts()
+		found.Doubts = append(found.Doubts, v.faultDoubts()...)
 		if v.curve.State != record.Unreadable || !v.curve.Steady {
 			found.AddDoubt("seen in %d looks over %.1f s only", v.curve.Looks, v.curve.Span.Seconds())
 		}

@@ -286,6 +286,10 @@ func TestCompare(t *testing.T) {
 			func(s *Input) { s.Shared, s.RunDoubt = "it is given out in shards", "another run's" }), "LOST", "-"},
 		{"a fault seen once", with(ending(side(at(200), record.Unreadable, gpu.Reading{})), lost(record.Curve{State: record.Unreadable, Looks: 1})),
 			"LOST", "1 looks"},
+		{"a GPU that does not answer", with(ending(side(at(200), record.Unreadable, gpu.Reading{})), lost(record.Curve{State: record.Unreadable, Steady: true}),
+			func(s *Input) { s.Now.Snapshot.Faults[0].Code = gpu.FaultDriver }), "NOANSWER", "-"},
+		{"one that the hook may not open", with(ending(side(at(200), record.Unreadable, gpu.Reading{})), lost(record.Curve{State: record.Unreadable, Steady: true}),
+			func(s *Input) { s.Now.Snapshot.Faults[0].Code = gpu.FaultForbidden }), "NOANSWER", "permissions"},
 		{"another part of its GPU is lost", with(ending(orphanSide()), instance, func(s *Input) {
 			s.Cards[0].Device.BusID = "0000:10:00.0"
 			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: "MIG-2", BusID: "0000:10:00.0"}}

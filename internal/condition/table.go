@@ -23,8 +23,9 @@ var expected = map[catalog.Code]string{
 	catalog.RemapPending: "no pending remapping", catalog.Pages: "no pages waiting",
 	catalog.ECC:    "no uncorrectable memory errors",
 	catalog.Fabric: "a GPU in its NVLink fabric", catalog.Persistence: "persistence mode on",
-	catalog.Throttle: "full clocks",
-	catalog.Xid:      "no Xid on the GPU during the job", catalog.XidFatal: "no Xid on the GPU during the job",
+	catalog.Throttle: "full clocks", catalog.Blocked: "a compute mode that lets programs in",
+	catalog.Exclusive: "the default compute mode",
+	catalog.Xid:       "no Xid on the GPU during the job", catalog.XidFatal: "no Xid on the GPU during the job",
 	catalog.KernelLog: "no fault of GPUs and their links in the kernel log",
 }
 
@@ -62,6 +63,13 @@ var factRows = []Row{
 		"wait", ""),
 	fact(gpu.PersistenceMode, "off", catalog.Persistence, equal, "persistence mode is off", "run nvidia-persistenced",
 		""),
+	fact(gpu.ComputeMode, "prohibited", catalog.Blocked, equal,
+		"compute mode PROHIBITED: no program can use the GPU; nvidia-smi -c 0 sets the default",
+		"set the default mode", ""),
+	fact(gpu.ComputeMode, "exclusive_process", catalog.Exclusive, equal,
+		"compute mode EXCLUSIVE_PROCESS: one process at a time", "nothing, if it is intended", ""),
+	fact(gpu.ComputeMode, "exclusive_thread", catalog.Exclusive, equal,
+		"compute mode EXCLUSIVE_THREAD: one process at a time", "nothing, if it is intended", ""),
 	fact(gpu.Throttled, "for heat, or by the power brake", catalog.Throttle, slowed, "clocks are held down: ",
 		"check cooling and power", ""),
 }

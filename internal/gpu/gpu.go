@@ -96,8 +96,8 @@ const (
 	FaultNoDevice  FaultCode = "no_device"        // a requested device does not exist
 	FaultLost      FaultCode = "gpu_lost"         // the GPU fell off the bus
 	FaultReset     FaultCode = "reset_required"
-	FaultNoSymbol  FaultCode = "no_symbol" // the driver lacks a required function
-	FaultForbidden FaultCode = "no_permission"
+	FaultNoSymbol  FaultCode = "no_symbol"     // the driver lacks a required function
+	FaultForbidden FaultCode = "no_permission" // it may come from what asks: library, cgroup, host memory
 	FaultDriver    FaultCode = "driver_error"
 )
 
@@ -194,6 +194,11 @@ func (e Epoch) Same(other Epoch) bool {
 func (e Epoch) Changed(other Epoch) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	return differ(e.Boot, other.Boot) || differ(e.Driver, other.Driver) || differ(e.Module, other.Module)
+}
+
+// Continues reports whether both are of one known boot and no part is known to differ.
+func (e Epoch) Continues(earlier Epoch) bool {
+	return e.Boot != "" && earlier.Boot != "" && !e.Changed(earlier)
 }
 
 // OtherBoot reports whether the node has booted between the two epochs.

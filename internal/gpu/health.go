@@ -30,6 +30,7 @@ const (
 	RecoveryAction  FactCode = "recovery_action"
 	FabricState     FactCode = "fabric_state" // not_supported, not_started, in_progress, completed, failed
 	PersistenceMode FactCode = "persistence"  // on, off
+	ComputeMode     FactCode = "compute_mode" // default, exclusive_thread, prohibited, exclusive_process, or a number
 	Throttled       FactCode = "throttled"    // none, or reasons joined by "+"
 )
 

@@ -146,6 +146,11 @@ var NVIDIA = Vendor{
 		100, // NO_DEVICE
 		101, // INVALID_DEVICE
 		304, // OPERATING_SYSTEM
+		800, // NOT_PERMITTED
+		// INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, INVALID_CONTEXT, INVALID_HANDLE: of the test's own calls
+		1, 3, 4, 201, 400,
+		// of a multi-process service
+		805, 806, 807, 808, 809, 810,
 	},
 	Fault:    parseNVIDIA,
 	Mismatch: parseMismatch,

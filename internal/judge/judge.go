@@ -188,6 +188,7 @@ type Node struct {
 	// Damaged are the records that were set aside as damaged.
 	Damaged []record.Damaged
 	Proofs  []record.Sighting // processes that the recorder saw in a job's cgroup
+	Check   *record.Check     // the last health check, nil if none is on record
 	// SameHost are the host's other nodes, for a health check: with several slurmd, their jobs may have a GPU.
 	SameHost []Node
 }

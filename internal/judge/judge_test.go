@@ -131,7 +131,13 @@ func TestRepeated(t *testing.T) {
 	if c.Node.Damaged = []record.Damaged{{Job: 9}}; Judge(c).Exit != 0 {
 		t.Error("a job in between whose record is damaged may have been spared: want exit 0")
 	}
-	if c.Node.Damaged, c.Past.Run.Start.At = nil, time.Second; Judge(c).Exit != 0 {
+	c.Node.Damaged, c.Node.Runs[0].Ends[0].Findings, c.At = nil, nil, time.Hour
+	c.Node.Check = &record.Check{At: time.Hour - time.Minute, Epoch: c.Seen.Epoch, Findings: []record.Finding{broken}}
+	if j := Judge(c); j.Exit != 18 {
+		t.Errorf("a health check met it since: exit %d, want 18", j.Exit)
+	}
+	c.Node.Check, c.Node.Runs[0].Ends[0].Findings = nil, []record.Finding{broken}
+	if c.Past.Run.Start.At = time.Second; Judge(c).Exit != 0 {
 		t.Error("jobs that end side by side met one hiccup: want exit 0")
 	}
 	gone := record.Finding{Code: catalog.NoDriver}

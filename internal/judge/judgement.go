@@ -66,7 +66,7 @@ func (c Case) repeated(found []record.Finding) []record.Finding {
 	}
 	for i, f := range found {
 		unread := f.GPU != "" && c.Node.Doubt(c.Job.ID, f.GPU) != "" // another job may have run in between
-		found[i].Repeated = c.asksRepeat(f) && !unread && policy.MetLast(c.Node.Runs, self, f)
+		found[i].Repeated = c.asksRepeat(f) && !unread && policy.MetLast(c.Node.Runs, c.Node.Check, self, c.At, f)
 	}
 	return found
 }

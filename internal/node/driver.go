@@ -222,8 +222,11 @@ func findingsOf(env child.Env, answer Answer, in string) (found []record.Finding
 	for _, f := range answer.Faults {
 		f.Detail = in + f.Detail
 		fault := record.FromFault(f)
-		if fault.Code == catalog.Lost {
+		switch {
+		case fault.Code == catalog.Lost:
 			fault.Doubts = []string{"said of the driver as a whole, not of this job's GPUs"}
+		case fault.Code == catalog.DriverKO && in != "":
+			fault.AddDoubt("the driver had answered this hook before")
 		}
 		found = append(found, fault)
 	}

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -43,11 +42,17 @@ func inventory(a *Access, c judge.Case, n *numbers) judge.Case {
 		c.Seen.Given = slurmconf.Slurms(list.Cards, n.list())
 		return c
 	}
-	if from := a.Config.NVIDIA.DriverProc; from != "" {
-		_ = state.LastInventory.Save(a.Store, state.Inventory{From: from, Epoch: list.Epoch, Cards: list.Cards})
+	now := state.Inventory{From: a.Config.NVIDIA.DriverProc, Epoch: list.Epoch, Cards: list.Cards}
+	now = now.Since(state.LastInventory.Peek(a.Store))
+	if now.From != "" {
+		_ = state.LastInventory.Save(a.Store, now)
 	}
-	res, origin := slurmconf.OfJob(a.Job, c.Past.Run, list.Cards, a.Config.NVIDIA.GPUMap, n.list())
-	c.Faults = slices.Concat(c.Faults, unresolved(res, len(list.Cards)))
+	resolve := func(cards []gpu.Physical) (slurmconf.Result, record.Origin) {
+		return slurmconf.OfJob(a.Job, c.Past.Run, cards, a.Config.NVIDIA.GPUMap, n.list())
+	}
+	res, origin := resolve(list.Cards)
+	before, _ := resolve(slices.Concat(list.Cards, now.Gone))
+	c.Faults = slices.Concat(c.Faults, record.Unresolved(res.Unknown, res.Missing, before.Devices, len(list.Cards)))
 	c.Seen.Cards, c.Seen.Origin = res.Devices, origin
 	return c
 }
@@ -95,21 +100,6 @@ func foresee(a *Access, recalled record.Run, list slurmconf.List) (seen judge.Se
 		return seen
 	}
 	return judge.Seen{Epoch: last.Epoch, Cards: res.Devices, Origin: origin}
-}
-
-// unresolved returns findings for the job's numbers that match no GPU of the driver, and for unknown ones.
-func unresolved(res slurmconf.Result, have int) (found []record.Finding) {
-	if res.Unknown != "" {
-		found = append(found, record.Unsure(catalog.Ambiguous, res.Unknown))
-	}
-	for _, index := range res.Missing {
-		found = append(found, record.Finding{
-			Code: catalog.Missing, Index: &index, Expected: "a GPU for every index that Slurm gives out",
-			Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, have),
-			Doubts:   []string{"the numbering may be configured wrongly"},
-		})
-	}
-	return found
 }
 
 // listed asks the backend for the node's GPUs, for a driver that does not list them in its files.

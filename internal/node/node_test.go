@@ -103,14 +103,17 @@ func TestTimesOfAPhase(t *testing.T) {
 	}
 }
 
-// A lost GPU that the driver reports outside a reading may be another job's: it never drains.
+// A lost GPU that the driver reports outside a reading may be another job's: it never drains, nor does an error of the
+// driver in a test, after it has answered.
 func TestLostByTheDriver(t *testing.T) {
 	a, _ := open(t, slurm.Epilog)
 	faults := []gpu.Fault{{Code: gpu.FaultLost, Detail: "GPU is lost"}, {Code: gpu.FaultDriver, Detail: "oops"}}
-	found := a.Troubles(Answer{Faults: faults}, "watch: ")
-	i := slices.IndexFunc(found, func(f record.Finding) bool { return f.Code == catalog.Lost })
-	if len(found) != 2 || i < 0 || len(found[i].Doubts) != 1 || len(found[1-i].Doubts) != 0 {
-		t.Errorf("%+v", found)
+	for in, doubts := range map[string]int{"": 0, "the test allocation: ": 1} {
+		found := a.Troubles(Answer{Faults: faults}, in)
+		i := slices.IndexFunc(found, func(f record.Finding) bool { return f.Code == catalog.Lost })
+		if len(found) != 2 || i < 0 || len(found[i].Doubts) != 1 || len(found[1-i].Doubts) != doubts {
+			t.Errorf("%q: %+v", in, found)
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ func withBaselines(a *Access, c judge.Case) judge.Case {
 // Records reads the records of all of the node's hooks as they are now: jobs may have begun or ended since.
 func Records(store *state.Store) (*judge.Node, []record.Finding) {
 	n, faults := runsOf(store)
-	n.Proofs = state.Recorded.Peek(store).Runs.Proofs()
+	n.Proofs, n.Check = state.Recorded.Peek(store).Runs.Proofs(), state.LastCheck.Peek(store)
 	return &n, faults
 }
 

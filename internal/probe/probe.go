@@ -17,7 +17,7 @@ import (
 // test only say whether it may be made.
 func AtStart(a *node.Access, c judge.Case, j judge.Judgement, earlier map[gpu.ID]record.TestRecord) judge.Case {
 	if !testable(c) {
-		return c
+		return untested(c)
 	}
 	return (&tester{a: a, starts: true}).complete(c, j, trusted(a, c, earlier))
 }
@@ -25,7 +25,7 @@ func AtStart(a *node.Access, c judge.Case, j judge.Judgement, earlier map[gpu.ID
 // AtEnd is AtStart for a job's end: it tests again what the job may have changed, and counts the others' jobs.
 func AtEnd(a *node.Access, c judge.Case, j judge.Judgement) judge.Case {
 	if !testable(c) {
-		return c
+		return untested(c)
 	}
 	return (&tester{a: a}).complete(c, j, unworn(a, c, j))
 }
@@ -76,6 +76,17 @@ func testable(c judge.Case) bool {
 	first := gpu.VendorOf(c.Seen.Cards[0].Device).Name
 	another := func(d record.Assigned) bool { return gpu.VendorOf(d.Device).Name != first }
 	return c.Config.Tests(first) && !slices.ContainsFunc(c.Seen.Cards, another)
+}
+
+// untested returns a case without tests, with the reason for each GPU whose test is due.
+func untested(c judge.Case) judge.Case {
+	for _, card := range c.Seen.Cards {
+		if judge.WhenTested(c.Config.Probe.At, c.Phase) {
+			const why = "no test for GPUs of this vendor is installed, or the job has GPUs of several vendors"
+			c.Tests = append(c.Tests, judge.TestResult{Probe: judge.SkippedTest(card.Device.ID, why)})
+		}
+	}
+	return c
 }
 
 // last is what earlier tests show.

@@ -66,10 +66,44 @@ func FromFault(f gpu.Fault) Finding {
 		gpu.FaultMismatch: catalog.Mismatch, gpu.FaultNoDevice: catalog.Missing,
 		gpu.FaultLost: catalog.Lost, gpu.FaultReset: catalog.Lost, gpu.FaultNoSymbol: catalog.Old,
 	}
-	c := cmp.Or(codes[f.Code], catalog.DriverKO)
-	found := Finding{Code: c, GPU: f.Device, Observed: f.Detail, Expected: "the driver answers for this GPU"}
-	if f.Code == gpu.FaultNoLibrary {
+	otherwise, at := catalog.DriverKO, ""
+	if f.Device != "" || f.BusID != "" {
+		otherwise = catalog.NoAnswer
+	}
+	if f.BusID != "" {
+		at = fmt.Sprintf("GPU at %s: ", f.BusID)
+	}
+	found := Finding{Code: cmp.Or(codes[f.Code], otherwise), GPU: f.Device, Observed: at + f.Detail,
+		Expected: "the driver answers for this GPU"}
+	switch f.Code {
+	case gpu.FaultNoLibrary:
 		found.AddDoubt("the library may be elsewhere: nvidia.nvml_library")
+	case gpu.FaultForbidden:
+		found.AddDoubt("the cause may be around the hook: library, permissions, device access (cgroup), host memory")
+	}
+	return found
+}
+
+// Unresolved returns findings for a job's numbers that match none of the driver's GPUs, and for unknown ones. before
+// are the job's GPUs if those count that the driver had earlier since the node booted: then such a GPU is gone. have is
+// how many the driver has.
+func Unresolved(unknown string, missing []int, before []Assigned, have int) (found []Finding) {
+	if unknown != "" {
+		found = append(found, Unsure(catalog.Ambiguous, unknown))
+	}
+	for _, index := range missing {
+		f := Finding{Code: catalog.Missing, Index: &index, Expected: "a GPU for every index that Slurm gives out",
+			Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, have)}
+		for _, d := range before {
+			if d.Index == index {
+				f.GPU = d.Device.ID
+				f.Observed += fmt.Sprintf("; earlier since the node booted it had GPU %s at %s", f.GPU, d.Device.BusID)
+			}
+		}
+		if f.GPU == "" {
+			f.AddDoubt("the numbering may be configured wrongly")
+		}
+		found = append(found, f)
 	}
 	return found
 }

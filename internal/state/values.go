@@ -50,6 +50,21 @@ type Inventory struct {
 	From  string         `json:"from"` // the directory that lists them
 	Epoch gpu.Epoch      `json:"epoch"`
 	Cards []gpu.Physical `json:"cards"`
+	// Gone are GPUs that hooks found earlier in this boot and that the driver does not list any more.
+	Gone []gpu.Physical `json:"gone,omitempty"`
+}
+
+// Since returns the inventory with the GPUs that are gone since an earlier one.
+func (i Inventory) Since(earlier Inventory) Inventory {
+	if boot := i.Epoch.Boot; boot == "" || boot != earlier.Epoch.Boot || i.From != earlier.From {
+		return i
+	}
+	i.Gone = slices.DeleteFunc(slices.Concat(earlier.Gone, earlier.Cards), func(then gpu.Physical) bool {
+		return then.Device.ID == "" || slices.ContainsFunc(i.Cards, func(now gpu.Physical) bool {
+			return now.Device.ID == then.Device.ID || now.Device.ID == "" && now.Device.BusID == then.Device.BusID
+		})
+	})
+	return i
 }
 
 // ErrChanged means that another program has changed what is remembered of the node's drain since it was read.

@@ -326,3 +326,34 @@ func TestOnlyRecorder(t *testing.T) {
 	defer releaseNext()
 	must.Not(t, is() || !next(), "got %v and %v", is(), next())
 }
+
+// A GPU that an earlier inventory of this boot has and this one has not is gone, until it is back or the node boots.
+func TestInventorySince(t *testing.T) {
+	of := func(boot string, ids ...gpu.ID) Inventory {
+		i := Inventory{From: "/proc", Epoch: gpu.Epoch{Boot: boot}}
+		for _, id := range ids {
+			i.Cards = append(i.Cards, gpu.Physical{Device: gpu.Device{ID: id, BusID: gpu.BusID("bus of " + id)}})
+		}
+		return i
+	}
+	without := of("a", "GPU-1").Since(of("a", "GPU-0", "GPU-1"))
+	nameless := of("a", "GPU-1", "")
+	nameless.Cards[1].Device.BusID = "bus of GPU-0"
+	for name, tt := range map[string]struct {
+		now, then Inventory
+		gone      int
+	}{
+		"none is gone":         {of("a", "GPU-0"), of("a", "GPU-0"), 0},
+		"one is":               {of("a", "GPU-1"), of("a", "GPU-0", "GPU-1"), 1},
+		"one still is":         {of("a", "GPU-1"), without, 1},
+		"it is back":           {of("a", "GPU-0", "GPU-1"), without, 0},
+		"its id is not cached": {nameless, of("a", "GPU-0", "GPU-1"), 0},
+		"after a boot":         {of("b", "GPU-1"), without, 0},
+		"of no known boot":     {of("", "GPU-1"), of("", "GPU-0"), 0},
+		"nothing is known":     {of("a", "GPU-1"), Inventory{}, 0},
+	} {
+		if got := tt.now.Since(tt.then).Gone; len(got) != tt.gone || tt.gone > 0 && got[0].Device.ID != "GPU-0" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -177,7 +177,8 @@ func TestCoreOnlyBackend(t *testing.T) {
 		"%+v", f)
 }
 
-// A driver that is gone at two jobs in a row drains, and a library that is only not where it was looked for never.
+// A driver or GPU that does not work at two jobs in a row drains, whatever the code; a library that is only not where it
+// was looked for, and what may come from the hook's own surroundings, never.
 func TestDriverGoneTwice(t *testing.T) {
 	type row struct {
 		harm func(*node)
@@ -186,6 +187,15 @@ func TestDriverGoneTwice(t *testing.T) {
 	each(t, "enforce", map[string]row{
 		"the driver is not loaded": {driver("nvmlInit_v2", "rc 9"), 22},
 		"versions differ":          {driver("nvmlInit_v2", "rc 18"), 23},
+		"error 999 of the library": {driver("nvmlInit_v2", "rc 999"), 24},
+		"a code that no table has": {driver("nvmlInit_v2", "rc 777"), 24},
+		"lack of host memory":      {driver("nvmlInit_v2", "rc 20"), 0},
+		"a GPU's handle, 999":      {driver("nvmlDeviceGetHandleByPciBusId_v2.gpu0", "rc 999"), 19},
+		"a GPU's memory, 777":      {driver(memoryCall+".gpu0", "rc 777"), 19},
+		"a GPU's processes, 999":   {driver("nvmlDeviceGetComputeRunningProcesses_v3.gpu0", "rc 999"), 0},
+		"a GPU's permissions":      {driver("nvmlDeviceGetHandleByPciBusId_v2.gpu0", "rc 4"), 0},
+		"another GPU's handle":     {driver("nvmlDeviceGetHandleByPciBusId_v2.gpu1", "rc 999"), 0},
+		"no such GPU":              {driver("nvmlDeviceGetHandleByPciBusId_v2.gpu0", "rc 28"), 21},
 		"no library":               {func(n *node) { must.Do(n, os.Remove(n.world.NVML())) }, 0},
 		"no driver in proc":        {func(n *node) { must.Do(n, os.RemoveAll(n.world.DriverProc())) }, 0},
 	}, func(n *node, tt row) {

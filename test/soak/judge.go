@@ -110,6 +110,12 @@ func (h *hook) drain(f record.Finding) {
 		h.untrustworthy(f, c)
 		return
 	}
+	if f.Code == catalog.NoAnswer {
+		if h.damage.kind != driverError {
+			h.fail(falseDrain, "%s answers", c.Device.ID)
+		}
+		return
+	}
 	stock, s := h.node.Stock(c, h.seen.last), h.startOnRecord()
 	stays := stock.Of(world.Stuck, world.Passing)
 	switch {
