@@ -124,12 +124,15 @@ func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.F
 	return d, nil
 }
 
+// nodes is where the vendor's libraries open the device nodes.
+const nodes = "/dev"
+
 // about returns the fault of a requested device, or the driver's fault if asked is empty. A fault that may come from
 // denied access to the device nodes, as after a reload of systemd, is marked as such.
 func (l *library) about(asked gpu.Device, f failure) *gpu.Fault {
 	fault := gpu.Fault{Code: faultCode(f.ret), Device: asked.ID, BusID: asked.BusID, Detail: l.describe(f)}
 	vague := fault.Code == gpu.FaultDriver || fault.Code == gpu.FaultNoDriver || fault.Code == gpu.FaultNoDevice
-	if why := backendkit.Denied("/dev", asked); vague && why != "" {
+	if why := backendkit.Denied(nodes, asked); vague && why != "" {
 		fault.Code, fault.Detail = gpu.FaultForbidden, fault.Detail+"; "+why
 	}
 	return &fault

@@ -78,7 +78,7 @@ func empty(folder string) string {
 }
 
 func (l *library) openTested(asked gpu.Device) allocation.Device {
-	if why := backendkit.Denied("/dev", asked); why != "" {
+	if why := backendkit.Denied(nodes, asked); why != "" {
 		return allocation.Device{Device: asked, Skip: why}
 	}
 	o := l.openAsked(asked)

@@ -102,6 +102,7 @@ var exceptions = []exception{
 	{"root", "internal/child", what("string", "(/usr)?/bin/id"), "hooks have no PATH to search"},
 	{"root", "internal/child", what("string", "/proc/self/task/?"), "proves on its own threads that the rights are gone"},
 	{"fatal", "internal/publish", what("use", `value\.Exit`), "a child ends by the Exit that its main handed over; nothing of logrus does"},
+	{"root", "cuda", what("string", "/dev"), "the vendor's libraries open the device nodes there, whatever is configured"},
 	{"root", "internal/slurmconf", what("string", "/(etc|usr/libexec)/bookend/.*"), "where the package installs it, as slurm.conf names it"},
 	{"root", "internal/slurmconf", what("string", "/run/slurm/conf|/etc/slurm.*|/var/spool/.*|/usr/local/etc"), "where packages install Slurm's files"},
 	{"system clock", "internal/backendkit", what("use", `bookend/internal/child\.SystemClock`), "is a backend's main"},
