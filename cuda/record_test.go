@@ -2,15 +2,18 @@ package main
 
 import (
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"bookend/internal/catalog"
+	"bookend/internal/child"
 	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/protocol"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 // recording is a recording at work: its looks, and what came of it once it has ended.
@@ -75,6 +78,47 @@ func TestRecord(t *testing.T) {
 	r.until(t, "a graphics process", func(r gpu.Reading) bool { return len(r.Processes) == 1 })
 	close(r.stop)
 	if a := <-r.ended; a.Abandoned != nil || a.Panic != nil || len(a.Troubles) > 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// What the driver reports of its GPUs as it happens comes with the next sample: not what came before, not of other GPUs,
+// and not twice. A GPU or driver without such events is recorded without them.
+func TestRecordEvents(t *testing.T) {
+	w := world(t, "gpus=4, gpu0.events=8:13, gpu2.event_types=0, gpu3.mig=1, on.nvmlDeviceGetHandleByPciBusId_v2.gpu0=rc 999 times 1")
+	r := record(t, w, cardOf(w, 0), cardOf(w, 1), cardOf(w, 2), cardOf(w, 3))
+	next := func(is func(gpu.Snapshot) bool) (s gpu.Snapshot) {
+		for s = <-r.looks; !is(s); s = <-r.looks {
+		}
+		return s
+	}
+	if s := next(func(s gpu.Snapshot) bool { return len(s.Readings) == 4 }); len(s.Events) > 0 {
+		t.Errorf("before anything happened: %+v", s.Events)
+	}
+	for key, value := range map[string]string{"gpu0.events": "8:13 8:79 1:0 0x8000:1", "gpu1.events": "8:0 0x4000:0",
+		"gpu2.events": "8:48", "gpu3.events": "8:48"} {
+		must.Do(t, w.Set(key, value))
+	}
+	var all []gpu.Event
+	for len(all) < 4 {
+		all = append(all, next(func(s gpu.Snapshot) bool { return len(s.Events) > 0 }).Events...)
+	}
+	a, b := gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1))
+	want := []gpu.Event{{Device: a, Code: 79}, {Device: a, Code: gpu.EventRecovery}, {Device: b, Code: gpu.UnknownXid},
+		{Device: b, Code: gpu.EventUnavailable}}
+	for _, e := range want {
+		if !slices.Contains(all, e) || len(all) != len(want) {
+			t.Fatalf("%+v, want %+v", all, want)
+		}
+	}
+	for _, rule := range []string{"rc 15", "crash"} { // it is asked once more, and never again
+		must.Do(t, w.Set("on.nvmlEventSetWait_v2", rule))
+		set := child.SystemClock().Boot()
+		next(func(s gpu.Snapshot) bool { return s.At > set })
+		next(func(gpu.Snapshot) bool { return true })
+	}
+	close(r.stop)
+	if a := <-r.ended; len(a.Troubles) > 0 {
 		t.Errorf("%+v", a)
 	}
 }

@@ -12,9 +12,10 @@ import (
 
 type session struct {
 	backendkit.Session
-	lib   *library
-	slots []opened     // nil until the driver reported how many
-	last  gpu.Snapshot // the newest sample
+	lib    *library
+	slots  []opened     // nil until the driver reported how many
+	last   gpu.Snapshot // the newest sample
+	events events       // of a recording
 }
 
 func answer(asked backendkit.Session) error {
@@ -55,8 +56,12 @@ func (s *session) sample() (look gpu.Snapshot, err error) {
 	} else if answers, err = child.Parallel(len(s.slots), s.read); err != nil {
 		return gpu.Snapshot{}, err
 	}
-	_, faults := s.gather()
+	devices, faults := s.gather()
 	s.last = s.snapshot(faults...)
+	if s.Records() {
+		s.events.register(s.lib, devices)
+		s.last.Events = s.events.take(s.lib)
+	}
 	for _, a := range slices.Concat(answers...) {
 		if _, twice := s.last.Reading(a.reading.Device.ID); !twice {
 			s.last.Readings, s.last.Faults = append(s.last.Readings, a.reading), append(s.last.Faults, a.faults...)

@@ -86,6 +86,7 @@ const (
 // Doubts about Xids that may or may not need a reset.
 const (
 	nvlinkDoubt = "whether an NVLink error needs a reset depends on details that only NVIDIA's workflow decodes"
+	eventDoubt  = "an event tells neither details nor whether the GPU has recovered: the GPU's condition and its Xids do"
 	hungDoubt   = "a program's own kernel can hang a GPU so; that the GPU needs a reset, drivers of 570 and " +
 		"later say as recovery action"
 	startDoubt  = "the driver may have started the GPU since"
@@ -181,6 +182,16 @@ var driverErrors = []DriverError{
 	{slices.Concat(from(1, 7), []int{9, 10, 12}, from(15, 24), from(26, 30), from(33, 36), []int{42, 47}, from(49, 53),
 		from(55, 59), []int{61, 65, 73, 81, 87, 90, 91}, from(111, 118), from(122, 125), []int{138}), Xid, Unclear,
 		oldXid, support, ""},
+
+	// NVML's events without a number, by package gpu's codes for them
+	{[]int{20_001}, Xid, ByHardware, "bad memory was remapped or retired", reset + " when convenient", ""},
+	{[]int{20_002}, XidFatal, ByHardware, "remapping or retiring bad memory failed", reset, eventDoubt},
+	{[]int{20_003}, Xid, ByHardware, "contained memory error: it hit one program", restartApp, ""},
+	{[]int{20_004}, XidFatal, ByHardware, "uncontained memory error: it may have reached several programs",
+		reset, eventDoubt},
+	{[]int{20_005}, XidFatal, Unclear, "the GPU became unavailable", reset, eventDoubt},
+	{[]int{20_006}, Xid, Unclear, "the driver changed what recovery it asks for",
+		"what the recovery action says", ""},
 
 	{[]int{amdUncorrected}, XidFatal, ByHardware, "uncorrectable hardware error",
 		"see amd-smi's RAS counters, reset", amdUntried},

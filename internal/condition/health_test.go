@@ -159,6 +159,9 @@ func TestEveryXid(t *testing.T) {
 	for _, e := range catalog.DriverErrors() {
 		for _, number := range e.Numbers {
 			x, ok := gpu.ParseKernelLine(lineOf(number))
+			if gpu.IsEvent(number) { // of which there is no line
+				x, ok = gpu.Xid{BusID: busA, Code: number}, true
+			}
 			found := Judge(logged(x))
 			if !ok || x.Code != number || len(found) != 1 || found[0].Code != e.Code || found[0].Xid != number ||
 				found[0].Cause() != e.Cause || !strings.Contains(found[0].Observed, e.Meaning) {
@@ -255,6 +258,8 @@ func TestOwnCodes(t *testing.T) {
 		gpu.AMDRecovered: "the GPU works again", gpu.AMDReplace: "more bad memory", gpu.AMDCorrected: "corrected memory",
 		gpu.BusLost: "the GPU has fallen off", gpu.NotStarted: "the driver could not start", gpu.PortDown: "a PCIe slot",
 		gpu.Removed: "the GPU was taken out", gpu.PCIeFatal: "uncorrected PCIe", gpu.FirstSXid + 20034: "fatal error of an",
+		gpu.EventDRAMRetired: "bad memory was", gpu.EventDRAMNotRetired: "remapping or retiring", gpu.EventPoison: "contained memory",
+		gpu.EventFatalPoison: "uncontained memory", gpu.EventUnavailable: "the GPU became", gpu.EventRecovery: "the driver changed",
 	} {
 		if e, ok := catalog.LookupXid(code); !ok || !strings.HasPrefix(e.Meaning, meaning) {
 			t.Errorf("%d: %+v", code, e)

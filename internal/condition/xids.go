@@ -96,7 +96,7 @@ func follow(lines []gpu.Xid) []gpu.Xid {
 	var fault gpu.Xid
 	for i, x := range lines {
 		e := lookup(x)
-		isConsequence := e.Cause == catalog.ByProgram && x.CausedBy == 0 && x.At-fault.At <= consequence
+		isConsequence := e.Cause == catalog.ByProgram && x.CausedBy == 0 && x.At-fault.At <= consequence && !x.LacksLine()
 		switch {
 		case e.Code == catalog.XidFatal && e.Doubt == "" || x.Code == contained:
 			fault = x
@@ -129,7 +129,10 @@ func about(alike []gpu.Xid) record.Finding {
 	first := alike[0]
 	own, _ := catalog.LookupXid(first.Code)
 	f := finding(own.Code, describe(alike), own.Doubt)
-	f.Xid, f.CausedBy, f.NoteOnly = first.Code, first.CausedBy, noteOnly(alike)
+	f.Xid, f.CausedBy, f.NoteOnly, f.Seen = first.Code, first.CausedBy, noteOnly(alike), first.Seen
+	if first.EventOnly {
+		f.AddDoubt("only an event of the driver reported it, and no line of the kernel log")
+	}
 	return f
 }
 
@@ -198,9 +201,12 @@ func describe(alike []gpu.Xid) string {
 		s += " after " + gpu.Error(first.CausedBy)
 	}
 	s += fmt.Sprintf(" (%s)", meaning(last))
-	if written == 1 {
+	switch {
+	case first.LacksLine():
+		s += fmt.Sprintf(", recorded while the job ran (%d in all)", written)
+	case written == 1:
 		s += fmt.Sprintf(" at %.6f s of the kernel log", first.At.Seconds())
-	} else {
+	default:
 		s += fmt.Sprintf(", %d times from %.6f to %.6f s of the kernel log", written, first.At.Seconds(),
 			last.At.Seconds())
 	}

@@ -156,6 +156,8 @@ type Snapshot struct {
 	Driver   Driver        `json:"driver"`
 	Readings []Reading     `json:"readings"`
 	Faults   []Fault       `json:"faults,omitempty"`
+	// Events are errors that the driver reported since the last sample; only in a recording, if the driver supports it.
+	Events []Event `json:"events,omitempty"`
 }
 
 func (s Snapshot) Reading(id ID) (Reading, bool) {

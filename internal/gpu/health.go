@@ -78,6 +78,19 @@ type Xid struct {
 	Name     string `json:"name,omitempty"`      // the process's name: untrusted text
 	Text     string `json:"text,omitempty"`      // the rest of the line: untrusted text
 	More     int    `json:"more,omitempty"`      // number of earlier lines alike on this GPU that this one replaces
+	// Seen is when the recorder first saw it or its driver event (CLOCK_BOOTTIME), 0 if it did not. If EventOnly is set
+	// no line of the kernel log shows it.
+	Seen      time.Duration `json:"seen_ns,omitempty"`
+	EventOnly bool          `json:"event_only,omitempty"`
+}
+
+// LacksLine reports whether only the recorder saw it: the kernel log does not have the line, or not any more.
+func (x Xid) LacksLine() bool { return x.Seen > 0 && x.KernelMark == KernelMark{} }
+
+// Event is an error that a driver reported as it happened. Its Code is that of an Xid, or one of those of events.
+type Event struct {
+	Device ID  `json:"device"`
+	Code   int `json:"code"`
 }
 
 // HostKill is a process that the kernel killed because host memory ran out.

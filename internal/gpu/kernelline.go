@@ -30,6 +30,24 @@ const (
 	PCIeFatal                       // uncorrected PCIe error: the line has the address of the device that reported it
 )
 
+// Codes of NVML's events that carry no number.
+const (
+	EventDRAMRetired = maxXid + 10_002 + iota
+	EventDRAMNotRetired
+	EventPoison
+	EventFatalPoison
+	EventUnavailable
+	EventRecovery
+)
+
+// UnknownXid is the number that NVML reports for an error whose number it does not know.
+const UnknownXid = 999
+
+// IsEvent reports whether a code is that of an event without the number of its error.
+func IsEvent(code int) bool {
+	return code == UnknownXid || code >= EventDRAMRetired && code <= EventRecovery
+}
+
 // FirstSXid is added to the number of an SXid, an error of an NVSwitch, so that none equals another code.
 const FirstSXid = 100_000
 
@@ -38,6 +56,8 @@ func Error(code int) string {
 	switch {
 	case code > FirstSXid:
 		return fmt.Sprintf("SXid %d", code-FirstSXid)
+	case code >= EventDRAMRetired:
+		return "driver event"
 	case code >= PortDown:
 		return "PCIe"
 	case code >= BusLost:

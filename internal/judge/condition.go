@@ -16,7 +16,7 @@ import (
 func (c Case) condition() []record.Finding {
 	in := condition.Input{
 		Cards: c.Seen.Cards, Unseen: c.notFound(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
-		Kernel: c.sinceJobBegan(),
+		Kernel: c.errors(),
 	}
 	if c.Seen.Kernel != nil && !c.Past.Run.Epoch.Same(c.Seen.Kernel.Epoch) {
 		in.KernelDoubt = "the driver was reloaded since the job began, or no one can tell: that may have cured the GPU"
@@ -91,7 +91,7 @@ func (c Case) symptoms(j Judgement) diagnosis.Input {
 	h := c.Output
 	in := diagnosis.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
-		Probes: probesOf(c.Tests), Health: c.Seen.Health, Kernel: c.sinceJobBegan(),
+		Probes: probesOf(c.Tests), Health: c.Seen.Health, Kernel: c.errors(),
 		AddressSpace: h.AddressSpace,
 		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
 	}

@@ -783,6 +783,59 @@ func TestRecordedOverlap(t *testing.T) {
 	}
 }
 
+// What the recorder saw of errors is evidence at the end: once, with its time, also where the kernel log is gone. What
+// only an event reports never drains, and neither does what the log of another boot or run says.
+func TestRecordedFaults(t *testing.T) {
+	const bus = gpu.BusID("0000:1b:00.0")
+	line := gpu.KernelLog{Xids: []gpu.Xid{{KernelMark: gpu.KernelMark{Seq: 9, At: time.Hour}, BusID: bus, Code: 79}}}
+	gone := gpu.KernelLog{Unknown: "no permission"}
+	const onlyEvent = "; only an event of the driver reported it, and no line of the kernel log"
+	seen := func(code, lines, events int) []record.RecordedFault {
+		return []record.RecordedFault{{Code: code, Lines: lines, Events: events, First: time.Minute}}
+	}
+	for name, tt := range map[string]struct {
+		log    gpu.KernelLog
+		faults []record.RecordedFault
+		change func(*Case)
+		want   string
+	}{
+		"in the log alone":         {log: line, want: "79 at 0s, exit 29"},
+		"in both":                  {log: line, faults: seen(79, 1, 1), want: "79 at 1m0s, exit 29"},
+		"the log is lost":          {log: gone, faults: seen(79, 1, 0), want: "79 at 1m0s, exit 29"},
+		"as an event alone":        {faults: seen(79, 0, 1), want: "79 at 1m0s, exit 0" + onlyEvent},
+		"the start had no log":     {log: gone, faults: seen(48, 0, 1), want: "48 at 1m0s, exit 0" + onlyEvent, change: func(c *Case) { c.Past.Run.Start.Kernel = nil }},
+		"without one, in the log":  {log: gone, faults: seen(48, 1, 0), want: "48 at 1m0s, exit 29", change: func(c *Case) { c.Past.Run.Start.Kernel = nil }},
+		"of another boot":          {log: gone, faults: seen(79, 1, 1), change: func(c *Case) { c.Past.Run.Epoch.Boot = "b" }},
+		"of an unknown boot":       {log: gone, faults: seen(79, 1, 1), change: func(c *Case) { c.Past.Run.Epoch.Boot = "" }},
+		"of another GPU":           {faults: seen(79, 1, 1), change: func(c *Case) { c.Past.Recording.GPUs[0].ID = "GPU-b" }},
+		"an unnumbered event":      {faults: seen(gpu.UnknownXid, 0, 1), want: "999 at 1m0s, exit 0" + onlyEvent},
+		"and the log has a number": {log: line, faults: seen(gpu.EventUnavailable, 0, 1), want: "79 at 0s, exit 29"},
+		"a program's error":        {faults: seen(31, 1, 1), want: "31 at 1m0s, exit 0"},
+	} {
+		c := recordedEnd()
+		c.Past.Run.Epoch = gpu.Epoch{Boot: "a", Driver: "580", Module: "m"}
+		c.Seen.Epoch, tt.log.Epoch = c.Past.Run.Epoch, c.Past.Run.Epoch
+		c.Past.Run.Devices[0].Device.BusID = bus
+		c.Past.Run.Start.Kernel = &gpu.KernelLog{}
+		c.Seen.Kernel = &tt.log
+		c.Seen.Health = []gpu.Health{{Device: "GPU-a", Facts: []gpu.Fact{{Code: gpu.RecoveryAction, Value: "reset"}}}}
+		c.Past.Recording = &record.Recording{GPUs: []record.GPURecording{{ID: "GPU-a", Faults: tt.faults}}}
+		c.Config.Policy.Epilog = map[catalog.Code]config.Action{catalog.Recovery: config.Ignore}
+		if tt.change != nil {
+			tt.change(&c)
+		}
+		j, got := Judge(c), ""
+		for _, f := range j.Found {
+			if f.Xid != 0 {
+				got += strings.Join(append([]string{fmt.Sprintf("%d at %v, exit %d", f.Xid, f.Seen, j.Exit)}, f.Doubts...), "; ")
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %q, want %q: %+v", name, got, tt.want, j.Found)
+		}
+	}
+}
+
 // A process outside Slurm that the recorder saw on a job's GPU is found at the job's end, and never drains; one that
 // may be a job's is found as unknown, and what belongs to the job or to the node is not.
 func TestRecordedStranger(t *testing.T) {

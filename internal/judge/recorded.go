@@ -119,6 +119,51 @@ func (n Node) jobWithout(self record.Run, p record.RecordedProcess) (job slurm.J
 	return job, known
 }
 
+// errors returns the kernel log since the job's start with the errors that the recorder saw, nil if nothing is known.
+// An error that is in both is one.
+func (c Case) errors() *gpu.KernelLog {
+	log, run, boot := c.sinceJobBegan(), c.Past.Run, c.Seen.Epoch.Boot
+	if c.Seen.Kernel != nil {
+		boot = cmp.Or(c.Seen.Kernel.Epoch.Boot, boot)
+	}
+	if c.Past.Recording == nil || boot == "" || run.Epoch.Boot != boot {
+		return log
+	}
+	all := gpu.KernelLog{Unknown: "not read since the job began"}
+	if log != nil {
+		all = *log
+		all.Xids = slices.Clone(log.Xids)
+	}
+	for _, g := range c.Past.Recording.GPUs {
+		i := slices.IndexFunc(run.Devices, func(d record.Assigned) bool { return d.Device.ID == g.ID })
+		if i >= 0 && run.Devices[i].Device.BusID != "" {
+			for _, f := range g.Faults {
+				all.Xids = withRecorded(all.Xids, run.Devices[i].Device.BusID, f)
+			}
+		}
+	}
+	if log == nil && len(all.Xids) == 0 {
+		return nil
+	}
+	return &all
+}
+
+// withRecorded adds an error that the recorder saw to those of the kernel log. An event without a number adds nothing
+// to an error of the same GPU that has one and is not a program's.
+func withRecorded(log []gpu.Xid, bus gpu.BusID, f record.RecordedFault) []gpu.Xid {
+	known := false
+	for i, x := range log {
+		if x.BusID == bus && x.Code == f.Code {
+			log[i].Seen, known = f.First, true
+		}
+		known = known || x.BusID == bus && gpu.IsEvent(f.Code) && !catalog.OfProgram(x.Code)
+	}
+	if known {
+		return log
+	}
+	return append(log, gpu.Xid{BusID: bus, Code: f.Code, More: f.Times() - 1, Seen: f.First, EventOnly: f.Lines == 0})
+}
+
 // indexOf returns Slurm's index of a GPU, from the given GPUs or from any record of the node; nil if none has it.
 func (n Node) indexOf(cards []record.Assigned, id gpu.ID) *int {
 	for _, run := range append([]record.Run{{Devices: cards}}, n.Runs...) {

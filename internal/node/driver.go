@@ -61,9 +61,8 @@ func (a *Access) askInTurn(r protocol.Request, hears Params) Answer {
 	if refused != nil {
 		return *refused
 	}
-	waited := a.Env.Clock.Boot() - began
 	hears.Answered = met
-	answer := a.askAll(r.Within(r.Deadline()-waited), hears)
+	answer := a.askAll(r.Within(r.Deadline()+began-a.Env.Clock.Boot()), hears)
 	if answer.Abandoned == nil { // else the record of the child comes first
 		met()
 	}
@@ -112,6 +111,9 @@ func (a *Access) Record(vendor string, devices []gpu.Device, stop <-chan struct{
 	}, Params{Stop: stop, Grace: limit, OnLook: onLook})
 }
 
+// KernelNews returns a function for errors of GPUs that have been added to the kernel log since its last call.
+func (a *Access) KernelNews() func() []gpu.Xid { return nodefiles.Follow(a.Config.Paths.Dev).News }
+
 // Allocate makes a test allocation on each GPU, all in one process, and returns the result or the reason for each. The
 // process may take grace to die once its time is up. None is started if one could not be killed.
 func (a *Access) Allocate(rule gpu.ProbeRule, devices []gpu.Device, limit, grace time.Duration) (
@@ -130,13 +132,11 @@ func (a *Access) Allocate(rule gpu.ProbeRule, devices []gpu.Device, limit, grace
 		faults = a.Troubles(answer, "the test allocation: ")
 	}
 	for _, d := range devices {
-		i := slices.IndexFunc(answer.Probes, func(p gpu.Probe) bool { return p.Device == d.ID })
-		if i >= 0 {
-			all = append(all, answer.Probes[i])
-			continue
-		}
 		p := untested(d.ID, answer, a.last.Abandoned != nil)
 		p.At = a.Env.Clock.Boot()
+		if i := slices.IndexFunc(answer.Probes, func(o gpu.Probe) bool { return o.Device == d.ID }); i >= 0 {
+			p = answer.Probes[i]
+		}
 		all = append(all, p)
 	}
 	return all, faults

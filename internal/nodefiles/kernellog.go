@@ -33,9 +33,7 @@ const (
 // kernel's, which the kernel does not let them choose.
 func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
 	path := filepath.Join(dev, "kmsg")
-	// Threat: in a container it may be a link to a console, a FIFO or a user's file: it is not followed or waited for,
-	// does not become our terminal, and is not read without end.
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	fd, err := openLog(path)
 	if err != nil {
 		return gpu.KernelLog{Unknown: fmt.Sprintf("open %q: %v", path, err)}
 	}
@@ -45,6 +43,12 @@ func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
 		return gpu.KernelLog{Unknown: fmt.Sprintf("read %q: %v", path, err)}
 	}
 	return c.result()
+}
+
+func openLog(path string) (fd int, err error) {
+	// Threat: in a container it may be a link to a console, a FIFO or a user's file: it is not followed or waited for,
+	// does not become our terminal, and is not read without end.
+	return unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 }
 
 var errRecords = fmt.Errorf("more than %d entries", maxRecords)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -109,6 +110,30 @@ func TestLines(t *testing.T) {
 		log.Last = gpu.KernelMark{}
 		return string(must.Have(json.Marshal(log))(t))
 	})
+}
+
+// A follower reads what is added after it began, once, and no more than that of a log that it cannot read.
+func TestFollow(t *testing.T) {
+	dir := devices(t, "4,1,1,-;NVRM: Xid (PCI:0000:1b:00): 13, before it began\n")
+	f, missing := Follow(dir), Follow(t.TempDir())
+	if news := append(f.News(), missing.News()...); news != nil {
+		t.Errorf("before anything happened: %+v", news)
+	}
+	for _, numbers := range [][]int{{31, 79}, {48}, nil} {
+		log := must.Have(os.OpenFile(filepath.Join(dir, "kmsg"), os.O_APPEND|os.O_WRONLY, 0))(t)
+		must.Have(fmt.Fprintln(log, "12,2,2,-;NVRM: Xid (PCI:0000:1b:00): 74, of a program of root's"))(t)
+		for _, n := range numbers {
+			must.Have(fmt.Fprintf(log, "4,3,3,-;NVRM: Xid (PCI:0000:1b:00): %d, pid=7, name=x\n SUBSYSTEM=pci\n", n))(t)
+		}
+		must.Do(t, log.Close())
+		news, got := f.News(), []int(nil)
+		for _, x := range news {
+			got = append(got, x.Code)
+		}
+		if !slices.Equal(got, numbers) {
+			t.Errorf("%v, want %v", got, numbers)
+		}
+	}
 }
 
 func TestLongLines(t *testing.T) {

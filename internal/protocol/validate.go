@@ -61,6 +61,11 @@ func validateSnapshot(s gpu.Snapshot) *Error {
 			return problem
 		}
 	}
+	for _, e := range s.Events {
+		if e.Device == "" || !validID(e.Device) || e.Code <= 0 || e.Code > gpu.EventRecovery {
+			return garbage("event %d of device %.200q", e.Code, e.Device)
+		}
+	}
 	seen := map[gpu.ID]bool{}
 	for _, r := range s.Readings {
 		d := r.Device

@@ -3,6 +3,7 @@ package record
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
@@ -29,6 +30,8 @@ type Finding struct {
 	CausedBy int `json:"caused_by,omitempty"` // number of the error that caused that one; 0 if none is known
 	// NoteOnly is why no policy makes more of it than a note; empty if one may.
 	NoteOnly string `json:"note_only,omitempty"`
+	// Seen is when the recorder first saw that error (CLOCK_BOOTTIME); 0 if it did not.
+	Seen time.Duration `json:"seen_ns,omitempty"`
 
 	Ended Outcome `json:"ended,omitempty"` // what became of Holder if clean-up was to end it; empty if it was not
 

@@ -40,6 +40,9 @@ type GPURecording struct {
 	Processes []RecordedProcess `json:"processes,omitempty"` // at most 32, the largest
 	More      int               `json:"more,omitempty"`      // processes that were dropped
 	Curve     Course            `json:"curve,omitzero"`
+	// Faults are errors of the GPU, one for each code; at most 16.
+	Faults     []RecordedFault `json:"faults,omitempty"`
+	MoreFaults int             `json:"more_faults,omitempty"` // that were not kept
 
 	Beyond *Beyond `json:"beyond,omitempty"`
 	// Client is the least memory, in bytes, that the driver was seen to hold for a process beyond the process's figure;
@@ -65,6 +68,22 @@ func (r Recordings) About(run Run) *Recording {
 		return &own
 	}
 	return nil
+}
+
+// RecordedUntil returns what was recorded of a run and until when it ran: soFar and its last sample if it has not ended.
+// It is nil if nothing was recorded.
+func (r Run) RecordedUntil(soFar *Recording) (recording *Recording, until time.Duration) {
+	end := r.Epilog()
+	if end != nil {
+		soFar = end.Recording
+	}
+	switch {
+	case soFar == nil || soFar.Samples == 0:
+		return nil, 0
+	case end == nil:
+		return soFar, soFar.To
+	}
+	return soFar, end.Over()
 }
 
 // Proofs returns the proofs of all recordings.

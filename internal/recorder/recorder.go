@@ -45,6 +45,8 @@ type recorder struct {
 	kept     state.RecorderState
 	known    map[int]process   // of the last sample
 	told     map[string]string // last report to each run's user
+	news     func() []gpu.Xid  // errors that were added to the kernel log
+	logged   time.Duration     // CLOCK_BOOTTIME of the last call of news
 	looks    chan taken
 	ended    chan end
 	sessions map[string]*session // running, by vendor
@@ -84,7 +86,7 @@ func Run(env child.Env, name string) int {
 	if !r.configure() {
 		return 1
 	}
-	r.open = r.a.Store.Openings()
+	r.open, r.news = r.a.Store.Openings(), r.a.KernelNews()
 	for {
 		is, release, err := r.a.Store.Turns.Recorder()
 		if err != nil {
@@ -161,6 +163,7 @@ func (r *recorder) run() (idle bool) {
 		// a session's samples come sooner
 		case <-time.After(max(time.Second, 2*time.Duration(r.a.Config.Record.Every))):
 		}
+		r.keepLogged(runs)
 	}
 }
 
@@ -213,10 +216,37 @@ func (r *recorder) take(s taken, runs []record.Run) {
 	}
 	maps.DeleteFunc(r.told, func(name, _ string) bool { _, open := kept[name]; return !open })
 	r.kept.Runs, r.kept.At = kept, look.At
+	for _, e := range look.Events {
+		news = r.keep(record.RecordedFault{Code: e.Code, Events: 1}, s.of.sampled, runs,
+			func(d gpu.Device) bool { return d.ID == e.Device }) || news
+	}
+	s.of.sampled = look.At
 	if news {
 		r.put = r.env.Clock.Boot()
 		_ = state.Recorded.Write(r.a.Store, r.kept) // if it cannot be stored, the end says that nothing was recorded
 	}
+}
+
+// keepLogged adds the errors that are new in the kernel log to the recordings of their GPUs. It does not depend on
+// samples: after an error the driver may not answer.
+func (r *recorder) keepLogged(runs []record.Run) {
+	news, since := false, r.logged
+	r.logged = r.env.Clock.Boot()
+	for _, x := range r.news() {
+		news = r.keep(record.RecordedFault{Code: x.Code, Lines: 1 + x.More}, since, runs,
+			func(d gpu.Device) bool { return d.BusID == x.BusID && d.BusID != "" }) || news
+	}
+	if news {
+		_ = state.Recorded.Write(r.a.Store, r.kept) // as in take
+	}
+}
+
+// keep adds an error of a GPU that occurred between since and now.
+func (r *recorder) keep(f record.RecordedFault, since time.Duration, runs []record.Run, isMeant func(gpu.Device) bool,
+) (added bool) {
+	f.First, f.Wall = r.env.Clock.Boot(), r.env.Clock.Wall()
+	f.Last = f.First
+	return r.kept.Runs.AddFault(f, since, isMeant, runs)
 }
 
 func (r *recorder) tell(run record.Run, recording record.Recording, look gpu.Snapshot, shared bool) {

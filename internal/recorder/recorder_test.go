@@ -11,6 +11,7 @@ import (
 	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/test/must"
 	"bookend/test/onrecord"
 )
@@ -87,5 +88,43 @@ func TestChangedConfiguration(t *testing.T) {
 		if got := rec.adopt(next); got != tt.want || rec.a.Store == nil {
 			t.Errorf("%s: goes on %v, want %v, with %v", name, got, tt.want, rec.a.Store)
 		}
+	}
+}
+
+// An error is on record at once, whether the kernel log or the driver reports it: of an open run, on its own GPU, and
+// only one that has occurred since the run began, however late it is read.
+func TestFaults(t *testing.T) {
+	a, _ := onrecord.Node(t, slurm.Epilog)
+	now := 10 * time.Second
+	a.Env.Clock.Boot = func() time.Duration { return now }
+	gpuA := gpu.Device{ID: "GPU-a", BusID: "0000:1b:00.0"}
+	run := record.Run{Job: slurm.Job{ID: 7}, Key: "w1", Start: &record.End{At: 5 * time.Second},
+		Devices: []record.Assigned{{Device: gpuA}}}
+	var log []gpu.Xid
+	rec := recorder{a: a, env: a.Env, news: func() []gpu.Xid { return log }, told: map[string]string{}}
+	s := &session{vendor: gpu.NVIDIA.Name}
+	sample := func(events ...gpu.Event) {
+		now += time.Second
+		rec.take(taken{s, gpu.Snapshot{At: now, Readings: []gpu.Reading{{Device: gpuA}}, Events: events}}, []record.Run{run})
+	}
+	read := func(xids ...gpu.Xid) {
+		log = xids
+		rec.keepLogged([]record.Run{run})
+	}
+	early, other := gpu.Event{Device: gpuA.ID, Code: 13}, gpu.Event{Device: "GPU-b", Code: 48}
+	sample(early) // when the first sample of a session was is not known to be after the run's start
+	read(gpu.Xid{BusID: gpuA.BusID, Code: 14})
+	sample(gpu.Event{Device: gpuA.ID, Code: 79}, other)
+	read(gpu.Xid{BusID: gpuA.BusID, Code: 79}, gpu.Xid{BusID: gpuA.BusID, Code: 31, More: 2}, gpu.Xid{BusID: "0000:2b:00.0", Code: 48}, gpu.Xid{Code: 62})
+	got := state.Recorded.Peek(a.Store).Runs.About(run)
+	if got == nil || len(got.GPUs) != 1 || len(got.GPUs[0].Faults) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	lost, fault := got.GPUs[0].Faults[0], got.GPUs[0].Faults[1]
+	if lost.Code != 79 || lost.First != now || lost.Wall.IsZero() || lost.Lines != 1 || lost.Events != 1 {
+		t.Errorf("%+v", lost)
+	}
+	if fault.Code != 31 || fault.Lines != 3 || fault.Events != 0 {
+		t.Errorf("%+v", fault)
 	}
 }

@@ -17,7 +17,8 @@ type session struct {
 	vendor  string
 	devices []gpu.Device
 	stop    chan struct{}
-	last    time.Duration // CLOCK_BOOTTIME of its last sample
+	last    time.Duration // CLOCK_BOOTTIME when its last sample arrived
+	sampled time.Duration // and when that was taken; 0 before the first
 }
 
 func (s *session) sees(run record.Run) bool {

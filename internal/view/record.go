@@ -208,6 +208,8 @@ type RecordedGPU struct {
 	Unused    bool              `json:"unused"`            // nothing ran on it
 	Processes []RecordedProcess `json:"processes"`         // the largest
 	More      int               `json:"more_processes"`    // which the list does not have
+	// Faults are the GPU's errors, as recorded.
+	Faults []record.RecordedFault `json:"faults,omitempty"`
 }
 
 // Most is the most memory that was sampled, in bytes.
@@ -230,17 +232,11 @@ type RecordedProcess struct {
 
 // newRecording returns what was recorded of a run, soFar while it has not ended; nil if nothing was.
 func newRecording(r record.Run, soFar *record.Recording) *Recording {
-	recording, end, clock := soFar, r.Epilog(), r.First().Clock
-	if end != nil {
-		recording = end.Recording
-	}
-	if recording == nil || recording.Samples == 0 {
+	recording, until := r.RecordedUntil(soFar)
+	if recording == nil {
 		return nil
 	}
-	until := recording.To
-	if end != nil {
-		until = end.Over()
-	}
+	clock := r.First().Clock
 	out := &Recording{Every: recording.Every.Seconds(), Samples: recording.Samples, GPUs: []RecordedGPU{},
 		Gaps: each(recording.Gaps(r.First().At, until), func(s record.Span) Period {
 			return Period{clock(s.From), clock(s.To)}
@@ -264,6 +260,7 @@ func newRecordedGPU(r record.Run, index int, g record.GPURecording) RecordedGPU 
 	}
 	out := RecordedGPU{Index: index, ID: g.ID, Peak: most(g.Peak), Own: most(g.Own), Unlisted: most(g.Unlisted),
 		Together: g.Together, Idle: g.Busy.Idle.Seconds(), Unread: g.Unread, Unused: g.Unused(), More: g.More,
+		Faults: g.Faults,
 		Processes: each(g.Processes, func(p record.RecordedProcess) RecordedProcess {
 			return RecordedProcess{p.PID, p.Name, p.UID, p.Owner.Name(), r.Owns(p.Owner), p.Most, clock(p.First),
 				clock(p.Last)}

@@ -248,6 +248,9 @@ func (r Recording) text(w io.Writer) {
 	}
 	for _, g := range r.GPUs {
 		fmt.Fprintf(w, "  GPU %d  %s\n", g.Index, g.peaks())
+		for _, f := range g.Faults {
+			fmt.Fprintf(w, "    %s  %s\n", timeOfDay(f.Wall), f.Text())
+		}
 		table(w, g.processes()...)
 	}
 }

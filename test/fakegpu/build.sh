@@ -16,7 +16,7 @@ for symbol in "$@"; do absent="$absent -D$symbol=absent_$symbol"; done
 cc="${CC:-gcc} -O1 -Wall -Wextra -Werror -include $src/oldest.h"
 mkdir -p "$out"
 shared="$src/world.c $src/act.c $src/alloc.c"
-nvml="$src/nvml.c $src/nvml_memory.c $src/nvml_mig.c $src/nvml_state.c"
+nvml="$src/nvml.c $src/nvml_memory.c $src/nvml_mig.c $src/nvml_state.c $src/nvml_events.c"
 lib="$cc -shared -fPIC -fvisibility=hidden -pthread $absent"
 $lib -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" $nvml $shared -ldl
 cuda="$src/cuda.c $src/cuda_mig.c $src/cuda_client.c $src/cuda_memory.c $src/cuda_ipc.c $src/mps_ask.c $shared"

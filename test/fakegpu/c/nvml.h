@@ -9,6 +9,7 @@ typedef int nvmlReturn_t;
 typedef struct card *nvmlDevice_t;
 enum {
 	SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
+	TIMEOUT = 10,
 	VERSION_MISMATCH = 25, UNKNOWN = 999,
 };
 #define EXPORT __attribute__((visibility("default")))
