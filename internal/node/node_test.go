@@ -56,6 +56,16 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// Records that cannot be read make findings uncertain, and the hook says why.
+func TestUnreadRecordsAreReported(t *testing.T) {
+	a, run := open(t, slurm.Epilog)
+	must.Do(t, os.WriteFile(filepath.Join(run, "state/n1/damaged"), nil, 0o600)) // a file in the place of a directory
+	n, faults := Records(a.Store)
+	if n.Unread == "" || len(faults) == 0 {
+		t.Errorf("got unread %q and faults %+v, want both", n.Unread, faults)
+	}
+}
+
 // The kernel names what a process runs by where it lies, whatever link the configuration names it by.
 func TestBackendBehindALink(t *testing.T) {
 	dir := must.Have(filepath.EvalSymlinks(t.TempDir()))(t)

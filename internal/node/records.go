@@ -95,7 +95,7 @@ func runsOf(store *state.Store) (n judge.Node, faults []record.Finding) {
 	if err != nil { // after the records: those found damaged are among these
 		n.Unread = fmt.Sprintf("which records of this node's jobs are damaged could not be read: %v", err)
 	}
-	return n, faults
+	return n, slices.Concat(faults, Fault(err))
 }
 
 // Complete returns the case with what is still missing of the node's records, and whether its GPUs may be shared.

@@ -48,6 +48,7 @@ func (h *hook) deadly() {
 	for _, c := range h.job.Cards {
 		f, faulty := c.Fault(h.seen.began)
 		asks := h.Phase == slurm.Epilog || h.job.Restarts == 0 && c.Lost <= h.seen.began
+		asks = asks && (c.Lost <= h.seen.began || c.Lost > h.node.Now) // lost under the hook's eyes it may be a hiccup
 		if faulty && f.Until > h.node.Now && asks {
 			h.fail(missedDrain, "%s of job %d on %s, dead since Xid %d", h.Phase, h.job.ID, c.Device.ID, f.Code)
 		}
