@@ -94,6 +94,57 @@ func TestXidForms(t *testing.T) {
 	}
 }
 
+// Lines as people paste them. The first that is known counts.
+func TestPastedLines(t *testing.T) {
+	for text, want := range map[string]Xid{
+		"kernel: NVRM: Xid (PCI:0000:1b:00): 45, pid=7, name=a, Ch 00000001 caused by previous Xid 149\r\nkernel: NVRM: x\n": {
+			BusID: "0000:1b:00.0", Code: 45, CausedBy: 149, PID: 7, Name: "a", Text: "Ch 00000001 caused by previous Xid 149"},
+		"[ 1.0] NVRM: loading\n[ 1.1] NVRM: The NVIDIA GPU 0000:3b:00.0\n[ 1.1] NVRM: (PCI ID: 10de:2330) installed in this " +
+			"system has\n[ 1.1] NVRM: fallen off the bus and is not responding to commands.": {
+			BusID: "0000:3b:00.0", Code: BusLost,
+			Text: "(PCI ID: 10de:2330) installed in this system has fallen off the bus and is not responding to commands."},
+		"kern  :warn  : [Sun Nov 29 16:42:51 2026] pcieport 0000:64:01.0: pciehp: Slot(17-1): Link Down": {
+			BusID: "0000:64:01.0", Code: PortDown, Text: "pciehp: Slot(17-1): Link Down"},
+		"<4>[1.0] 'amdgpu: Failed to evict queue 1'": {Code: AMDHang, Text: "Failed to evict queue 1"},
+		"": {}, "NVRM: ": {}, "xNVRM: Xid (PCI:0000:1b:00): 45": {},
+	} {
+		if got, ok := ParsePastedLine(text); !reflect.DeepEqual(got, want) || ok != (want.Code != 0) {
+			t.Errorf("%q: %+v, %v", text, got, ok)
+		}
+	}
+}
+
+// A process's number is its own only where the line is about its work.
+func TestOwnerPID(t *testing.T) {
+	for line, want := range map[string]int{
+		"13, pid=7, name=x, Graphics Exception": 7, "94, pid=7, Contained": 7, "109, pid=7, name=x, Ch 00000008, x": 7,
+		"109, pid=7, name=x, errorString": 0, "79, pid=7, name=Ch 1, Ch 00000001, GPU has fallen off the bus": 0,
+		"119, pid=7, name=nvidia-smi, Timeout": 0, "154, pid=7, name=x, GPU recovery action changed": 0, "13, x": 0,
+	} {
+		x, _ := ParseKernelLine("NVRM: Xid (PCI:0000:1b:00): " + line)
+		must.Not(t, x.OwnerPID() != want, "%s: %d", line, x.OwnerPID())
+	}
+}
+
+// Whatever is pasted or logged, an error has a code of the table's ranges and an address in its one form, or none.
+func FuzzKernelLine(f *testing.F) {
+	f.Add("NVRM: Xid (PCI:0000:1b:00 GPU-I:05): 45, pid=7, name=a, Ch 00000001 caused by previous Xid 149")
+	f.Add("NVRM: The NVIDIA GPU 0000:3b:00.0\nNVRM: (PCI ID: 10de:2330) has\nNVRM: fallen off the bus and is not responding")
+	f.Add("nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Fatal, Link 30 LTSSM Fault Up")
+	f.Add("pcieport 0000:64:01.0: AER: Uncorrected (Fatal) error received: 0000:1b:00.0")
+	f.Add("[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring sdma0 timeout, signaled seq=1, emitted seq=2")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, parse := range []func(string) (Xid, bool){ParseKernelLine, ParsePastedLine} {
+			x, ok := parse(text)
+			bus, err := ParseBusID(string(x.BusID))
+			if ok && (x.Code < 0 || x.Code > FirstSXid+99_999 || x.CausedBy < 0 || x.CausedBy > maxXid || bus != x.BusID ||
+				err != nil && x.BusID != "" || x.OwnerPID() > MaxPID || len(x.Text)+len(x.Name) > len(text)) {
+				t.Errorf("%q: %+v", text, x)
+			}
+		}
+	})
+}
+
 // Memory of a process that was there before and has gone since is not expected any more: it would hide as much of a
 // leak.
 func TestExpectedUse(t *testing.T) {

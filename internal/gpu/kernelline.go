@@ -79,25 +79,19 @@ func ParseKernelLine(entry string) (Xid, bool) {
 	return parsePort(entry)
 }
 
-// lineBegins begin the lines that ParseKernelLine knows.
-var lineBegins = []string{"NVRM: ", "nvidia-nvswitch", "amdgpu ", "amdgpu: ", "[drm:", "pcieport "}
-
-// ParsePastedLine is ParseKernelLine for text that a person pasted: with the stamps of dmesg, syslog or the journal, or
-// with lines of one entry joined or apart. Such text proves nothing.
+// ParsePastedLine is ParseKernelLine for text that a person pasted: with the stamps of dmesg, syslog or the journal, and
+// perhaps as several lines. The first that is known counts. Such text proves nothing.
 func ParsePastedLine(text string) (Xid, bool) {
-	var entry []string
-	for line := range strings.Lines(text) {
-		for at := range line {
-			begins := func(words string) bool { return strings.HasPrefix(line[at:], words) }
-			if slices.ContainsFunc(lineBegins, begins) && (at == 0 || strings.Contains(` >"'`, line[at-1:at])) {
-				entry = append(entry, strings.TrimSpace(line[at:]))
-				break
-			}
-		}
+	const form, longest, most = `(?m)(?:^|[\s>"'])((?:NVRM: |nvidia-nvswitch|amdgpu:? |\[drm:|pcieport ).*)$`, 3, 64
+	var lines []string
+	for _, found := range regexp.MustCompile(form).FindAllStringSubmatch(text, most) {
+		lines = append(lines, strings.TrimRight(found[1], "\r\"' "))
 	}
-	for i := range entry {
-		if x, ok := ParseKernelLine(strings.Join(entry[i:], "\n")); ok {
-			return x, true
+	for i := range lines {
+		for n := 1; n <= min(longest, len(lines)-i); n++ {
+			if x, ok := ParseKernelLine(strings.Join(lines[i:i+n], "\n")); ok {
+				return x, true
+			}
 		}
 	}
 	return Xid{}, false
@@ -154,28 +148,28 @@ func parseNVIDIA(entry string) (Xid, bool) {
 	if strings.HasPrefix(entry, "nvidia-nvswitch") {
 		return parseSXid(entry)
 	}
+	line := strings.ReplaceAll(entry, "\nNVRM:", "")
 	for _, l := range nvidiaLines {
-		after, ok := strings.CutPrefix(entry, l.before)
-		place, text, found := strings.Cut(after, l.between)
-		bus, err := ParseBusID(strings.TrimSpace(place))
+		after, ok := strings.CutPrefix(line, l.before)
+		place, text, found := strings.Cut(after, " ")
+		bus, err := ParseBusID(strings.TrimSuffix(place, ":"))
 		if ok && found && err == nil && strings.Contains(text, l.words) {
-			return Xid{BusID: bus, Code: l.code, Text: strings.Join(strings.Fields(text), " ")}, true
+			return Xid{BusID: bus, Code: l.code, Text: text}, true
 		}
 	}
 	return Xid{}, false
 }
 
-// nvidiaLines are lines without a number: the GPU's address between two texts, and words after it.
+// nvidiaLines are lines without a number: what is before the GPU's address, and words after it.
 var nvidiaLines = []struct {
-	before, between, words string
-	code                   int
+	before, words string
+	code          int
 }{
-	{"NVRM: GPU ", ": ", "GPU has fallen off the bus", BusLost},
-	{"NVRM: The NVIDIA GPU ", "\n", "fallen off the bus and is not responding", BusLost},
-	{"NVRM: The NVIDIA GPU ", " ", "fallen off the bus and is not responding", BusLost},
-	{"NVRM: GPU ", ": ", "RmInitAdapter failed", NotStarted},
-	{"NVRM: GPU ", ": ", "rm_init_adapter failed", NotStarted},
-	{"NVRM: Attempting to remove device ", " ", "with non-zero usage count", Removed},
+	{"NVRM: GPU ", "GPU has fallen off the bus", BusLost},
+	{"NVRM: The NVIDIA GPU ", "fallen off the bus and is not responding", BusLost}, // several lines
+	{"NVRM: GPU ", "RmInitAdapter failed", NotStarted},
+	{"NVRM: GPU ", "rm_init_adapter failed", NotStarted},
+	{"NVRM: Attempting to remove device ", "with non-zero usage count", Removed},
 }
 
 // parseSXid parses "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Fatal, Link 30 LTSSM Fault Up". Lines of the same

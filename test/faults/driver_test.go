@@ -238,6 +238,24 @@ func TestCondition(t *testing.T) {
 			check: func(n *node) { n.says("doubt=", "BKD-XIDFATAL") }},
 		"a program's": {during: func(n *node) { n.xid(0, 13, "pid=4711, name=secret, Graphics Exception") }, not: secret,
 			finds: "BKD-XID", reads: []string{"the driver's error Xid 13: error in a program's kernel"}},
+		"a program that was ended": {during: func(n *node) { n.xid(0, 45, "pid=4711, name=secret, Ch 00000001") },
+			finds: "BKD-XID", not: append(secret, "WARNING", "Xid")},
+		"a program that another error ended": {
+			during: func(n *node) { n.xid(0, 45, "pid=4711, name=secret, Ch 00000001 caused by previous Xid 149") },
+			finds:  "BKD-XID", reads: []string{"the driver's error Xid 45: NVLink 5 error; no program's fault"}, not: secret},
+		"lost, without a number": {during: func(n *node) {
+			n.silent()
+			n.kernel("NVRM: GPU " + n.world.BusID(0) + ": GPU has fallen off the bus.")
+		}, finds: "BKD-XIDFATAL", exit: 29, reads: []string{"the GPU has fallen off the bus"}},
+		"fatal, and over": {during: func(n *node) {
+			n.silent()
+			n.xid(0, 119, "pid=4711, name=secret, Timeout after 45s of waiting for RPC response from GPU0 GSP!")
+			n.xid(0, 154, "pid=4711, name=secret, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
+		}, finds: "BKD-XIDFATAL? BKD-XID", not: append(secret, "Xid 154")},
+		"of an NVSwitch": {during: func(n *node) {
+			n.silent()
+			n.kernel("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up")
+		}, finds: "BKD-KERNELLOG?", reads: []string{"the driver's error SXid 20034: fatal error of an NVSwitch link"}},
 		"a reset is due": {during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY", exit: 27,
 			reads: []string{"the driver asks for a reset of the GPU"}},
 		"a reset is due, observed": {mode: "observe", during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY",
