@@ -230,6 +230,10 @@ func TestFaultOfTheDriver(t *testing.T) {
 	}
 	doubted := func(f *record.Finding) { f.Doubts = []string{"the hook sees part of the node"} }
 	unknown := func(f *record.Finding) { f.Unknown = "of MIG instance 1" }
+	noted := func(f *record.Finding) { f.NoteOnly = "no cause is known" }
+	after := func(cause int) func(*record.Finding) {
+		return func(f *record.Finding) { f.Xid, f.CausedBy = 45, cause }
+	}
 	xid := func(bus gpu.BusID, number int, card gpu.Device) func(*Input) {
 		return func(in *Input) {
 			in.Cards[0].Device.BusID, in.Cards[0].Device.Parent = card.BusID, card.Parent
@@ -252,6 +256,11 @@ func TestFaultOfTheDriver(t *testing.T) {
 		{"asking it failed", end(catalog.BackendCrash), record.CauseFault, record.CannotTell, "asking the driver failed"},
 		{"an Xid of an instance, no one knows whose", end(catalog.XidFatal, unknown), record.CauseFault, record.CannotTell, "not certain"},
 		{"an Xid of the GPU, by its number", end(catalog.XidFatal, func(f *record.Finding) { f.Xid = 48 }), record.CauseFault, record.Yes, "reported a fault of the GPU (Xid 48)"},
+		{"a fault that names no GPU", end(catalog.KernelLog), record.CauseFault, record.CannotTell, "names no GPU"},
+		{"a program that a memory error ended", end(catalog.Xid, after(94)), record.CauseFault, record.Yes, "memory error that ended a program (Xid 94)"},
+		{"a program that a link's error ended", end(catalog.Xid, after(149)), record.CauseFault, record.CannotTell, "no program's (Xid 149): NVLink 5"},
+		{"a program that its own error ended", end(catalog.Xid, after(13)), record.CauseFault, record.No, "a program's error"},
+		{"a program that was ended", end(catalog.Xid, after(0), noted), record.CauseFault, record.No, "none"},
 		{"no GPUs known", func(in *Input) { in.Cards = nil }, record.CauseFault, record.CannotTell, "which GPUs"},
 		{"Xid 79 of its GPU, no finding", xid("0000:1b:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), record.CauseFault, record.CannotTell, "whether of your job's"},
 		{"Xid 79 of another GPU", xid("0000:1c:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), record.CauseFault, record.No, "none"},

@@ -79,8 +79,8 @@ func ParseKernelLine(entry string) (Xid, bool) {
 	return parsePort(entry)
 }
 
-// ParsePastedLine is ParseKernelLine for text that a person pasted: with the stamps of dmesg, syslog or the journal, and
-// perhaps as several lines. The first that is known counts. Such text proves nothing.
+// ParsePastedLine is ParseKernelLine for text that a person pasted: with the stamps of dmesg, syslog or the journal,
+// and perhaps as several lines. The first that is known counts. Such text proves nothing.
 func ParsePastedLine(text string) (Xid, bool) {
 	const form, longest, most = `(?m)(?:^|[\s>"'])((?:NVRM: |nvidia-nvswitch|amdgpu:? |\[drm:|pcieport ).*)$`, 3, 64
 	var lines []string

@@ -251,7 +251,7 @@ func TestCondition(t *testing.T) {
 			n.silent()
 			n.xid(0, 119, "pid=4711, name=secret, Timeout after 45s of waiting for RPC response from GPU0 GSP!")
 			n.xid(0, 154, "pid=4711, name=secret, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
-		}, finds: "BKD-XIDFATAL? BKD-XID", not: append(secret, "Xid 154")},
+		}, finds: "BKD-XID BKD-XIDFATAL?", not: append(secret, "Xid 154")},
 		"of an NVSwitch": {during: func(n *node) {
 			n.silent()
 			n.kernel("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up")
