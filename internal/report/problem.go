@@ -89,7 +89,12 @@ func failing(f record.Finding) safetext.Safe {
 	case catalog.Gap:
 		text, _, _ = strings.Cut(text, ", after ")
 	case catalog.Blocked:
-		text = "a test could not get any of its free memory"
+		mode, _, byMode := strings.Cut(text, "; nvidia-smi")
+		if text = mode; !byMode {
+			text = "a test could not get any of its free memory"
+		}
+	case catalog.NoAnswer:
+		text = "it does not answer the driver"
 	case catalog.Broken:
 		text, _, _ = strings.Cut(text, ";")
 		text = "a test of CUDA failed: " + text

@@ -163,6 +163,8 @@ func TestCondition(t *testing.T) {
 	}{
 		{fails(catalog.Gap, "139 GiB free, the largest block was 59 GiB, after 34 attempts", 0), "had fragmented memory", "139 GiB free, the largest block was 59 GiB", enough},
 		{fails(catalog.Blocked, "cuMemCreate; process 4711", 0), "had a fault", "a test could not get any of its free memory", mayNot},
+		{fails(catalog.Blocked, "compute mode PROHIBITED: no program can use the GPU; nvidia-smi -c 0 sets the default", 0), "had a fault", "compute mode PROHIBITED: no program can use the GPU", mayNot},
+		{fails(catalog.NoAnswer, "GPU at 0000:3b:00.0: nvmlDeviceGetHandleByPciBusId_v2: Unknown Error (999)", 0), "had a fault", "it does not answer the driver", mayNot},
 		{fails(catalog.Broken, "cuInit: (802); start nvidia-fabricmanager", 0), "had a fault", "a test of CUDA failed: cuInit: (802)", mayNot},
 		{fails(catalog.Recovery, "the driver asks for a reset", 0), "had a fault", "the driver asks for a reset", mayNot},
 		{fails(catalog.Throttle, "clocks are held down", 0), "was slow", "clocks are held down", enough},
