@@ -164,7 +164,7 @@ func TestHealthOfInstances(t *testing.T) {
 	got := health(t, healthOf(w, instance(w, 0), cardOf(w, 0), cardOf(w, 1)), instance(w, 0).ID, gpu.ID(w.UUID(0)),
 		gpu.ID(w.UUID(1)))
 	for i, want := range []string{
-		noRemap + "ecc_uncorrected=5", "", noRemap + "ecc_uncorrected=5",
+		noRemap + "-compute_mode ecc_uncorrected=5", "", noRemap + "-compute_mode ecc_uncorrected=5",
 	} {
 		if diff := unlike(got[i]); diff != want {
 			t.Errorf("%s: got %q, want %q", got[i].Device, diff, want)
