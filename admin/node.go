@@ -215,6 +215,7 @@ func (r records) status(problem string) view.Status {
 	}
 	if r.store != nil {
 		s.AddTrouble(catalog.Stuck, r.stuck())
+		s.AddTrouble(catalog.XidFatal, state.Standing.Peek(r.store).Words(r.epoch()))
 		r.addRemembered(&s)
 	}
 	s.AddCounts(r.cfg.Paths.Var)

@@ -157,7 +157,8 @@ var entries = []Entry{
 			"have it too, test the GPU.",
 		Traits{Start: ToNote, End: ToWarn, Condition: true, Milder: "met an error"}},
 	{XidFatal, Serious, Card, Node, "driver reported a GPU fault (Xid)",
-		"The kernel log has an Xid on this GPU since the job started that requires a reset, a reboot or a repair.",
+		"The kernel log has an Xid on this GPU that requires a reset, a reboot or a repair: since the job started, " +
+			"or from before, and nothing shows that it is over.",
 		"Follow docs/health.md for the number.",
 		Traits{Exit: 29, Start: ToWarn, End: ToDrain, Condition: true, Unusable: true,
 			Fault: "the driver reported a fault of the GPU"}},

@@ -25,6 +25,11 @@ type Input struct {
 	Kernel *gpu.KernelLog
 	// KernelDoubt makes that log's entries uncertain: the driver was reloaded since, which may have cured the GPU.
 	KernelDoubt string
+	// Standing are fatal errors from before the job or, for a health check, on record since an earlier hook or check.
+	// All are of the driver's present epoch. Lost are the buses of GPUs that the driver has lost
+	// or refuses to use.
+	Standing []record.StandingFault
+	Lost     []gpu.BusID
 	// Blind is set if the driver reported no GPU's condition: whether a GPU recovered is then unknown.
 	Blind bool
 	// Doubt makes every finding uncertain (the hook sees only part of the node).
@@ -39,9 +44,12 @@ func Judge(in Input) []record.Finding {
 	for _, c := range slices.Concat(in.Cards, in.Unseen) {
 		now := in.of(c)
 		found := in.facts(now)
-		if bus := c.Device.BusID; in.Kernel != nil && bus != "" && !told[bus] {
+		if bus := c.Device.BusID; bus != "" && !told[bus] {
 			told[bus] = true // MIG instances of one GPU share its lines
-			found = append(found, in.xids(c, now)...)
+			if in.Kernel != nil {
+				found = append(found, in.xids(c, now)...)
+			}
+			found = append(found, in.earlier(c, now, found)...)
 		}
 		for _, f := range found {
 			out = append(out, in.on(c, f))

@@ -254,7 +254,8 @@ func (r Resume) Times() int {
 type Policy struct {
 	Prolog map[catalog.Code]Action `yaml:"prolog" allow:"ignore note warn repeat drain"`
 	Epilog map[catalog.Code]Action `yaml:"epilog" allow:"ignore note warn repeat drain"`
-	// HealthCheck never contains Drain: Slurm only logs the health check's exit code.
+	// HealthCheck never contains Drain: Slurm only logs the health check's exit code. What it may drain for
+	// follows from Epilog.
 	HealthCheck map[catalog.Code]Action    `yaml:"health_check" allow:"ignore note warn drain"`
 	Partitions  map[string]PartitionPolicy `yaml:"partitions"`
 }

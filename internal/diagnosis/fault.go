@@ -36,11 +36,11 @@ func blame(f record.Finding, start, served bool) (c record.Cause) {
 	}
 	// A driver that hung or broke before the job may have recovered.
 	doubtful := start && (f.Code == catalog.Stuck || f.Code == catalog.Broken) || f.Unknown != "" ||
-		is.Doubtful && len(f.Doubts) > 0 || condition.Disputed(f) || f.Code == catalog.NoDriver && served
+		(is.Doubtful || f.Earlier) && len(f.Doubts) > 0 || condition.Disputed(f) || f.Code == catalog.NoDriver && served
 	switch {
 	case f.NoteOnly != "":
 		return record.Cause{}
-	case start && (f.Code == catalog.Slow || f.Code == catalog.Unread): // it was read later
+	case start && (f.Code == catalog.Slow || f.Code == catalog.Unread || f.Earlier): // it was read later
 		return record.Cause{}
 	case is.Silence != "" && (is.Fault == "" || doubtful):
 		c = cannotTell(is.Silence)
@@ -54,7 +54,7 @@ func blame(f record.Finding, start, served bool) (c record.Cause) {
 		return record.Cause{}
 	}
 	c.Index = f.Index
-	if start {
+	if start || f.Earlier {
 		c.Evidence = "when your job began: " + c.Evidence
 	}
 	return c

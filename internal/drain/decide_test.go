@@ -68,7 +68,7 @@ func TestDecisions(t *testing.T) {
 		kind, edit, _ := strings.Cut(given, "\n")
 		in := map[string]func() Facts{"first": asked, "stood": stood, "hook": func() Facts {
 			return Facts{Now: after(time.Second), Node: slurm.Node{Flags: []string{"IDLE", "DRAIN"}, At: ended}}
-		}}[kind]()
+		}, "check": func() Facts { return Facts{Now: after(time.Second), Node: slurm.Node{Flags: []string{"IDLE"}}} }}[kind]()
 		if strings.Contains(edit, `"Exits"`) {
 			in.Exits = nil
 		}
@@ -79,6 +79,10 @@ func TestDecisions(t *testing.T) {
 		decide := Decide
 		if kind == "hook" {
 			decide = func(in Facts) Decision { return AtHook(in, asked().Exits[0]) }
+		}
+		if kind == "check" {
+			own := Exit{Phase: slurm.HealthCheck, Reason: "BKD-XIDFATAL g=0 healthcheck; see: bookend status"}
+			decide = func(in Facts) Decision { return AtHook(in, own) }
 		}
 		d := decide(in)
 		if last := d.Memory.Last; last == nil || last.Act != d.Act || last.Why != d.Why {

@@ -24,11 +24,13 @@ const (
 // until they are resumed: the first release wrote gpu= in full after a long code, and numbers of 0 or below. It may
 // only be extended.
 const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][0-9]*)MiB)?` +
-	`(?: pid=(0|-?[1-9][0-9]*))? job=([1-9][0-9]*) (prolog|epilog); see: bookend show ([0-9]+)$`
+	`(?: pid=(0|-?[1-9][0-9]*))?` +
+	`(?: job=([1-9][0-9]*) (prolog|epilog); see: bookend show ([0-9]+)| healthcheck; see: bookend status)$`
 
 var words = map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}
 
-// Compose composes the reason for a finding. It has no name from a user, and no bracket, which Slurm adds.
+// Compose composes the reason for a finding, without a job for a health check. It has no name from a user, and no
+// bracket, which Slurm adds.
 func Compose(f record.Finding, job slurm.JobID, phase slurm.Context) safetext.Safe {
 	text := string(f.Code)
 	if f.Index != nil && *f.Index >= 0 && *f.Index <= math.MaxUint16 {
@@ -45,6 +47,9 @@ func Compose(f record.Finding, job slurm.JobID, phase slurm.Context) safetext.Sa
 	if h := f.Holder; h != nil && !h.Gone && h.PID > 0 {
 		text += fmt.Sprintf(" pid=%d", h.PID)
 	}
+	if phase == slurm.HealthCheck {
+		return safetext.Clean(text+" healthcheck; see: bookend status", MaxReason)
+	}
 	text += fmt.Sprintf(" job=%d %s; see: bookend show %d", job, words[phase], job)
 	return safetext.Clean(text, MaxReason)
 }
@@ -56,7 +61,7 @@ func Ours(text string) bool {
 		return false
 	}
 	_, err := strconv.ParseUint(found[5], 10, 32)
-	return err == nil
+	return err == nil || found[5] == ""
 }
 
 // IsOurReason reports whether a text can be one of ours: it begins with a code. The rest may be another release's

@@ -52,6 +52,7 @@ func (h Health) Fact(c FactCode) (Fact, bool) {
 type KernelLog struct {
 	Last     KernelMark `json:"last"` // the newest entry
 	Xids     []Xid      `json:"xids,omitempty"`
+	Before   []Xid      `json:"before,omitempty"` // from an earlier mark to the requested one: the newest of each code
 	Kills    []HostKill `json:"kills,omitempty"`
 	Mismatch string     `json:"mismatch,omitempty"` // newest line about different versions of library and module
 	Unknown  string     `json:"unknown,omitempty"`  // why the log could not be read

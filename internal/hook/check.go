@@ -59,6 +59,9 @@ func (h *hook) checkNode(c judge.Case) publish.Account {
 	j = j.With(k.Case, node.Once(faults, j.Found)...)
 	decided, faults := publish.SettleDrain(a, k, j)
 	j = j.With(k.Case, faults...)
+	drained, held, faults := publish.DrainIdle(a, k, j)
+	faults = slices.Concat(faults, keepStanding(a, k.Case, j, drained))
+	j = j.With(k.Case, faults...).HeldBack(held)
 	last := summary(a, k, j)
 	h.stopped.finish()
 	o := h.keep(k.Case, j.With(k.Case, node.Fault(state.LastCheck.Save(a.Store, &last))...))
@@ -75,7 +78,7 @@ func (h *hook) examine(c judge.Case) judge.Check {
 	since := cmp.Or(last, &record.Check{}).Kernel // nil if it is not known where the last check's log ended
 	damaged, err := a.Store.Damaged()
 	c.Faults = slices.Concat(c.Faults, node.Fault(err))
-	k := judge.Check{Case: h.know(node.ObserveAll(a, h.know(c), since)), Last: last}
+	k := judge.Check{Case: h.know(node.ObserveAll(a, h.know(withStanding(a, c)), since)), Last: last}
 	k.Faults = slices.Concat(k.Faults, node.Fault(a.Store.SeenClear(damaged, k.Clear(), record.IDs(k.Given()))))
 	records, more := node.HostRecords(a)
 	k.Node, k.Faults = records, slices.Concat(k.Faults, more)

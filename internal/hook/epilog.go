@@ -2,6 +2,7 @@ package hook
 
 import (
 	"cmp"
+	"slices"
 
 	"bookend/internal/catalog"
 	"bookend/internal/joblog"
@@ -19,7 +20,7 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	c = h.know(recall(a, c))
 	h.stopped.setUnfinished(closing(a.Store, c.Self()))
-	c, seen := node.Observe(a, c)
+	c, seen := node.Observe(a, withStanding(a, c))
 	h.stopped.setUnfinished(closing(a.Store, completed(h.know(c))))
 	c = cleanUp(a, node.Consult(a, c))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
@@ -27,6 +28,7 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	c = probe.AtEnd(a, h.know(c), j) // a message in the output may ask for a test
 	c, j = h.judge(c)
 	why, faults := diagnose(a, c, j)
+	faults = slices.Concat(faults, keepStanding(a, c, j, j.Exit != 0))
 	o := h.keep(c, j.With(c, faults...))
 	text := report.End(scene(c, o.Judgement, why))
 	end := h.end(c, o.Judgement, text, why)

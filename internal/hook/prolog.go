@@ -17,7 +17,7 @@ import (
 func prolog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	h.stopped.setUnfinished(begin(a.Store, record.Run{Job: c.Job}))
-	c, seen := node.Observe(a, c)
+	c, seen := node.Observe(a, withStanding(a, c))
 	h.stopped.setUnfinished(begin(a.Store, h.know(c).Self())) // its exit counts in this boot, which is known by now
 	c = learn(a, node.Consult(a, c))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
@@ -29,7 +29,7 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	h.stopped.finish()
 	faults := slices.Concat(node.Fault(a.Store.Begin(run)),
 		node.Fault(a.Store.Users.PutReport(a.Job, state.Report{Clean: scene(c, j, nil).Clean(), Text: text})),
-		node.Fault(a.Store.Users.MakeDrop(a.Job)))
+		node.Fault(a.Store.Users.MakeDrop(a.Job)), keepStanding(a, c, j, j.Exit != 0))
 	if len(run.Devices) > 0 {
 		recorder.Start(a)
 	}

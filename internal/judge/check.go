@@ -202,11 +202,14 @@ func (c Check) residue(trespasses []record.Finding) []record.Finding {
 
 // condition returns what the driver and the kernel log report about the GPUs since the last check.
 func (c Check) condition() []record.Finding {
-	in := condition.Input{Cards: c.Given(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0}
+	in := condition.Input{Cards: c.Given(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0, Standing: c.standing(),
+		Lost: c.lost()}
 	now, last := c.Seen.Kernel, c.Last
 	if now != nil && now.Unknown == "" && last != nil && last.Kernel != nil && last.Boot != "" &&
 		last.Boot == now.Epoch.Boot { // otherwise what happened since the last check is unknown
-		in.Kernel = now
+		log := *now
+		log.Xids = slices.DeleteFunc(slices.Clone(now.Xids), c.Past.Standing.Has(c.Seen.Epoch))
+		in.Kernel = &log
 	}
 	if condition.Compares(c.Seen.Health) {
 		in.Before = attribution.LastHealth(c.Latest().Runs, record.Run{},
@@ -261,7 +264,8 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 	for _, card := range c.Seen.Cards {
 		seen := drain.Seen{Clean: true}
 		against := slices.IndexFunc(j.Found, func(f record.Finding) bool {
-			about := f.Code.Traits().Memory != "" || f.Code == catalog.Trespass || f.Code == catalog.Moving
+			stands := f.Earlier && f.Unknown == "" && len(f.Doubts) == 0 // jobs must not get the GPU
+			about := stands || f.Code.Traits().Memory != "" || f.Code == catalog.Trespass || f.Code == catalog.Moving
 			return f.GPU == card.Device.ID && about
 		})
 		switch {

@@ -12,11 +12,16 @@ import (
 	"bookend/internal/slurm"
 )
 
+// earlier returns the errors that stand on the job's GPUs at its start, which does not ask for their health.
+func (c Case) earlier() []record.Finding {
+	return condition.Judge(condition.Input{Cards: c.Seen.Cards, Standing: c.standing(), Lost: c.lost(), Blind: true})
+}
+
 // condition returns what driver and kernel log report about the job's GPUs, even if the driver is stuck or lost one.
 func (c Case) condition() []record.Finding {
 	in := condition.Input{
 		Cards: c.Seen.Cards, Unseen: c.notFound(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
-		Kernel: c.errors(),
+		Kernel: c.errors(), Standing: c.standing(), Lost: c.lost(),
 	}
 	if c.Seen.Kernel != nil && !c.Past.Run.Epoch.Same(c.Seen.Kernel.Epoch) {
 		in.KernelDoubt = "the driver was reloaded since the job began, or no one can tell: that may have cured the GPU"

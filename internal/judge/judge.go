@@ -31,6 +31,8 @@ func Judge(c Case) Judgement {
 	if c.Phase == slurm.Epilog {
 		found = append(found, c.recorded(found)...)
 		found = append(found, c.condition()...)
+	} else {
+		found = append(found, c.earlier()...)
 	}
 	found = slices.Concat(found, c.Later, FoundByTests(c.Seen.Cards, c.Tests))
 	return c.decide(found)
@@ -119,6 +121,11 @@ func (c Case) EndRecord(j Judgement) record.End {
 			e.Epoch = c.Seen.Epoch
 		}
 	}
+	if e.Kernel != nil && len(e.Kernel.Before) > 0 { // the node keeps what it needs of these
+		log := *e.Kernel
+		log.Before = nil
+		e.Kernel = &log
+	}
 	if c.Phase == slurm.Prolog && e.Kernel != nil { // only the mark: earlier entries do not belong to this job
 		e.Kernel = &gpu.KernelLog{Last: e.Kernel.Last, Unknown: e.Kernel.Unknown}
 	}
@@ -151,6 +158,7 @@ type Past struct {
 	Recording *record.Recording          // what was recorded between the run's ends; nil for nothing
 	Before    *record.Side               // what the start saw; nil at a start, or if that does not count
 	Baselines map[gpu.ID]record.Baseline // what GPUs carry without any job, in this epoch
+	Standing  record.Standing            // fatal errors of GPUs, of whichever epoch
 }
 
 // Turn is which hook of a job's start or end this one is. Slurm may run one a second time, also at once, and gives the

@@ -17,6 +17,14 @@ func (j Judgement) With(c Case, more ...record.Finding) Judgement {
 	return c.decide(slices.Concat(j.Found, more))
 }
 
+// HeldBack returns the judgement of a check that was to drain and did not, empty if nothing kept it from that.
+func (j Judgement) HeldBack(why string) Judgement {
+	if why != "" {
+		j.Action, j.Held = config.Warn, why
+	}
+	return j
+}
+
 // Late returns the judgement with findings made after the verdict: they are reported but do not change it.
 func (j Judgement) Late(more ...record.Finding) Judgement {
 	j.Found, j.Judged = slices.Concat(j.Found, more), slices.Clone(j.Judged)
@@ -37,7 +45,11 @@ func Stopped(exit int, f record.Finding) record.Verdict {
 
 func (c Case) decide(found []record.Finding) Judgement {
 	found = c.repeated(untried(c.Seen.Cards, found))
-	return Judgement{found, policy.Decide(c.Config, c.Phase, c.Job, found)}
+	v := policy.Decide(c.Config, c.Phase, c.Job, found)
+	if c.Phase == slurm.HealthCheck && v.Action == config.Drain && c.occupied() != "" {
+		v.Action, v.Held = config.Warn, c.occupied()
+	}
+	return Judgement{found, v}
 }
 
 // untried adds the doubt about drivers never measured to the findings on their GPUs and on the driver as a whole.

@@ -18,7 +18,7 @@ import (
 // ObserveAll returns a health check's case with what one sample of every GPU of the node shows and which processes are
 // on them, and the kernel's log after a mark, nil for its newest entry.
 func ObserveAll(a *Access, c judge.Case, since *gpu.KernelMark) judge.Case {
-	log := readKernel(a, since)
+	log := readKernel(a, c, since)
 	answers, faults := a.Answers()
 	c.Faults = slices.Concat(c.Faults, faults)
 	if answers {

@@ -123,20 +123,20 @@ func meanwhile(a *Access, c judge.Case) (judge.Case, Meanwhile) {
 		// An earlier run's report must not be taken for this one's, whatever happens.
 		c.Faults = slices.Concat(c.Faults, Fault(a.Store.Users.RemoveReport(a.Job)))
 		m.Tests, faults = Tests(a)
-		m.kernel = readKernel(a, judge.MarkOfTests(m.Tests, a.Env.Clock.Boot()))
+		m.kernel = readKernel(a, c, judge.MarkOfTests(m.Tests, a.Env.Clock.Boot()))
 	} else {
 		m.Output, faults = outputOfJob(a, c)
 		c.Past.Recording = state.Recorded.Peek(a.Store).Runs.About(c.Past.Run)
-		m.kernel = readKernel(a, judge.Mark(c.Past.Run, c.Job))
+		m.kernel = readKernel(a, c, judge.Mark(c.Past.Run, c.Job))
 	}
 	c.Faults = slices.Concat(c.Faults, faults)
 	return c, m
 }
 
 // readKernel starts to read the kernel's log after a mark, nil for the newest entry. A buffer of 1 MiB takes 10 ms.
-func readKernel(a *Access, since *gpu.KernelMark) kernelLog {
-	paths := a.Config.Paths
-	request := nodefiles.Request{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since}
+func readKernel(a *Access, c judge.Case, since *gpu.KernelMark) kernelLog {
+	paths, before := a.Config.Paths, c.Past.Standing.Considered()
+	request := nodefiles.Request{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since, Before: before}
 	limit := a.Left(a.Times.Scan)
 	read := child.Async(func() (gpu.KernelLog, error) { return nodefiles.ReadKernel.Ask(request, limit) })
 	return sync.OnceValues(func() (*gpu.KernelLog, []record.Finding) {

@@ -31,7 +31,10 @@ const (
 //
 // It counts only what the kernel itself wrote: what root's programs write to the log has another facility than the
 // kernel's, which the kernel does not let them choose.
-func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
+func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog { return readLog(dev, nil, since) }
+
+// readLog is ReadLog that also fills in Before, from another mark on.
+func readLog(dev string, before, since *gpu.KernelMark) gpu.KernelLog {
 	path := filepath.Join(dev, "kmsg")
 	fd, err := openLog(path)
 	if err != nil {
@@ -39,6 +42,7 @@ func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
 	}
 	defer unix.Close(fd)
 	c := newCollector(since)
+	c.before = before
 	if err := drain(func(b []byte) (int, error) { return unix.Read(fd, b) }, c); err != nil {
 		return gpu.KernelLog{Unknown: fmt.Sprintf("read %q: %v", path, err)}
 	}
@@ -142,6 +146,7 @@ func unescape(text []byte) string {
 
 type collector struct {
 	since   *gpu.KernelMark
+	before  *gpu.KernelMark // where KernelLog.Before begins, nil for none
 	log     gpu.KernelLog
 	records int
 	next    uint64 // the first entry after the mark that was not seen yet
@@ -169,6 +174,9 @@ func (c *collector) line(line []byte) {
 	c.log.Last = r.mark
 	gap := c.gap
 	c.gap = false
+	if c.since == nil || r.mark.Seq <= c.since.Seq {
+		c.earlier(r)
+	}
 	if c.since == nil {
 		return
 	}
@@ -180,6 +188,17 @@ func (c *collector) line(line []byte) {
 	c.next = r.mark.Seq + 1
 	if r.facility == kernel {
 		c.event(r.mark, unescape(r.text))
+	}
+}
+
+// earlier adds an error from before the mark since: the newest of those alike.
+func (c *collector) earlier(r record) {
+	if c.before == nil || r.mark.Seq <= c.before.Seq || r.facility != kernel {
+		return
+	}
+	if x, ok := gpu.ParseKernelLine(unescape(r.text)); ok {
+		x.KernelMark = r.mark
+		c.log.Before, _ = keep(c.log.Before, x, 1)
 	}
 }
 
@@ -227,25 +246,30 @@ const maxAlike = 8
 // opens it causes two.
 const startsAgain = time.Hour
 
-// xid adds a line. The newest of many alike stands for the rest, so that no program pushes out another GPU's lines.
 func (c *collector) xid(x gpu.Xid) {
+	xids, lost := keep(c.log.Xids, x, maxAlike)
+	c.log.Xids, c.log.Lost = xids, c.log.Lost || lost
+}
+
+// keep adds a line. The newest of many alike stands for the rest, so that no program pushes out another GPU's lines.
+func keep(xids []gpu.Xid, x gpu.Xid, most int) (kept []gpu.Xid, lost bool) {
 	alike, last := 0, 0
-	for i, old := range c.log.Xids {
+	for i, old := range xids {
 		if old.Code == x.Code && old.CausedBy == x.CausedBy && old.BusID == x.BusID && old.Instance == x.Instance {
 			alike, last = alike+1, i
 		}
 	}
 	switch {
-	case x.Code == gpu.NotStarted && alike > 0 && x.At-c.log.Xids[last].At < startsAgain:
-		x.Text, x.More = c.log.Xids[last].Text, c.log.Xids[last].More
-		c.log.Xids = slices.Delete(c.log.Xids, last, last+1)
-	case alike == maxAlike:
-		x.More += c.log.Xids[last].More + 1
-		c.log.Xids = slices.Delete(c.log.Xids, last, last+1)
-	case len(c.log.Xids) == maxXids:
-		c.log.Xids, c.log.Lost = slices.Delete(c.log.Xids, 0, 1), true
+	case x.Code == gpu.NotStarted && alike > 0 && x.At-xids[last].At < startsAgain:
+		x.Text, x.More = xids[last].Text, xids[last].More
+		xids = slices.Delete(xids, last, last+1)
+	case alike == most:
+		x.More += xids[last].More + 1
+		xids = slices.Delete(xids, last, last+1)
+	case len(xids) == maxXids:
+		xids, lost = slices.Delete(xids, 0, 1), true
 	}
-	c.log.Xids = append(c.log.Xids, x)
+	return append(xids, x), lost
 }
 
 func (c *collector) result() gpu.KernelLog {

@@ -136,6 +136,33 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// From one mark to another only errors of GPUs count, and of those alike the newest.
+func TestLinesBefore(t *testing.T) {
+	text := ""
+	for seq, code := range []int{0, 79, 79, 13, 48, 64} {
+		text += fmt.Sprintf("3,%d,%d,-;NVRM: Xid (PCI:0000:1b:00): %d, x\n", seq, seq, code)
+	}
+	from, since := mark(1, 1), mark(4, 4)
+	for name, tt := range map[string]struct {
+		before, since *gpu.KernelMark
+		want          string
+	}{
+		"to a mark":   {&from, &since, "[79 13 48] [64]"},
+		"to the end":  {&from, nil, "[79 13 48 64] []"},
+		"not asked":   {nil, &since, "[] [64]"},
+		"after since": {&since, &from, "[] [79 13 48 64]"},
+	} {
+		log := readLog(devices(t, text), tt.before, tt.since)
+		codes := func(all []gpu.Xid) (some []int) {
+			for _, x := range all {
+				some = append(some, x.Code)
+			}
+			return some
+		}
+		must.Be(t, name, fmt.Sprint(codes(log.Before), codes(log.Xids)), tt.want)
+	}
+}
+
 func TestLongLines(t *testing.T) {
 	since := mark(1, 1)
 	long := strings.Repeat(`\x41`, 3*maxText)

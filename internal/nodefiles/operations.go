@@ -14,7 +14,8 @@ type Request struct {
 	Dev        string          `json:"dev,omitempty"`
 	Proc       string          `json:"proc,omitempty"`
 	Sys        string          `json:"sys"`
-	Since      *gpu.KernelMark `json:"since,omitempty"` // start in the kernel's log; nil for its newest entry only
+	Since      *gpu.KernelMark `json:"since,omitempty"`  // start in the kernel's log; nil for its newest entry only
+	Before     *gpu.KernelMark `json:"before,omitempty"` // from there to Since, only errors of GPUs count
 }
 
 // Inventory has the GPUs that the driver lists in /proc, or the problem.
@@ -48,7 +49,7 @@ var HasGPU = child.NewOperation("present", func(r Request) (bool, error) {
 
 // ReadKernel reads the kernel's log, a ring buffer of up to many megabytes, record by record, and the epoch.
 var ReadKernel = child.NewOperation("kernel", func(r Request) (gpu.KernelLog, error) {
-	log := ReadLog(r.Dev, r.Since)
+	log := readLog(r.Dev, r.Before, r.Since)
 	log.Epoch = ReadEpoch(r.Proc, r.Sys)
 	return log, nil
 })

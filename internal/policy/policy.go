@@ -29,22 +29,27 @@ func Decide(c config.Config, phase slurm.Context, job slurm.Job, found []record.
 	}
 	most := c.Drain.MaxRestarts
 	switch {
-	case phase == slurm.HealthCheck:
-		v.Exit = checkExit(found)
 	case v.Action != config.Drain:
 	case c.Mode != config.Enforce:
 		v.Action, v.Held = config.Warn, "observe mode"
+	case phase == slurm.HealthCheck:
 	case phase == slurm.Prolog && most > 0 && job.Restarts >= most:
 		v.Action = config.Warn
 		v.Held = fmt.Sprintf("the job was restarted %d times: another drained node would not help it", job.Restarts)
 	default:
 		v.Exit = catalog.Exit(v.Code)
 	}
+	if phase == slurm.HealthCheck {
+		v.Exit = checkExit(found)
+	}
 	return v
 }
 
 func judge(c config.Config, phase slurm.Context, partition string, f record.Finding) record.Judged {
 	want := c.Action(phase, partition, f.Code)
+	if phase == slurm.HealthCheck && stands(c, f) {
+		want = config.Drain
+	}
 	entry, _ := catalog.Lookup(f.Code)
 	warn := func(why string) record.Judged { return record.Judged{Action: config.Warn, Why: why} }
 	switch {
@@ -58,8 +63,8 @@ func judge(c config.Config, phase slurm.Context, partition string, f record.Find
 		return warn("it drains only if the next job meets it too")
 	case want != config.Drain && want != config.Repeat:
 		return record.Judged{Action: want}
-	case phase == slurm.HealthCheck:
-		return warn("the health check never drains")
+	case phase == slurm.HealthCheck && !stands(c, f):
+		return warn("the health check never drains for this")
 	case entry.NeverDrains() != "":
 		return warn(entry.NeverDrains())
 	case f.Unknown != "":
@@ -68,6 +73,16 @@ func judge(c config.Config, phase slurm.Context, partition string, f record.Find
 		return warn(f.Doubts[0])
 	}
 	return record.Judged{Action: config.Drain}
+}
+
+// stands reports whether a health check may drain an idle node for a finding: a GPU's fatal error that an earlier hook
+// or check has seen too. It does not know the node's partitions: the end of a job in any of them must drain for it.
+func stands(c config.Config, f record.Finding) bool {
+	may := f.Code == catalog.XidFatal && f.Earlier && c.Policy.HealthCheck[f.Code] == ""
+	for name, p := range c.Policy.Partitions {
+		may = may && p.Mode != config.Observe && c.Action(slurm.Epilog, name, f.Code) == config.Drain
+	}
+	return may && c.Action(slurm.Epilog, "", f.Code) == config.Drain
 }
 
 // checkExit returns 0 unless the node was not checked: Slurm only logs it, and nothing else should act on it.

@@ -71,16 +71,49 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The health check drains for nothing, whatever is configured; its exit code says only whether it checked.
-func TestHealthCheckNeverDrains(t *testing.T) {
+// The health check drains for nothing, whatever is configured, but for a fatal error of a GPU that an earlier hook or
+// check has seen too, if the end of a job of any partition would drain for it. Its exit code says only whether it checked.
+func TestHealthCheckDrainsForOneThing(t *testing.T) {
 	c := enforcing(func(c *config.Config) { c.OnOwnError = config.Drain })
-	c.Policy.HealthCheck = map[catalog.Code]config.Action{}
 	for _, e := range catalog.All() {
-		c.Policy.HealthCheck[e.Code] = config.Drain // no file may say so
-		v := Decide(c, slurm.HealthCheck, slurm.Job{}, []record.Finding{{Code: e.Code}})
-		want := map[catalog.Code]int{catalog.BadEnv: 31, catalog.Panicked: 41, catalog.Deadline: 42}[e.Code]
-		if v.Action != config.Warn || v.Exit != want || v.Judged[0].Action != config.Warn {
-			t.Errorf("%s: %+v", e.Code, v)
+		for _, own := range []config.Action{config.Drain, ""} { // no file may say drain
+			c.Policy.HealthCheck = map[catalog.Code]config.Action{e.Code: own}
+			for _, earlier := range []bool{false, true} {
+				v := Decide(c, slurm.HealthCheck, slurm.Job{}, []record.Finding{{Code: e.Code, Earlier: earlier}})
+				want := map[catalog.Code]int{catalog.BadEnv: 31, catalog.Panicked: 41, catalog.Deadline: 42}[e.Code]
+				drains := own == "" && earlier && e.Code == catalog.XidFatal
+				if (v.Action == config.Drain) != drains || v.Exit != want || (v.Judged[0].Action == config.Drain) != drains {
+					t.Errorf("%s, %q, earlier %v: %+v", e.Code, own, earlier, v)
+				}
+			}
+		}
+	}
+	stands := record.Finding{Code: catalog.XidFatal, Earlier: true}
+	doubted, unknown := stands, stands
+	doubted.Doubts, unknown.Unknown = []string{"x"}, "x"
+	partition := func(p config.PartitionPolicy) func(*config.Config) {
+		return func(c *config.Config) { c.Policy.Partitions = map[string]config.PartitionPolicy{"p": p} }
+	}
+	warns := map[catalog.Code]config.Action{catalog.XidFatal: config.Warn}
+	for name, tt := range map[string]struct {
+		f      record.Finding
+		edit   func(*config.Config)
+		action config.Action
+		held   bool
+	}{
+		"enforced":                   {stands, func(*config.Config) {}, config.Drain, false},
+		"observe mode":               {stands, func(c *config.Config) { c.Mode = config.Observe }, config.Warn, true},
+		"a partition that observes":  {stands, partition(config.PartitionPolicy{Mode: config.Observe}), config.Warn, false},
+		"a partition that warns":     {stands, partition(config.PartitionPolicy{Epilog: warns}), config.Warn, false},
+		"ends that warn":             {stands, func(c *config.Config) { c.Policy.Epilog = warns }, config.Warn, false},
+		"checks that warn":           {stands, func(c *config.Config) { c.Policy.HealthCheck = warns }, config.Warn, false},
+		"faults that do not drain":   {stands, func(c *config.Config) { c.DrainOn = nil }, config.Warn, false},
+		"with a doubt":               {doubted, func(*config.Config) {}, config.Warn, false},
+		"of a GPU that is not known": {unknown, func(*config.Config) {}, config.Warn, false},
+	} {
+		if v := Decide(enforcing(tt.edit), slurm.HealthCheck, slurm.Job{}, []record.Finding{tt.f}); v.Action != tt.action ||
+			(v.Held != "") != tt.held {
+			t.Errorf("%s: %+v", name, v)
 		}
 	}
 }

@@ -105,6 +105,50 @@ func SettleDrain(a *node.Access, c judge.Check, j judge.Judgement) (
 	return decided, append(faults, notWritten(err)...)
 }
 
+// DrainIdle drains a node without jobs if a health check is to do so, and returns whether the node is drained for that,
+// or else what kept it from being drained. Slurm is asked twice whether a job is there, the second time right before.
+func DrainIdle(a *node.Access, c judge.Check, j judge.Judgement) (drained bool, held string, faults []record.Finding) {
+	if j.Action != config.Drain {
+		return false, "", nil
+	}
+	end := record.End{At: a.Deadline.Start, Wall: a.Env.Clock.Wall(), Findings: j.Found, Verdict: j.Verdict}
+	end.Verdict.Exit = catalog.Exit(j.Code) // as the end of a job would
+	own := drain.FromEnd(record.Run{Job: a.Job, Epoch: c.Seen.Epoch}, a.Phase, end)
+	if own == nil || own.Reason == "" || a.Config.Drain.ReasonBy == config.ReasonByNone {
+		return false, "drain.reason_by is none", nil
+	}
+	memory, faults := drainMemory(a)
+	in := drain.Facts{Memory: memory.Here(c.Seen.Epoch.Boot), Epoch: c.Seen.Epoch}
+	if kept := state.Numbering.Peek(a.Store); kept != nil { // Slurm gives a health check no SLURM_CONF
+		own.Conf = kept.Key.Conf
+	}
+	cmd := scontrol(a, own.Conf, func() time.Duration {
+		return a.Deadline.Left(slurmCall, time.Duration(a.Times.Outputs))
+	})
+	now, err := cmd.Node(a.Job.Node)
+	if err != nil {
+		return false, "Slurm did not answer", append(faults, notWritten(err)...)
+	}
+	in.Node, in.Now = now, a.Env.Clock.Wall()
+	decision := drain.AtHook(in, *own)
+	if decision.Act == drain.Leave {
+		return false, decision.Why, faults
+	}
+	more, err := remember(a, memory, decision.Memory)
+	faults = append(faults, more...)
+	if err == nil && decision.Act == drain.Write {
+		err = cmd.Drain(a.Job.Node, decision.Reason, func(now slurm.Node) bool {
+			in.Node = now
+			return drain.AtHook(in, *own).Act == drain.Write
+		})
+		faults = append(faults, notWritten(err)...)
+	}
+	if err != nil {
+		return false, err.Error(), faults
+	}
+	return true, "", faults
+}
+
 // drainInput returns what this node's records say about its drain. It reads them again, since an end may have come
 // meanwhile; readNode has reported the damaged ones.
 func drainInput(a *node.Access, seen judge.Seen, memory drain.Remembered) (drain.Facts, []record.Finding) {

@@ -85,7 +85,7 @@ func (e End) Bare() End {
 	for i, f := range e.Findings {
 		b.Findings = append(b.Findings, Finding{Code: f.Code, GPU: f.GPU, Index: f.Index, Bytes: f.Bytes,
 			Owner: f.Owner, Unknown: clip(f.Unknown, maxBare), Xid: f.Xid, CausedBy: f.CausedBy, Seen: f.Seen,
-			Doubts: f.Doubts[:min(len(f.Doubts), 1)]})
+			Earlier: f.Earlier, Doubts: f.Doubts[:min(len(f.Doubts), 1)]})
 		j := e.Verdict.Of(i)
 		b.Verdict.Judged = append(b.Verdict.Judged, Judged{Action: j.Action, Why: clip(j.Why, maxBare)})
 	}

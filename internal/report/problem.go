@@ -63,6 +63,8 @@ func (s Scene) problem(f record.Finding, at moment) []string {
 			safetext.Clean(f.Unknown, Width))}
 	case f.Holder != nil && !traits.Condition, traits.Memory != "":
 		return []string{s.reader().inUse(f, where, at), "  " + s.reader().held(f, at)}
+	case f.Earlier:
+		at = atStart
 	case at == atEnd && (f.Code == catalog.Xid || f.Code == catalog.XidFatal || f.Code == catalog.KernelLog):
 		at = "during your job" // the kernel log is read from the job's start to where its end begins
 	}

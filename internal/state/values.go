@@ -30,6 +30,8 @@ var (
 	// Recorded is what the node's recorder has seen of the runs that have not ended: 16 GPUs with a curve each take
 	// about 150 KiB. It has its own directory, so that its changes do not look like changes of the records.
 	Recorded = File[RecorderState]{name: "recorded/runs.json", most: 8 << 20, isValue: true, bare: RecorderState.bare}
+	// Standing is the fatal errors of the node's GPUs that nothing is known to have ended: 128 of them take 160 KiB.
+	Standing = File[record.Standing]{name: "standing.json", most: 512 << 10, isValue: true}
 	// drainFile has room for more recorded exits that drained than a node can have: they take 50 bytes each.
 	drainFile = File[drainContent]{name: "drain.json", most: 64 << 10, wrong: wrongDrain}
 )
@@ -104,6 +106,19 @@ func wrongDrain(c drainContent) string {
 		return fmt.Sprintf("the reason %.200q of %d causes and %v is none of ours", w.Reason, len(w.Causes), w.Wall)
 	}
 	return otherVersion(c.Version)
+}
+
+// KeepStanding lets next change what the node keeps of its GPUs' fatal errors. always writes it even if only the mark
+// has changed.
+func (s *Store) KeepStanding(always bool, next func(now record.Standing) record.Standing) error {
+	return Standing.Update(s, func(now *record.Standing) error {
+		then := next(*now)
+		if !always && then.Epoch == now.Epoch && slices.Equal(then.Faults, now.Faults) {
+			return errUnchanged
+		}
+		*now = then
+		return nil
+	})
 }
 
 // RecorderState is what the node's recorder has seen so far.

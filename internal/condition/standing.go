@@ -1,0 +1,115 @@
+package condition
+
+import (
+	"fmt"
+	"slices"
+
+	"bookend/internal/catalog"
+	"bookend/internal/gpu"
+	"bookend/internal/record"
+)
+
+// Look is what a hook or a health check has seen, as far as it says which fatal errors of GPUs stand.
+type Look struct {
+	Epoch  gpu.Epoch
+	Kernel *gpu.KernelLog
+	Cards  []record.Assigned
+	Health []gpu.Health
+	Known  record.Standing      // on record when the hook began
+	Hook   record.StandingFault // its time, context and job
+}
+
+// Absorb adds the errors that a hook has read to those on record, and removes those that are over. Those of another
+// epoch are void: a reboot or a reload of the driver may have cured the GPU.
+func (l Look) Absorb(s record.Standing) record.Standing {
+	log, epoch := l.Kernel, l.Epoch
+	isRead := log != nil && log.Unknown == "" && log.Epoch.Same(epoch)
+	switch {
+	case !epoch.Same(s.Epoch) && isRead:
+		return record.Standing{Epoch: epoch, Mark: log.Last}
+	case !epoch.Same(s.Epoch):
+		return s
+	}
+	if l.Known.Epoch.Same(epoch) { // an error that is new here may be newer than what the driver reported
+		s = s.Without(func(f record.StandingFault) bool { return f.Xid.Seq <= l.Known.Mark.Seq && l.recovered(f) })
+	}
+	if !isRead {
+		return s
+	}
+	for _, x := range slices.Concat(log.Before, log.Xids) {
+		e, _ := catalog.LookupXid(x.Code)
+		switch {
+		case x.Seq <= s.Mark.Seq || x.BusID == "":
+		case x.Code == recoveryChanged && x.Recovery == gpu.RecoveryActions[0]:
+			s = s.Without(func(f record.StandingFault) bool { return f.Xid.BusID == x.BusID })
+		case e.Code == catalog.XidFatal && e.Doubt == "":
+			f := l.Hook
+			f.Xid, f.GPU = x, l.OnBus(x.BusID)
+			s = s.With(f)
+		}
+	}
+	if log.Last.Seq > s.Mark.Seq {
+		s.Mark = log.Last
+	}
+	return s
+}
+
+// recovered reports whether the driver says now that the GPU of a fault needs no recovery.
+func (l Look) recovered(f record.StandingFault) bool {
+	id := l.OnBus(f.Xid.BusID)
+	return slices.ContainsFunc(l.Health, func(h gpu.Health) bool {
+		return id != "" && h.Device == id && needsNoRecovery(h)
+	})
+}
+
+// OnBus returns the GPU that the hook knows on a bus, empty for none.
+func (l Look) OnBus(bus gpu.BusID) gpu.ID {
+	for _, card := range l.Cards {
+		switch d := card.Device; {
+		case d.BusID != bus:
+		case d.Parent != "":
+			return d.Parent
+		default:
+			return d.ID
+		}
+	}
+	return ""
+}
+
+// needsNoRecovery reports whether the driver was asked whether a GPU needs recovery, and answered that it does not.
+func needsNoRecovery(h gpu.Health) bool {
+	return known(h, gpu.RecoveryAction) == gpu.RecoveryActions[0]
+}
+
+// earlier judges the fatal errors of one GPU that stand since before the job. found is what else was found on it. An
+// error that is a finding of the job itself is no second one.
+func (in Input) earlier(c record.Assigned, now gpu.Health, found []record.Finding) (out []record.Finding) {
+	for _, s := range in.Standing {
+		other := s.GPU != "" && s.GPU != c.Device.ID && s.GPU != c.Device.Parent // another GPU was in its place then
+		again := func(f record.Finding) bool { return f.Xid == s.Xid.Code }
+		if s.Xid.BusID != c.Device.BusID || other || needsNoRecovery(now) || slices.ContainsFunc(found, again) {
+			continue
+		}
+		f := about([]gpu.Xid{s.Xid})
+		f.Observed += fmt.Sprintf(", found by %s; nothing shows that it is over", s.By())
+		f.Earlier, f.Expected = true, "no error that stands since before the job"
+		switch {
+		case s.Drained:
+			f.AddDoubt("the node was drained for this before: since then an admin decides")
+		case !in.stillHolds(c, s, found):
+			f.AddDoubt("the driver does not say whether the GPU was reset since")
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// stillHolds reports whether an earlier error is known not to be over: the driver asks for a recovery of the GPU or has
+// lost it, or it fell off the bus, which only a reboot mends.
+func (in Input) stillHolds(c record.Assigned, s record.StandingFault, found []record.Finding) bool {
+	asks := func(f record.Finding) bool {
+		return f.Code == catalog.Recovery && f.Unknown == "" && len(f.Doubts) == 0
+	}
+	return s.Xid.Code == fallenOffTheBus || s.Xid.Code == gpu.BusLost || slices.Contains(in.Lost, c.Device.BusID) ||
+		slices.ContainsFunc(found, asks)
+}

@@ -1,0 +1,25 @@
+package hook
+
+import (
+	"slices"
+
+	"bookend/internal/judge"
+	"bookend/internal/node"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+// withStanding returns the case with the fatal errors of GPUs that the node has on record.
+func withStanding(a *node.Access, c judge.Case) judge.Case {
+	standing, err := state.Standing.Load(a.Store)
+	c.Past.Standing, c.Faults = standing, slices.Concat(c.Faults, node.Fault(err))
+	return c
+}
+
+// keepStanding puts on record what this hook has learned of fatal errors. drained is set if the node is drained for
+// what is judged so. A job's hook without news writes nothing.
+func keepStanding(a *node.Access, c judge.Case, j judge.Judgement, drained bool) []record.Finding {
+	next := func(now record.Standing) record.Standing { return c.StandingAfter(now, j, drained) }
+	return node.Fault(a.Store.KeepStanding(a.Phase == slurm.HealthCheck, next))
+}

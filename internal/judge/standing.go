@@ -1,0 +1,87 @@
+package judge
+
+import (
+	"cmp"
+	"slices"
+
+	"bookend/internal/condition"
+	"bookend/internal/gpu"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+)
+
+// StandingAfter returns what the node is to keep of fatal errors after this hook, given what it keeps now. drained is
+// set if the node is drained for the findings that are judged so.
+func (c Case) StandingAfter(now record.Standing, j Judgement, drained bool) record.Standing {
+	look := c.glance()
+	now = look.Absorb(now)
+	now.Faults = slices.Clone(now.Faults)
+	for i := range now.Faults {
+		f := &now.Faults[i]
+		f.GPU = cmp.Or(f.GPU, look.OnBus(f.Xid.BusID))
+		causes := func(k int) bool { return j.Found[k].Xid == f.Xid.Code && j.Found[k].GPU == f.GPU && j.Drains(k) }
+		for k := range j.Found {
+			f.Drained = f.Drained || drained && f.GPU != "" && causes(k)
+		}
+	}
+	return now
+}
+
+// glance is what this hook has seen of fatal errors.
+func (c Case) glance() condition.Look {
+	return condition.Look{
+		Epoch: c.Seen.Epoch, Kernel: c.Seen.Kernel, Health: c.Seen.Health,
+		Cards: slices.Concat(c.Seen.Cards, c.notFound()),
+		Known: c.Past.Standing, Hook: record.StandingFault{At: c.At, Hook: c.Phase, Job: c.Job.ID},
+	}
+}
+
+// standing returns the fatal errors that were there before this job, or, for a health check, that an earlier hook or
+// check has put on record.
+func (c Case) standing() []record.StandingFault {
+	kept := c.Past.Standing
+	if !kept.Epoch.Same(c.Seen.Epoch) {
+		return nil
+	}
+	now := c.glance().Absorb(kept)
+	switch mark := Mark(c.Past.Run, c.Job); {
+	case c.Phase == slurm.Prolog:
+		return now.Faults
+	case c.Phase == slurm.HealthCheck:
+		return now.Without(func(f record.StandingFault) bool { return f.Xid.Seq > kept.Mark.Seq }).Faults
+	case mark == nil || !c.Past.Run.Epoch.Same(c.Seen.Epoch):
+		return nil // which of them came before the job is unknown
+	default:
+		return now.Without(func(f record.StandingFault) bool { return f.Xid.Seq > mark.Seq }).Faults
+	}
+}
+
+// lost returns the buses of the GPUs that the driver has lost, or refuses to use before a reset.
+func (c Case) lost() (buses []gpu.BusID) {
+	for _, card := range c.Seen.Cards {
+		if slices.ContainsFunc(c.Seen.Side.Snapshot.Faults, func(f gpu.Fault) bool {
+			return (f.Code == gpu.FaultLost || f.Code == gpu.FaultReset) && f.Concerns(card.Device)
+		}) {
+			buses = append(buses, card.Device.BusID)
+		}
+	}
+	return buses
+}
+
+// occupied returns why a health check must not drain the node: a job is on it, or may be.
+func (c Case) occupied() string {
+	if c.Node == nil {
+		return "the records of the node's jobs were not read"
+	}
+	for _, n := range append([]Node{*c.Node}, c.Node.SameHost...) {
+		if slices.ContainsFunc(n.Runs, func(r record.Run) bool { return r.Running(n.Runs) }) {
+			return "a job is on the node: its end decides"
+		}
+	}
+	for _, card := range c.Seen.Cards {
+		if why := c.Node.Doubt(0, card.Device.ID); why != "" {
+			return why
+		}
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/catalog"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// Standing is what a node keeps of fatal errors of its GPUs that nothing is known to have ended, in one epoch.
+type Standing struct {
+	Epoch gpu.Epoch `json:"epoch,omitzero"`
+	// Mark is the newest entry of the kernel's log that was considered.
+	Mark   gpu.KernelMark  `json:"mark"`
+	Faults []StandingFault `json:"faults,omitempty"`
+}
+
+// Considered returns the entry of the kernel's log after which errors are not on record yet, nil if there is none.
+func (s Standing) Considered() *gpu.KernelMark {
+	if s.Epoch.Boot == "" {
+		return nil
+	}
+	return &s.Mark
+}
+
+// StandingFault is one fatal error of one GPU, by its first entry in the kernel's log or, once the node was drained for
+// that, by the first one since.
+type StandingFault struct {
+	Xid gpu.Xid `json:"xid"`
+	GPU gpu.ID  `json:"gpu,omitempty"` // empty if the hook that found it did not look at this GPU
+	// At is when a hook found it (CLOCK_BOOTTIME); Hook and Job are that hook's, Job 0 for a health check.
+	At   time.Duration `json:"at_ns"`
+	Hook slurm.Context `json:"hook"`
+	Job  slurm.JobID   `json:"job,omitempty"`
+	// Drained is set once the node was drained for it. If it is not drained any more, an admin has decided so.
+	Drained bool `json:"drained,omitempty"`
+}
+
+// By names the hook that found it.
+func (f StandingFault) By() string {
+	if f.Job == 0 {
+		return "a health check"
+	}
+	return fmt.Sprintf("the %s of job %d", strings.ToLower(strings.TrimSuffix(string(f.Hook), "_slurmd")), f.Job)
+}
+
+// Words describes in one line the faults that count in an epoch, empty for none.
+func (s Standing) Words(now gpu.Epoch) string {
+	var all []string
+	for _, f := range s.Faults {
+		e, _ := catalog.LookupXid(f.Xid.Code)
+		words := fmt.Sprintf("GPU %s: %s (%s), found by %s", f.Xid.BusID, gpu.Error(f.Xid.Code), e.Meaning, f.By())
+		if f.Drained {
+			words += "; the node was drained for it"
+		}
+		if s.Epoch.Same(now) {
+			all = append(all, words)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// maxStanding is more than the fatal codes that a node's GPUs can have at once.
+const maxStanding = 128
+
+// With adds a fault, unless one with the same code on the same GPU stands for which the node was not drained.
+func (s Standing) With(f StandingFault) Standing {
+	same := func(o StandingFault) bool { return o.Xid.BusID == f.Xid.BusID && o.Xid.Code == f.Xid.Code }
+	if i := slices.IndexFunc(s.Faults, same); i >= 0 && !s.Faults[i].Drained {
+		return s
+	}
+	s = s.Without(same)
+	s.Faults = append(s.Faults, f)
+	s.Faults = s.Faults[max(0, len(s.Faults)-maxStanding):]
+	return s
+}
+
+// Has returns a test for errors that are on record. One more of a code for which no node was drained says nothing new.
+func (s Standing) Has(now gpu.Epoch) func(gpu.Xid) bool {
+	return func(x gpu.Xid) bool {
+		return s.Epoch.Same(now) && slices.ContainsFunc(s.Faults, func(f StandingFault) bool {
+			return f.Xid.BusID == x.BusID && f.Xid.Code == x.Code && (!f.Drained || x.Seq <= f.Xid.Seq)
+		})
+	}
+}
+
+// Without removes the faults that are over.
+func (s Standing) Without(over func(StandingFault) bool) Standing {
+	s.Faults = slices.DeleteFunc(slices.Clone(s.Faults), over)
+	return s
+}
