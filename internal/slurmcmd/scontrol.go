@@ -63,9 +63,20 @@ func (c Scontrol) EnsureDrained(name, reason string, still func(slurm.Node) bool
 	return fmt.Errorf("drain node %q: scontrol was accepted, but the node is not drained", name)
 }
 
-// Resume ends a node's drain, which also clears the reason.
+// noDrain is part of slurmctld's answer if a node to be undrained is not drained, or may not be undrained.
+const noDrain = "Invalid node state specified"
+
+// Resume ends a node's drain, which also clears the reason of a node that is up. A node that went DOWN meanwhile stays
+// DOWN and keeps its reason; RESUME would make it IDLE. A drain that has ended already is no error.
 func (c Scontrol) Resume(name string, still func(slurm.Node) bool) error {
-	return c.update("resume", name, still, "State=RESUME")
+	err := c.update("resume", name, still, "State=UNDRAIN")
+	if err == nil || !strings.Contains(err.Error(), noDrain) {
+		return err
+	}
+	if now, unread := c.Node(name); unread != nil || now.Drained() {
+		return err
+	}
+	return nil
 }
 
 // update reads the node right before it changes it, and returns ErrChanged if still rejects what it read.

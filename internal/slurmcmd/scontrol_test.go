@@ -35,7 +35,7 @@ func TestUpdates(t *testing.T) {
 	drained := node("IDLE+DRAIN", "BKD-X [root@2026-11-21T07:00:00]")
 	for want, do := range map[string]func(Scontrol) error{
 		"State=DRAIN\nReason=BKD-ORPHAN gpu=0\n": func(c Scontrol) error { return c.Drain("n1", "BKD-ORPHAN gpu=0", always) },
-		"State=RESUME\n": func(c Scontrol) error {
+		"State=UNDRAIN\n": func(c Scontrol) error {
 			return c.Resume("n1", func(n slurm.Node) bool { return n.Reason == "BKD-X" && n.Drained() })
 		},
 	} {
@@ -82,6 +82,19 @@ func TestEnsureDrained(t *testing.T) {
 			t.Errorf("%s: %v, updated %v; want %q, %v", name, err, missing == nil, tt.want, tt.updates)
 		}
 	}
+}
+
+// A node that is not drained any more, as slurmctld says only when it is asked to undrain it, is as it was to be.
+func TestUndrainedMeanwhile(t *testing.T) {
+	const refuses = "case $* in *State=*) touch $0.asked; echo slurm_update error: Invalid node state specified >&2; exit 1;; esac\n" +
+		"[ -e $0.asked ] && state=%s || state=IDLE+DRAIN\nsed \"s/STATE/$state/\" <<'END'\n%sEND\nexit"
+	for state, done := range map[string]bool{"IDLE": true, "MIXED": true, "DOWN": true, "IDLE+DRAIN+INVALID_REG": false} {
+		c, _ := script(t, "", fmt.Sprintf(refuses, state, node("STATE", "")))
+		err := c.Resume("n1", slurm.Node.Drained)
+		must.Not(t, (err == nil) != done, "a node that is %s now: %v", state, err)
+	}
+	gone, _ := script(t, "", fmt.Sprintf("[ -e $0.asked ] && exit 1\n"+refuses, "IDLE", node("STATE", "")))
+	must.Not(t, gone.Resume("n1", always) == nil, "a node that cannot be read again counts as undrained")
 }
 
 func TestNoAnswer(t *testing.T) {

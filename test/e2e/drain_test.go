@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -93,6 +95,24 @@ func TestSlurmRunsTheHealthCheck(t *testing.T) {
 	s.checkSays("level=warning", "drain: resumed: clean 2 of 2 times in a row after "+reason)
 	s.runs(s.user, "echo working", oneGPU)
 	s.nodeIsUp("n1")
+}
+
+// A node that goes DOWN right before Bookend ends its drain stays DOWN, with the reason of that.
+func TestResumeLeavesANodeDown(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Mode: "enforce", Conf: []string{"ReturnToService=1"}}) // with 2 any node comes back
+	scontrol := filepath.Join(s.home(""), "scontrol")
+	must.Do(t, os.WriteFile(scontrol, []byte("#!/bin/sh\ncase $* in *'update NodeName=n1 State='*)\n"+
+		"scontrol update NodeName=n1 State=DOWN Reason=power;; esac\nexec scontrol \"$@\"\n"), 0o755))
+	job := s.runs(s.user, leavesOrphan, oneGPU)
+	s.nodeIsDrained("n1", s.ofOrphan(job))
+	s.adminConfigures("n1", "enforce", "drain: {resume: {enabled: true, after: 1}}\nslurm: {scontrol: "+scontrol+"}\n")
+	s.adminKills(s.pid(job), "n1")
+	s.checksUntil("resumed")
+	n, err := s.on.Node("n1")
+	must.Do(t, err)
+	must.Not(t, !n.Has("DOWN") || n.Has("DRAIN") || n.Reason != "power", "the node is %v, %q", n.Flags, n.Reason)
+	s.adminResumes("n1")
 }
 
 // While a job goes on the node is drained, resumed, and drained for that job's own end: Slurm 24.11, without
