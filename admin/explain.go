@@ -9,27 +9,30 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/config"
+	"bookend/internal/gpu"
 	"bookend/internal/node"
-	"bookend/internal/slurm"
+	"bookend/internal/safetext"
 )
 
 func explainCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "explain CODE|EXITCODE|XID|REASON", Short: "explain a finding, an exit code, an Xid or a drain reason",
+		Use: "explain CODE|NUMBER|TEXT...", Short: "explain a finding, a number, a drain reason or a line of a log",
 		Long: `Explains a finding by its code (BKD-ORPHAN, or orphan): what it means, what to do, what
-the policy does with it, and its exit code. It also explains an exit code of the hooks
-(10), an Xid, which is an error of the NVIDIA driver (xid79), and a drain reason as
-sinfo -R shows it.`,
+the policy does with it, and its exit code. It also explains what is pasted: an exit code
+of the hooks (10), an Xid, which is an error of the NVIDIA driver (xid79), a line of the
+kernel's log, a drain reason as sinfo -R shows it, Slurm's own included, a return code or
+message of NVML, CUDA or HIP, and expedited requeue (requeue).`,
 		Example: "  bookend explain orphan\n  bookend explain 10\n  bookend explain xid79\n  bookend explain " +
-			"\"Epilog error\"",
-		Args: operands(1, -1, "a finding, an exit code, an Xid or a drain reason"),
+			"\"Epilog error\"\n  bookend explain \"NVRM: Xid (PCI:0000:3b:00): 48, pid=4711, name=python3\"\n" +
+			"  bookend explain cuda 802\n  bookend explain requeue",
+		Args: operands(1, -1, "a finding, an exit code, an Xid, a drain reason or another text"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			what := strings.Join(args, " ")
 			here, _ := node.LoadConfig(a.env) // config check reports its problems
 			text := explanation(what, here)
 			if text == "" {
-				return notFound("no such finding, exit status, Xid (xid79) or drain reason: %q; docs/findings.md has "+
-					"all findings, and NVIDIA lists all Xids", what)
+				return notFound("no finding, exit status, Xid, return code or drain reason of Slurm's: %.200q%s; "+
+					"docs/findings.md has all findings", what, suggestion(what))
 			}
 			fmt.Fprint(a.env.Stdout, text)
 			return nil
@@ -37,9 +40,12 @@ sinfo -R shows it.`,
 	}
 }
 
-// explanation is the meaning and remedy of a code, exit code, Xid or drain reason, empty if it is none of them.
+// maxExplained bounds a text to be explained, in bytes.
+const maxExplained = 64 << 10
+
+// explanation is the meaning and remedy of a code, a number or a pasted text, empty if there is nothing in it.
 func explanation(what string, here config.Config) string {
-	what = strings.TrimSpace(what)
+	what = strings.TrimSpace(what[:min(len(what), maxExplained)])
 	n, err := strconv.Atoi(what)
 	digits, isXid := strings.CutPrefix(strings.ToLower(what), "xid")
 	xid, errXid := strconv.Atoi(strings.TrimSpace(digits))
@@ -47,129 +53,116 @@ func explanation(what string, here config.Config) string {
 	switch c, ok := catalog.Parse(what); {
 	case ok:
 		paragraphs = []string{explainCode(c, here)}
-	case isXid && errXid == nil:
-		paragraphs = explainXid(xid, here)
+	case isXid && errXid == nil && xid >= 0:
+		paragraphs = explainXid(gpu.Xid{Code: xid}, here)
+	case strings.EqualFold(what, "requeue") || strings.EqualFold(what, "expedited requeue"):
+		paragraphs = []string{catalog.Requeue()}
 	case err == nil:
 		paragraphs = explainExit(n, here)
-		if e, _ := catalog.LookupXid(n); !e.Old() { // a plain number is rather an exit code
-			paragraphs = append(paragraphs, explainXid(n, here)...)
+		if e, known := catalog.LookupXid(n); known && !e.Old() { // a plain number is rather an exit code
+			paragraphs = append(paragraphs, explainXid(gpu.Xid{Code: n}, here)...)
 		}
+		paragraphs = append(paragraphs, explainReturned(what)...)
 	default:
-		paragraphs = explainReason(what, here)
+		paragraphs = explainPasted(what, here)
 	}
-	return strings.Join(paragraphs, "\n")
+	return catalog.Explanation(paragraphs)
 }
 
-func paragraph(title, text string, lines ...[2]string) string {
-	text = fmt.Sprintf("%s: %s\n", title, text)
-	for _, l := range lines {
-		text += fmt.Sprintf("  %-8s %s\n", l[0]+":", l[1])
+// suggestion returns the words that a misspelt one may mean, for the end of an error.
+func suggestion(what string) string {
+	if near := catalog.Nearest(what, append(gpu.ReturnNames(), "requeue")); len(near) > 0 {
+		return "; did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return text
+	return ""
 }
 
-func explainXid(number int, here config.Config) []string {
-	row, ok := catalog.LookupXid(number)
-	if !ok {
-		return nil
+// explainXid explains an error of a driver: by its number alone, or with what a line of the kernel's log says.
+func explainXid(x gpu.Xid, here config.Config) []string {
+	row, _ := catalog.LookupXid(x.Code)
+	title, lines := gpu.Error(x.Code), [][2]string{{"means", row.Meaning}, {"cause", string(row.Cause)}}
+	if x.BusID != "" {
+		of := "GPU"
+		if row.Code == catalog.KernelLog {
+			of = "device"
+		}
+		title += fmt.Sprintf(" of %s %s %s", of, x.BusID, x.Instance)
 	}
-	return []string{paragraph(fmt.Sprintf("Xid %d", number), "an error that the driver writes to the kernel log",
-		[2]string{"means", row.Meaning}, [2]string{"cause", string(row.Cause)},
-		[2]string{"NVIDIA", row.Asks}), explainCode(row.Code, here)}
+	if first, _ := catalog.LookupXid(x.CausedBy); x.CausedBy != 0 { // that is the error, and this its consequence
+		lines[1][1] = fmt.Sprintf("%s (Xid %d: %s)", first.Cause, x.CausedBy, first.Meaning)
+	}
+	if x.OwnerPID() != 0 {
+		lines = append(lines, [2]string{"process", fmt.Sprintf("PID %d (%s)", x.PID, safetext.Clean(x.Name, 48))})
+	}
+	if x.Recovery != "" {
+		lines = append(lines, [2]string{"recovery", "the driver now asks for: " + x.Recovery})
+	}
+	if row.Asks != "" {
+		lines = append(lines, [2]string{"asked", row.Asks})
+	}
+	if row.Doubt != "" {
+		lines = append(lines, [2]string{"doubt", row.Doubt})
+	}
+	return []string{catalog.Paragraph(strings.TrimSpace(title), "an error that the driver writes to the kernel log",
+		lines...), explainCode(row.Code, here)}
 }
-
-const scriptsExit0 = "The scripts in /etc/bookend/slurm/hooks exit 0 instead; " +
-	"a node drains only if slurm.conf names the program itself. "
 
 func explainExit(n int, here config.Config) []string {
-	text := ""
-	c, known := catalog.OfExit(n)
-	switch entry, _ := catalog.Lookup(c); {
-	case n == 0:
-		text = "nothing to drain for"
-	case n == 2:
-		text = "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, for " +
-			"example. " + scriptsExit0 + "Raise the limit (pids cgroup, kernel.threads-max) or see syslog"
-	case n == catalog.ExitOther:
-		text = "a finding without a number of its own that the policy drains for"
-	case known:
-		text = "the node was drained: " + entry.Title
-	case n >= 126 && n <= 255:
-		text = "not a verdict: the hook could not be started, or a signal ended it (128 and its number). " +
-			scriptsExit0 + "See syslog and bookend doctor"
-	}
+	text := catalog.ExitMeaning(n)
 	if text == "" {
 		return nil
 	}
-	paragraphs := []string{paragraph(fmt.Sprintf("exit code %d of Bookend's hooks", n), text)}
-	if known {
+	paragraphs := []string{catalog.Paragraph(fmt.Sprintf("exit code %d of Bookend's hooks", n), text)}
+	if c, known := catalog.OfExit(n); known {
 		paragraphs = append(paragraphs, explainCode(c, here))
 	}
 	return paragraphs
 }
 
-const hookFailed = " did not exit 0. slurmd's log on the node says which script, and its exit status. If it is " +
-	"Bookend's, bookend status shows what was found, and bookend explain NUMBER explains the status."
-
-// slurmReasons are the fixed texts with which slurmd drains a node because of a hook or of processes it cannot kill.
-var slurmReasons = map[string]string{
-	slurm.PrologError: "a Prolog" + hookFailed,
-	slurm.EpilogError: "an Epilog" + hookFailed,
-	"Kill task failed": "not Bookend's doing: processes of a job could not be killed within UnkillableStepTimeout. " +
-		"On a GPU node that is often a driver that hangs: bookend status, and the kernel's log.",
+// explainPasted explains what a text contains: lines of the kernel's log, a node's drain reason, codes of Bookend, and
+// what a library returned.
+func explainPasted(what string, here config.Config) (paragraphs []string) {
+	for _, x := range gpu.PastedErrors(what) {
+		paragraphs = append(paragraphs, explainXid(x, here)...)
+	}
+	if gpu.PastedMismatch(what) {
+		paragraphs = append(paragraphs, explainCode(catalog.Mismatch, here))
+	}
+	if len(paragraphs) > 0 {
+		return paragraphs
+	}
+	for _, r := range catalog.SlurmReasons(what) {
+		form := strings.ReplaceAll(r.Form, "#", "*")
+		paragraphs = append(paragraphs, catalog.Paragraph("drain reason "+form, "Slurm's own text, not Bookend's",
+			[2]string{"means", r.Meaning}, [2]string{"do", r.Remedy}))
+	}
+	for _, c := range catalog.Mentioned(what) {
+		paragraphs = append(paragraphs, explainCode(c, here))
+	}
+	return append(paragraphs, explainReturned(what)...)
 }
 
-// explainReason explains a node's drain reason: Slurm's own, or one that contains codes of Bookend.
-func explainReason(what string, here config.Config) []string {
-	var paragraphs []string
-	for text, means := range slurmReasons {
-		if strings.HasPrefix(strings.ToLower(what), strings.ToLower(text)) {
-			paragraphs = append(paragraphs, paragraph("drain reason: "+text+"\n  Slurm's own text", means))
-		}
-	}
-	for _, c := range codesIn(what) {
-		paragraphs = append(paragraphs, explainCode(c, here))
+// explainReturned explains the codes of vendors' libraries that a text names.
+func explainReturned(what string) (paragraphs []string) {
+	for _, r := range gpu.FindReturned(what) {
+		paragraphs = append(paragraphs, catalog.Paragraph(r.Title(), "a return code of "+r.Library,
+			[2]string{"means", r.Meaning}, [2]string{"do", r.Remedy}))
 	}
 	return paragraphs
 }
 
 func explainCode(c catalog.Code, here config.Config) string {
 	entry, _ := catalog.Lookup(c)
-	policy, shipped := policyOf(c, here), policyOf(c, config.Default())
+	policy, shipped := here.PolicyOf(c), config.Default().PolicyOf(c)
 	if policy != shipped {
 		policy += " (default: " + shipped + ")"
 	}
-	drains := "in mode enforce, if the policy says drain and the evidence is certain"
-	if strings.Contains(policy, string(config.Repeat)) {
-		drains = "in mode enforce, if the last job on the GPU or the node ended with the same before this one began"
-	}
-	if why := entry.NeverDrains(); entry.Scope != catalog.Own && why != "" {
-		drains = "never: " + why
-	} else if c == catalog.Output {
-		drains = "never: it is about a file in its user's hands"
-	}
-	exit := "none of its own"
+	drains, exit := config.DrainsFor(c, policy), "none of its own"
 	if !strings.HasPrefix(drains, "never") {
 		exit = fmt.Sprintf("%d if it drains", catalog.Exit(c))
 	}
-	return paragraph(string(c), entry.Title,
+	return catalog.Paragraph(string(c), entry.Title,
 		[2]string{"means", entry.Meaning}, [2]string{"do", entry.Remedy}, [2]string{"policy", policy},
 		[2]string{"drains", drains}, [2]string{"exit", exit},
 		[2]string{"more", "docs/findings.md#" + strings.ToLower(string(c))})
-}
-
-// policyOf returns the policy's action for a finding in each phase, in partitions that have no policy of their own.
-func policyOf(of catalog.Code, c config.Config) string {
-	return fmt.Sprintf("prolog %s, epilog %s, health check %s", c.Action(slurm.Prolog, "", of),
-		c.Action(slurm.Epilog, "", of), c.Action(slurm.HealthCheck, "", of))
-}
-
-func codesIn(words string) (found []catalog.Code) {
-	apart := func(r rune) bool { return r != '-' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
-	for _, word := range strings.FieldsFunc(words, apart) {
-		if _, ok := catalog.Lookup(catalog.Code(word)); ok {
-			found = append(found, catalog.Code(word))
-		}
-	}
-	return found
 }

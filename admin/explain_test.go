@@ -8,6 +8,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/config"
+	"bookend/internal/slurm"
 )
 
 func TestExplanations(t *testing.T) {
@@ -40,7 +41,7 @@ func TestCodeNames(t *testing.T) {
 			t.Errorf("%q: %q", written, got)
 		}
 	}
-	if got := codesIn("BKD-ORPHAN gpu=0 (BKD-GAP) XBKD-ECC BKD-NOPE"); !slices.Equal(got,
+	if got := catalog.Mentioned("BKD-ORPHAN gpu=0 (BKD-GAP) XBKD-ECC BKD-NOPE"); !slices.Equal(got,
 		[]catalog.Code{catalog.Orphan, catalog.Gap}) {
 		t.Errorf("%v", got)
 	}
@@ -49,4 +50,65 @@ func TestCodeNames(t *testing.T) {
 			t.Errorf("exit status %d: %q", n, got)
 		}
 	}
+}
+
+func TestExplainsWhatIsPasted(t *testing.T) {
+	for pasted, want := range map[string]string{
+		"31":         "exit code 31 of Bookend's hooks|BKD-ENV|Xid 31|BKD-XID",
+		"46":         "Xid 46|BKD-XIDFATAL|CUDA_ERROR_DEVICE_UNAVAILABLE (46)",
+		"xid 999":    "Xid 999|BKD-XID",
+		"NVML 15":    "NVML_ERROR_GPU_IS_LOST (15)",
+		"cuda 12345": "CUDA 12345",
+		"Nov 29 12:00:00 n1 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n" +
+			"kern  :err : [9.1] NVRM: Xid (PCI:0000:3c:00): 79, pid=7, name=a\x1b[2J, GPU has fallen off the bus.": "" +
+			"Xid 79 of GPU 0000:3b:00.0|BKD-XIDFATAL|Xid 79 of GPU 0000:3c:00.0",
+		"[1.5] NVRM: API mismatch: the client has the version 535.183.01, but": "BKD-MISMATCH",
+		"BKD-ORPHAN gpu=0 job=42 epilog; see: bookend show 42 : Not responding [slurm@2026-11-29T12:00:00]": "" +
+			"drain reason Not responding|BKD-ORPHAN",
+		"NVRM: Xid (PCI:0000:1b:00): 45, pid=18, name=python3, Ch 00000001 caused by previous Xid 149": "" +
+			"Xid 45 of GPU 0000:1b:00.0|BKD-XID",
+		"nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Fatal, Link 30 LTSSM Fault Up": "" +
+			"SXid 20034 of device 0000:a9:00.0|BKD-KERNELLOG",
+		"Nov 29 12:00:00 n1 kernel: NVRM: The NVIDIA GPU 0000:3b:00.0\nNov 29 12:00:00 n1 kernel: NVRM: (PCI ID: 10de:2330)" +
+			" installed in this system has\nNov 29 12:00:00 n1 kernel: NVRM: fallen off the bus and is not responding to " +
+			"commands.": "nvidia of GPU 0000:3b:00.0|BKD-XIDFATAL",
+		"Expedited requeue":    "expedited requeue",
+		"ipmi not responding":  "",
+		"CUDA toolkit is nice": "",
+	} {
+		var titles []string
+		text := explanation(pasted, config.Default())
+		for paragraph := range strings.SplitSeq(text, "\n\n") {
+			title, _, _ := strings.Cut(paragraph, ": ")
+			titles = append(titles, strings.TrimSpace(title))
+		}
+		if got := strings.Join(titles, "|"); got != want || strings.Contains(text, "\x1b") {
+			t.Errorf("%q: got %q, want %q\n%s", pasted, got, want, text)
+		}
+	}
+	if got := suggestion("orfan"); got != "; did you mean BKD-ORPHAN?" {
+		t.Errorf("orfan: %q", got)
+	}
+}
+
+// Every exit code of catalog's, and the reasons of hooks that Slurm sets, are known here.
+func TestKnowsHooksReasons(t *testing.T) {
+	for _, reason := range []string{slurm.PrologError, slurm.EpilogError} {
+		if found := catalog.SlurmReasons(reason); len(found) != 1 || !strings.Contains(found[0].Remedy, "bookend explain") {
+			t.Errorf("%q: %+v", reason, found)
+		}
+	}
+}
+
+func FuzzExplain(f *testing.F) {
+	for _, seed := range []string{"xid", "nvml 999", "gres/gpu count too low (1 < 2)", "NVRM: Xid (PCI:0000:3b:00): 79, x",
+		"a [b@c]", "x 2026-11-29T12:00:00", "cuda", "Low CPUs, ", strings.Repeat("cuda ", 20000)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got := explanation(text, config.Default()) + suggestion(text)
+		if strings.ContainsFunc(got, func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }) {
+			t.Errorf("%q: %q", text, got)
+		}
+	})
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/allocation"
+	"bookend/internal/gpu"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -22,10 +22,10 @@ func TestErrorsDoc(t *testing.T) {
 	must.Not(t, !found, "%s has no table", doc)
 	var page strings.Builder
 	page.WriteString(above + head)
-	for _, e := range cudaErrors {
+	for _, e := range cuda.Means {
 		code := fmt.Sprint(e.Code)
 		switch {
-		case e.Code == allocation.Lacks:
+		case e.Code == gpu.Lacks:
 			code = "none"
 		case e.Call != "":
 			code += " of " + e.Call

@@ -13,6 +13,11 @@ import (
 	"bookend/internal/gpu"
 )
 
+var cuda = allocation.Library{
+	Name: "CUDA", Prefix: "cu", Means: gpu.StartCodes("CUDA"),
+	Slow: " (persistence mode is off, or several start at once?)",
+}
+
 // serveProbe tests devices through CUDA. NVML provides what CUDA does not: the free memory without a context, and the
 // processes.
 func serveProbe(s backendkit.Session) error {

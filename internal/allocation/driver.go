@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"strings"
 	"unsafe"
+
+	"bookend/internal/gpu"
 )
 
 // device is a GPU in the library's numbering.
@@ -31,7 +33,7 @@ func (l *Library) start(path string) *outcome {
 	defer C.free(unsafe.Pointer(name))
 	var why [512]C.char
 	if C.driver_load(name, &why[0], C.size_t(len(why))) != 0 {
-		return &outcome{of: l, call: Load, text: C.GoString(&why[0])}
+		return &outcome{of: l, call: gpu.Load, text: C.GoString(&why[0])}
 	}
 	return l.returned("Init", C.driver_init())
 }

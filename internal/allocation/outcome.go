@@ -12,29 +12,9 @@ import (
 type Library struct {
 	Name   string // "CUDA"
 	Prefix string // of its functions' names
-	Means  []Meaning
+	Means  []gpu.ReturnCode
 	Slow   string // why it may take long to start
 }
-
-// Meaning explains one of the library's codes to the admin who has to act on it.
-type Meaning struct {
-	Code    int
-	Call    string // empty: any call
-	Name    string
-	Meaning string
-	Remedy  string
-}
-
-// Means returns a row of a library's table.
-func Means(code int, call, name, meaning, remedy string) Meaning {
-	return Meaning{code, call, name, meaning, remedy}
-}
-
-// Load is the call that loads a library. Lacks is the code for a function that the library does not have.
-const (
-	Load  = "dlopen"
-	Lacks = -1
-)
 
 // Codes of both libraries; HIP has none for a GPU that accepts no new contexts.
 const (
@@ -49,18 +29,18 @@ const (
 type outcome struct {
 	of   *Library
 	call string
-	code int    // the library's code, Lacks, or 0 for Load
-	text string // for Load: the linker's message
+	code int    // the library's code, gpu.Lacks, or 0 for gpu.Load
+	text string // for gpu.Load: the linker's message
 }
 
 // LookUp returns the meaning of a code that a call returned.
-func (l *Library) LookUp(call string, code int) (m Meaning, ok bool) {
+func (l *Library) LookUp(call string, code int) (m gpu.ReturnCode, ok bool) {
 	for _, m := range l.Means {
 		if m.Code == code && (m.Call == "" || m.Call == call) {
 			return m, true
 		}
 	}
-	return Meaning{}, false
+	return gpu.ReturnCode{}, false
 }
 
 // explain returns what a failed call means. An unknown code gets the library's own name.
@@ -77,7 +57,7 @@ func (o outcome) explain() *gpu.CallError {
 
 // words describes the failure in one line.
 func (o outcome) words() string {
-	if o.call == Load {
+	if o.call == gpu.Load {
 		return backendkit.Bounded(o.call + ": " + o.text)
 	}
 	return backendkit.Bounded(fmt.Sprintf("%s: %s (%d)", o.call, o.explain().Name, o.code))

@@ -61,7 +61,7 @@ const mib = 1 << 20
 
 var made = &Library{
 	Prefix: "x",
-	Means:  []Meaning{{Code: outOfMemory, Name: "no block"}, {Code: 214, Call: "xMemCreate", Name: "sick"}},
+	Means:  []gpu.ReturnCode{{Code: outOfMemory, Name: "no block"}, {Code: 214, Call: "xMemCreate", Name: "sick"}},
 }
 
 func mibs(n ...uint64) (bytes []uint64) {

@@ -72,22 +72,4 @@ func read(driver nodefiles.AMDDriver, id gpu.ID) (gpu.Reading, string) {
 	return gpu.Reading{}, "the driver has no such GPU"
 }
 
-var hip = allocation.Library{Name: "HIP", Prefix: "hip", Means: []allocation.Meaning{
-	allocation.Means(0, allocation.Load, "no HIP library", "The linker could not load ROCm's HIP library.",
-		"Install ROCm's runtime (libamdhip64.so), or correct amd.hip_library in the configuration."),
-	allocation.Means(allocation.Lacks, "", "missing function",
-		"The HIP library lacks a function that ROCm has since 5.3.",
-		"Use a newer ROCm, or switch the test off (amd.hip_library: empty)."),
-	allocation.Means(2, "hipInit", "hipErrorOutOfMemory",
-		"ROCm could not start for lack of the host's memory or address space, not of the GPU's.",
-		"Look for an address-space limit of slurmd's (LimitAS, ulimit -v) and for a host without free memory."),
-	allocation.Means(2, "", "hipErrorOutOfMemory",
-		"The GPU gave no block of memory although the driver counts it as free.",
-		"Find what holds the GPU (/sys/class/kfd/kfd/proc); if nothing does, reboot the node."),
-	allocation.Means(100, "", "hipErrorNoDevice", "ROCm sees none of the GPUs although the driver lists them.",
-		"Check that /dev/kfd and /dev/dri/renderD* may be opened, and the kernel's log (dmesg)."),
-	allocation.Means(101, "", "hipErrorInvalidDevice", "ROCm does not know the GPU that the driver lists.",
-		"See rocminfo and the kernel's log (dmesg)."),
-	allocation.Means(801, "", "hipErrorNotSupported", "The GPU or driver cannot do what was asked.",
-		"Switch the test off (amd.hip_library: empty)."),
-}}
+var hip = allocation.Library{Name: "HIP", Prefix: "hip", Means: gpu.StartCodes("HIP")}

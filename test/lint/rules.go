@@ -110,4 +110,6 @@ var exceptions = []exception{
 	{"init", "internal/nogpu", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
 	{"process", "internal/nogpu", what("use", `os\.(Getenv|Exit)`), "ends a hook of a job without GPUs before all else"},
 	{"pure", "internal/oomlog", what("import", "sync|embed"), "its forms and the file of its words are read at their first use, and never at start"},
+	{"pure", "internal/catalog", what("import", "embed"), "its tables for pasted texts are files within the program, read when asked for"},
+	{"pure", "internal/gpu", what("import", "embed"), "its table of return codes is a file within the program, read when a call failed"},
 }

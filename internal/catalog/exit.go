@@ -1,0 +1,75 @@
+package catalog
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const scriptsExit0 = "The scripts in /etc/bookend/slurm/hooks exit 0 instead; " +
+	"a node drains only if slurm.conf names the program itself. "
+
+// exitMeanings are exit codes of a hook that are not those of one finding.
+var exitMeanings = []struct {
+	first, last int
+	meaning     string
+}{
+	{0, 0, "nothing to drain for"},
+	{2, 2, "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, for example. " +
+		scriptsExit0 + "Raise the limit (pids cgroup, kernel.threads-max) or see syslog"},
+	{ExitOther, ExitOther, "a finding without a number of its own that the policy drains for"},
+	{126, 255, "not a verdict: the hook could not be started, or a signal ended it (128 and its number). " +
+		scriptsExit0 + "See syslog and bookend doctor"},
+}
+
+// ExitMeaning returns what an exit code of a hook means, empty if no hook exits with it.
+func ExitMeaning(exit int) string {
+	for _, e := range exitMeanings {
+		if exit >= e.first && exit <= e.last {
+			return e.meaning
+		}
+	}
+	if c, ok := OfExit(exit); ok {
+		e, _ := Lookup(c)
+		return "the node was drained: " + e.Title
+	}
+	return ""
+}
+
+// Mentioned returns the codes in a text, such as a drain reason, in their order.
+func Mentioned(text string) (found []Code) {
+	apart := func(r rune) bool { return r != '-' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
+	for _, word := range strings.FieldsFunc(text, apart) {
+		if _, ok := Lookup(Code(word)); ok {
+			found = append(found, Code(word))
+		}
+	}
+	return found
+}
+
+// Requeue says what an epilog's exit code decides about a job that is to be requeued at once.
+func Requeue() string { return requeueFile }
+
+//go:embed requeue.txt
+var requeueFile string
+
+// Paragraph is one of an explanation: a title with a text, and lines that begin with a word.
+func Paragraph(title, text string, lines ...[2]string) string {
+	text = fmt.Sprintf("%s: %s\n", title, text)
+	for _, l := range lines {
+		text += fmt.Sprintf("  %-8s %s\n", l[0]+":", l[1])
+	}
+	return text
+}
+
+// Explanation joins paragraphs, each once.
+func Explanation(paragraphs []string) string {
+	var once []string
+	for _, p := range paragraphs {
+		if !slices.Contains(once, p) {
+			once = append(once, p)
+		}
+	}
+	return strings.Join(once, "\n")
+}
