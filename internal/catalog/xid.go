@@ -86,7 +86,8 @@ const (
 // Doubts about Xids that may or may not need a reset.
 const (
 	nvlinkDoubt = "whether an NVLink error needs a reset depends on details that only NVIDIA's workflow decodes"
-	eventDoubt  = "an event tells neither details nor whether the GPU has recovered: the GPU's condition and its Xids do"
+	eventDoubt  = "an event tells neither details nor whether the GPU has recovered: " +
+		"the GPU's condition and its Xids do"
 	hungDoubt   = "a program's own kernel can hang a GPU so; that the GPU needs a reset, drivers of 570 and " +
 		"later say as recovery action"
 	startDoubt  = "the driver may have started the GPU since"

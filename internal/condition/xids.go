@@ -96,7 +96,8 @@ func follow(lines []gpu.Xid) []gpu.Xid {
 	var fault gpu.Xid
 	for i, x := range lines {
 		e := lookup(x)
-		isConsequence := e.Cause == catalog.ByProgram && x.CausedBy == 0 && x.At-fault.At <= consequence && !x.LacksLine()
+		isConsequence := e.Cause == catalog.ByProgram && x.CausedBy == 0 && !x.LacksLine() &&
+			x.At-fault.At <= consequence
 		switch {
 		case e.Code == catalog.XidFatal && e.Doubt == "" || x.Code == contained:
 			fault = x

@@ -44,8 +44,8 @@ func (f RecordedFault) Text() string {
 	return text
 }
 
-// AddFault adds an error, which occurred after since, of the GPU that is meant. It belongs to each of the open runs that
-// has the GPU and had begun by then: an earlier run may have met it otherwise. It reports whether there is one.
+// AddFault adds an error, which occurred after since, of the GPU that is meant. It belongs to each of the open runs
+// that has the GPU and had begun by then: an earlier run may have met it otherwise. It reports whether there is one.
 func (r Recordings) AddFault(f RecordedFault, since time.Duration, isMeant func(gpu.Device) bool, runs []Run,
 ) (added bool) {
 	for _, run := range runs {

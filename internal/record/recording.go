@@ -70,8 +70,8 @@ func (r Recordings) About(run Run) *Recording {
 	return nil
 }
 
-// RecordedUntil returns what was recorded of a run and until when it ran: soFar and its last sample if it has not ended.
-// It is nil if nothing was recorded.
+// RecordedUntil returns what was recorded of a run and until when it ran: soFar and its last sample if it has not
+// ended. It is nil if nothing was recorded.
 func (r Run) RecordedUntil(soFar *Recording) (recording *Recording, until time.Duration) {
 	end := r.Epilog()
 	if end != nil {
