@@ -88,7 +88,7 @@ const (
 	nvlinkDoubt = "whether an NVLink error needs a reset depends on details that only NVIDIA's workflow decodes"
 	eventDoubt  = "an event tells neither details nor whether the GPU has recovered: " +
 		"the GPU's condition and its Xids do"
-	hungDoubt   = "a program's own kernel can hang a GPU so; that the GPU needs a reset, drivers of 570 and " +
+	hungDoubt = "a program's own kernel can hang a GPU so; that the GPU needs a reset, drivers of 570 and " +
 		"later say as recovery action"
 	startDoubt  = "the driver may have started the GPU since"
 	removeDoubt = "an admin may have taken the GPU out"
