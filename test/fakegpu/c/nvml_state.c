@@ -26,6 +26,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned *out)
 	*out = (unsigned)world_num(&w, gpu, "compute_mode", 0);
 	return SUCCESS;
 }
+// Asked by releases before 1.1: it is off, as drivers ship it.
+EXPORT nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, unsigned *out) {
+	ENTER_DEVICE(device);
+	*out = 0;
+	return SUCCESS;
+}
 EXPORT nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t device, unsigned mode[2]) {
 	ENTER_DEVICE(device);
 	if (mode[0] != (2 * sizeof *mode | 1u << 24)) return VERSION_MISMATCH;
