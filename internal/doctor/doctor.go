@@ -56,6 +56,11 @@ var slurmChecks = []Check{
 			"site's own then drains the node"},
 	{Name: "cgroups", path: slurmConfPath, judge: judgeCgroups,
 		why: "a process may outlive its job, and no cgroup proves which job's it is"},
+	{Name: "devices", path: slurmConfPath, judge: judgeDevices,
+		why: "every job can use all GPUs of its node, whatever it was given, and fail other jobs"},
+	{Name: "requeue", path: slurmConfPath, judge: judgeRequeue,
+		why: "with sbatch --requeue=expedite a failed job starts again at once if an epilog fails, and is held " +
+			"otherwise; if slurmctld does not answer scontrol, a leftover does not drain"},
 	{Name: "pyxis", path: slurmConfPath, judge: judgePyxis,
 		why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
 			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"},
@@ -77,6 +82,9 @@ func Checks() []Check {
 			why: "it says what root runs"},
 		{Name: "drop-filesystem", path: dropDir, files: true, judge: judgeDrop,
 			why: "users write here: without a small tmpfs of its own, one user can fill it for all hooks"},
+		{Name: "remove-ipc", path: logindMain, files: true, judge: judgeRemoveIPC,
+			why: "when a user's last login on the node ends, systemd deletes the shared memory of the jobs that this " +
+				"user still has there, as of NCCL and data loaders"},
 		{Name: "slurm-conf", path: slurmConfPath, judge: judgeConf,
 			why: "it says whether and how Slurm calls the hooks: without all of it what depends on it is not checked"},
 	}
@@ -125,7 +133,7 @@ func Examine(s Site, patience time.Duration) []Result {
 func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	s.Survey = survey(s, patience)
 	if conf := s.Survey.Slurm.Conf; conf == nil || conf.Doubt() != "" {
-		without := []string{"programs", "config", "drop-filesystem", "slurm-conf", "driver"}
+		without := []string{"programs", "config", "drop-filesystem", "remove-ipc", "slurm-conf", "driver"}
 		checks = slices.DeleteFunc(checks, func(c Check) bool { return !slices.Contains(without, c.Name) })
 	}
 	collects := make([]func() ([]Result, error), len(checks))

@@ -230,10 +230,26 @@ func (h slot) judge(v *view) string {
 		v.wrong(fmt.Sprintf("%s: %s %d times", all, h.program, ours), "name it once").
 			Why = "the second finds what the first has recorded"
 	}
-	if every, _ := seconds(v.conf(), "HealthCheckInterval"); h.key == healthKey && every == 0 {
-		v.wrong("HealthCheckInterval is 0", v.inConf("HealthCheckInterval=300"))
+	if h.key == healthKey {
+		v.judgeInterval(other, h.without)
 	}
 	return all
+}
+
+// judgeInterval checks that slurmd runs the health check again and again: two states mean only once, when it starts.
+func (v *view) judgeInterval(other, without string) {
+	states, _ := v.conf().Get("HealthCheckNodeState")
+	every, _ := seconds(v.conf(), "HealthCheckInterval")
+	for _, once := range []string{"START_ONLY", "REBOOT_ONLY"} {
+		if slurmconf.HasWord(states.Text, once) && other == "" {
+			v.warn("HealthCheckNodeState="+once+": Slurm runs it only when slurmd starts",
+				v.inConf("HealthCheckNodeState=ANY,CYCLE")).Why = without
+			return
+		}
+	}
+	if every == 0 {
+		v.wrong("HealthCheckInterval is 0", v.inConf("HealthCheckInterval=300"))
+	}
 }
 
 func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int) {

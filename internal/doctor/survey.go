@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,6 +35,9 @@ type Slurm struct {
 	Unread string
 	Gres   slurmconf.Conf // gres.conf next to it, if there is one
 	Pyxis  bool           // loaded by plugstack.conf
+
+	Cgroup       slurmconf.Conf // cgroup.conf next to it, if there is one
+	CgroupUnread string
 
 	Version, Silent string // slurmd's version, or why it did not report it
 }
@@ -95,6 +99,10 @@ func (r request) slurm() (s Slurm, _ error) {
 		return s, nil
 	}
 	s.Conf, s.Gres, s.Pyxis = &found, gres, slurmcmd.Pyxis(found)
+	s.Cgroup, err = slurmcmd.Read(filepath.Join(filepath.Dir(found.Path), "cgroup.conf"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.CgroupUnread = err.Error()
+	}
 	beside := filepath.Join(filepath.Dir(filepath.Dir(c.Slurm.Scontrol)), "sbin/slurmd")
 	s.Silent = "slurmd is missing: set slurm.slurmd to its path"
 	for _, program := range []string{c.Slurm.Slurmd, slurmd, beside} {

@@ -150,6 +150,19 @@ func HasWord(list, word string) bool {
 	})
 }
 
+// Expedites reports whether an epilog's exit status decides if a failed job starts again at once. Slurm looks for the
+// word anywhere in the value.
+func (c Conf) Expedites() slurm.Answer {
+	const word = "enable_expedited_requeue"
+	switch v, _ := c.Get("SlurmctldParameters"); {
+	case strings.Contains(strings.ToLower(v.Text), word):
+		return slurm.Yes
+	case c.Doubt() != "":
+		return slurm.Unknown
+	}
+	return slurm.No
+}
+
 // Contains reports whether a node list names a node. known is false if a part that cannot be read may name it.
 func Contains(list, node string) (is, known bool) {
 	known = true

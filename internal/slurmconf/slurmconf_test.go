@@ -43,6 +43,25 @@ func doubts(c Conf) (all []string) {
 	return all
 }
 
+// Expedited requeue is known to be off only if all of the configuration was read.
+func TestExpedites(t *testing.T) {
+	for text, want := range map[string]slurm.Answer{
+		"": slurm.No, "SlurmctldParameters=enable_configless\n": slurm.No,
+		"SlurmctldParameters=enable_expedited_requeue\n":                                   slurm.Yes,
+		"slurmctldparameters = \"enable_configless, Enable_Expedited_Requeue\" # for AI\n": slurm.Yes,
+		"#SlurmctldParameters=enable_expedited_requeue\n":                                  slurm.No,
+		"SchedulerParameters=enable_expedited_requeue\n":                                   slurm.No,
+		"SlurmctldParameters=enable_expedited_requeue\nSlurmctldParameters=a\n":            slurm.No,
+		"Include more.conf\n": slurm.Yes,
+		"Include bad\n":       slurm.Unknown, "Include bad\nSlurmctldParameters=enable_expedited_requeue\n": slurm.Yes,
+		"SlurmctldParameters=a enable_expedited_requeue\n": slurm.Unknown,
+	} {
+		c := Parse("/etc/slurm/slurm.conf", []byte(text), opened(map[string]string{
+			"/etc/slurm/more.conf": "SlurmctldParameters=enable_expedited_requeue", "/etc/slurm/bad": "!"}))
+		must.Be(t, text, c.Expedites(), want)
+	}
+}
+
 // All of a tree of files is read in the order in which Slurm reads it.
 func TestIncludes(t *testing.T) {
 	const root = "ClusterName=Lab\nProlog=/a\nInclude lab/hooks.conf\n" +
