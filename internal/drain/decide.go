@@ -102,7 +102,7 @@ func (in Facts) stands() bool {
 func (in Facts) ours(open []Exit) (cause Exit, found bool) {
 	fixed := map[slurm.Context]string{slurm.Prolog: slurm.PrologError, slurm.Epilog: slurm.EpilogError}
 	for _, x := range open {
-		if in.Node.Drained() && in.Node.Reason == fixed[x.Phase] && follows(in.Node.At, x.Wall) && x.Reason != "" {
+		if !x.ByScontrol && in.Node.Drained() && in.Node.Reason == fixed[x.Phase] && follows(in.Node.At, x.Wall) && x.Reason != "" {
 			cause, found = x, true
 		}
 	}

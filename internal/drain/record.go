@@ -21,6 +21,8 @@ type Exit struct {
 	Wall   time.Time // time of its verdict
 	Reason string    // what the node's reason should be; empty if there is none
 	Causes []Cause
+	// ByScontrol means that the hook itself exited 0: Slurm's own reason is never for it.
+	ByScontrol bool
 	// Conf is the SLURM_CONF of the hook, empty for none: a health check is started without one.
 	Conf string
 }
@@ -43,7 +45,8 @@ func FromEnd(r record.Run, phase slurm.Context, e record.End) *Exit {
 	if e.Verdict.Exit == 0 {
 		return nil
 	}
-	x := Exit{Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.EpochOf(e), Wall: e.Wall, Conf: e.SlurmConf}
+	x := Exit{Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.EpochOf(e), Wall: e.Wall, Conf: e.SlurmConf,
+		ByScontrol: e.Verdict.ByScontrol}
 	for i, f := range e.Findings {
 		if e.Verdict.Drains(i) {
 			x.Causes = append(x.Causes, Cause{f.Code, f.GPU, f.Index})

@@ -31,7 +31,7 @@ func (c *checkpoint) keepJudged(e record.End) { c.judged.Store(&e) }
 
 // judgedEnd returns what keepJudged set, empty if the exit code reached follows from something else.
 func (c *checkpoint) judgedEnd() (e record.End) {
-	if judged := c.judged.Load(); judged != nil && judged.Verdict.Exit == c.exitCode() {
+	if judged := c.judged.Load(); judged != nil && judged.Verdict.Status() == c.exitCode() {
 		e = *judged
 	}
 	return e
@@ -64,7 +64,7 @@ func (c *checkpoint) leave(env Env, phase slurm.Context, start time.Duration, wh
 	if e.Verdict.Exit == 0 {
 		e = record.End{At: now, Verdict: judge.Stopped(c.exitCode(), f)}
 	}
-	e.Began, e.Wall, e.SlurmConf = start, env.Clock.Wall(), slurmConf(env, c.exitCode())
+	e.Began, e.Wall, e.SlurmConf = start, env.Clock.Wall(), slurmConf(env, e.Verdict.Exit)
 	e.Findings = append(slices.Clip(e.Findings), f)
 	c.giveUp(e)
 	fmt.Fprintf(env.Stderr, "bookend: %s: %s after %v\n", f.Code, f.Observed, (now - start).Round(time.Millisecond))

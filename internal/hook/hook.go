@@ -202,19 +202,23 @@ func (h *hook) judge(c judge.Case) (judge.Case, judge.Judgement) {
 		c.Node, c.Faults = records, slices.Concat(c.Faults, faults)
 		j = judge.Judge(c)
 	}
-	h.keep(c, j)
-	return c, j
+	o := h.keep(c, j)
+	return o.Case, o.Judgement
 }
 
 // keep makes a hook that is stopped from now on exit with the verdict, and record what a drain follows from. The
 // record is short, as there are only milliseconds to write it.
 func (h *hook) keep(c judge.Case, j judge.Judgement) publish.Account {
+	if c.AsksExpedited(j) {
+		c.Expedited = publish.Expedited(h.a)
+		j = j.With(c)
+	}
 	h.reached = publish.Account{Case: c, Judgement: j}
 	if j.Verdict.Exit != 0 {
 		e := h.end(c, j, "", nil)
 		h.stopped.keepJudged(record.End{At: e.At, Epoch: e.Epoch, Findings: e.Findings, Verdict: e.Verdict})
 	}
-	h.stopped.reach(j.Verdict.Exit)
+	h.stopped.reach(j.Verdict.Status())
 	return h.reached
 }
 
@@ -222,7 +226,7 @@ func (h *hook) keep(c judge.Case, j judge.Judgement) publish.Account {
 func (h *hook) end(c judge.Case, j judge.Judgement, text string, why *record.Diagnosis) record.End {
 	e := c.EndRecord(j)
 	e.Wall, e.Report, e.Diagnosis = h.a.Env.Clock.Wall(), text, why
-	e.SlurmConf = slurmConf(h.a.Env, h.stopped.exitCode())
+	e.SlurmConf = slurmConf(h.a.Env, e.Verdict.Exit)
 	e.Messages, e.Outputs = c.Output.Messages, c.Output.Outputs
 	e.Health = c.Seen.Health
 	if e.At == 0 {

@@ -144,11 +144,13 @@ type Case struct {
 	// Node and Sharing are nil if nothing needs them: on clean GPUs nothing does.
 	Node    *Node
 	Sharing *slurm.Sharing
-	Cleaned *Cleaned         // nil if no process was to be ended
-	Output  JobOutput        // an end's: what the job's output says
-	Tests   []TestResult     // test allocations
-	Faults  []record.Finding // what went wrong until the GPUs were sampled
-	Later   []record.Finding // what went wrong with the tests
+	Cleaned *Cleaned // nil if no process was to be ended
+	// Expedited reports whether an epilog's exit status may start the job again at once; empty if it was not asked.
+	Expedited slurm.Answer
+	Output    JobOutput        // an end's: what the job's output says
+	Tests     []TestResult     // test allocations
+	Faults    []record.Finding // what went wrong until the GPUs were sampled
+	Later     []record.Finding // what went wrong with the tests
 }
 
 // Past is what records show about the time before a hook.

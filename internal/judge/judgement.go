@@ -49,7 +49,17 @@ func (c Case) decide(found []record.Finding) Judgement {
 	if c.Phase == slurm.HealthCheck && v.Action == config.Drain && c.occupied() != "" {
 		v.Action, v.Held = config.Warn, c.occupied()
 	}
+	// If it is unknown, scontrol is right in both cases: without expedited requeue it drains as an exit code does.
+	if c.Expedited == slurm.Yes || c.Expedited == slurm.Unknown {
+		v = policy.Spare(v, found)
+	}
 	return Judgement{found, v}
+}
+
+// AsksExpedited reports whether the exit status depends on slurm.conf: an epilog drains, and no fault justifies that the
+// job starts again.
+func (c Case) AsksExpedited(j Judgement) bool {
+	return c.Phase == slurm.Epilog && c.Expedited == "" && policy.Spare(j.Verdict, j.Found).ByScontrol
 }
 
 // untried adds the doubt about drivers never measured to the findings on their GPUs and on the driver as a whole.

@@ -45,6 +45,19 @@ func Decide(c config.Config, phase slurm.Context, job slurm.Job, found []record.
 	return v
 }
 
+// Spare returns the verdict of an epilog where its exit status may start the job again at once (expedited requeue). Only
+// a fault of the GPU or its driver within the job justifies that: for any other drain, a leftover for example, scontrol drains the
+// node and the hook exits 0. A job that fails by its own error would otherwise be restarted without end.
+func Spare(v record.Verdict, found []record.Finding) record.Verdict {
+	v.ByScontrol = v.Exit != 0
+	for i, f := range found {
+		if v.Drains(i) && f.Code.Traits().Fault != "" && !f.Earlier {
+			v.ByScontrol = false
+		}
+	}
+	return v
+}
+
 func judge(c config.Config, phase slurm.Context, partition string, f record.Finding) record.Judged {
 	want := c.Action(phase, partition, f.Code)
 	if phase == slurm.HealthCheck && stands(c, f) {

@@ -71,6 +71,43 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// Where a failed epilog may start the job again, only a fault of the GPU or its driver makes one fail: whatever else
+// drains, as a leftover, an error of the job's program or one of Bookend's, is scontrol's to drain for.
+func TestSpare(t *testing.T) {
+	left, fault := record.Finding{Code: catalog.Orphan}, record.Finding{Code: catalog.XidFatal}
+	doubted := fault
+	doubted.Doubts = []string{"x"}
+	all := enforcing(func(c *config.Config) {
+		c.OnOwnError, c.Policy.Epilog = config.Drain, map[catalog.Code]config.Action{catalog.Xid: config.Drain,
+			catalog.Gap: config.Drain, catalog.Hang: config.Drain, catalog.Moving: config.Drain}
+	})
+	for name, tt := range map[string]struct {
+		cfg          config.Config
+		found        []record.Finding
+		exit, status int
+	}{
+		"a leftover":                  {enforcing(), []record.Finding{left}, 10, 0},
+		"a fault":                     {enforcing(), []record.Finding{fault}, 29, 29},
+		"a fault next to a leftover":  {enforcing(), []record.Finding{left, fault}, 10, 10},
+		"a doubted one next to it":    {enforcing(), []record.Finding{left, doubted}, 10, 0},
+		"a fault from before the job": {enforcing(), []record.Finding{{Code: catalog.XidFatal, Earlier: true}}, 29, 0},
+		"CUDA failed at two jobs":     {enforcing(), []record.Finding{{Code: catalog.Broken, Repeated: true}}, 18, 18},
+		"CUDA failed once":            {enforcing(), []record.Finding{{Code: catalog.Broken}}, 0, 0},
+		"nothing":                     {enforcing(), nil, 0, 0},
+		"observe mode":                {config.Default(), []record.Finding{left, fault}, 0, 0},
+		"an error of the job's own":   {all, []record.Finding{{Code: catalog.Xid}}, 40, 0},
+		"fragmented memory":           {all, []record.Finding{{Code: catalog.Gap}}, 16, 0},
+		"memory that is still moving": {all, []record.Finding{{Code: catalog.Moving}}, 40, 0},
+		"one silent driver":           {all, []record.Finding{{Code: catalog.Hang}}, 26, 0},
+		"an error of Bookend's own":   {all, []record.Finding{{Code: catalog.StateWrite}}, 39, 0},
+	} {
+		v := Spare(Decide(tt.cfg, slurm.Epilog, slurm.Job{}, tt.found), tt.found)
+		if v.Exit != tt.exit || v.Status() != tt.status || v.ByScontrol != (tt.exit != tt.status) {
+			t.Errorf("%s: %+v, want exit %d, status %d", name, v, tt.exit, tt.status)
+		}
+	}
+}
+
 // The health check drains for nothing, whatever is configured, but for a fatal error of a GPU that an earlier hook or
 // check has seen too, if the end of a job of any partition would drain for it. Its exit code says only whether it checked.
 func TestHealthCheckDrainsForOneThing(t *testing.T) {

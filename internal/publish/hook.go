@@ -121,7 +121,7 @@ func summary(a *node.Access, o Account) Entry {
 	for i, c := range o.Case.Seen.Cards {
 		indexes[i] = fmt.Sprint(c.Index)
 	}
-	e.Fields["action"], e.Fields["exit"] = string(j.Action), j.Exit
+	e.Fields["action"], e.Fields["exit"] = string(j.Action), j.Status()
 	e.Fields["took"] = a.Env.Clock.Boot() - a.Deadline.Start
 	e.Fields["looks"], e.Fields["gpus"] = o.Case.Seen.Looks, strings.Join(indexes, ",")
 	for name, text := range map[string]string{"job_log": o.JobLog, "held": j.Held, "doubt": j.Doubt()} {

@@ -1,12 +1,15 @@
 package publish
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"bookend/internal/catalog"
+	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
@@ -53,6 +56,48 @@ func TestOneReason(t *testing.T) {
 		if (err == nil) != overtaken {
 			t.Errorf("overtaken %v: %v, want scontrol, which is missing, started or not", overtaken, err)
 		}
+	}
+}
+
+// A hook that exits 0 drains by scontrol alone, whichever program is to write reasons. The node's state afterwards
+// counts: a drain that did not come about is a finding.
+func TestDrainByScontrol(t *testing.T) {
+	const up, down = "IDLE", "IDLE+COMPLETING+DRAIN"
+	for name, tt := range map[string]struct {
+		before, after, want string
+		by                  config.ReasonBy
+	}{
+		"drains":                     {up, down, "", config.ReasonByHook},
+		"drains, reasons by another": {up, down, "", config.ReasonByNone},
+		"is not drained":             {up, up, "the node was not drained: drain node", config.ReasonByHook},
+		"another state":              {"DOWN", "DOWN", "the node was not drained: the node's state has DOWN", config.ReasonByHook},
+		"no answer":                  {"", "", "the node was not drained: read node", config.ReasonByHook},
+		"drained already":            {down, down, "the node is drained without a reason", config.ReasonByHook},
+	} {
+		a, run := onrecord.Node(t, slurm.Epilog)
+		a.Env.EUID = 1 // the script need not be trusted
+		a.Job.ID, a.Config.Drain.ReasonBy, a.Config.Slurm.Scontrol = 7, tt.by, filepath.Join(run, "scontrol")
+		a.Deadline.End = a.Env.Clock.Boot() + reasonCalls*reasonTime + time.Duration(a.Times.Outputs) // no spread
+		show := "printf 'NodeName=n1 \\n   State=%s \\n'"
+		text := fmt.Sprintf("#!/bin/sh\n[ $1 = show ] || { echo \"$*\" >$0.told; exit; }\n[ -e $0.told ] && "+show+" || "+show+"\n",
+			tt.after, tt.before)
+		must.Do(t, os.WriteFile(a.Config.Slurm.Scontrol, []byte(text), 0o755))
+		end := record.End{At: time.Hour, Findings: []record.Finding{{Code: catalog.Orphan}}, Verdict: record.Verdict{
+			Action: config.Drain, Exit: 10, ByScontrol: true, Code: catalog.Orphan, Judged: []record.Judged{{Action: config.Drain}}}}
+		found := Reason(a, judge.Seen{Epoch: gpu.Epoch{Boot: "b1"}}, end)
+		got := ""
+		for _, f := range found {
+			got += f.Observed
+		}
+		if !strings.HasPrefix(got, tt.want) || (got == "") != (tt.want == "") || len(found) > 1 {
+			t.Errorf("%s: %+v, want %q", name, found, tt.want)
+		}
+		told, _ := os.ReadFile(a.Config.Slurm.Scontrol + ".told")
+		if want := "update NodeName=n1 State=DRAIN Reason=BKD-ORPHAN job=7 epilog"; strings.HasPrefix(string(told), want) != (tt.before == up) {
+			t.Errorf("%s: scontrol was told %q", name, told)
+		}
+		m := must.Have(a.Store.Drain())(t)
+		must.Be(t, name+": on record as ours", m.Written != nil, tt.before == up)
 	}
 }
 

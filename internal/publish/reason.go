@@ -17,25 +17,42 @@ import (
 )
 
 const (
-	// reasonTime bounds each of a hook's three calls of scontrol: with slurmctld up, one takes 10 ms.
-	reasonTime = time.Second
+	// reasonTime bounds each of a hook's calls of scontrol: with slurmctld up, one takes 10 ms.
+	reasonTime  = time.Second
+	reasonCalls = 4
 	// reasonSpread is the time over which a cluster's hooks that meet the same fault spread their calls to slurmctld.
 	reasonSpread = 2 * time.Second
 	// slurmCall bounds each of a health check's calls: with slurmctld down or hung, one would take 10 to 20 s.
 	slurmCall = 3 * time.Second
 )
 
+// Expedited reports whether this epilog's exit status may start its job again at once. It reads slurm.conf, so it is
+// called only before a drain. If that cannot be read, the version decides: only 25.11 and later can.
+func Expedited(a *node.Access) slurm.Answer {
+	answer := slurmcmd.Expedites(a.Config.Slurm, a.Env.Getenv("SLURM_CONF"))
+	if answer == slurm.Unknown && a.Env.Getenv("SLURM_JOB_SLUID") == "" { // hooks get it from 25.11 on
+		return slurm.No
+	}
+	return answer
+}
+
 // Reason drains the node with the reason: slurmctld keeps one that is set before the hook's exit code arrives. end is
-// the record that the exit code follows from. Reason returns what went wrong.
+// the record that the exit code follows from. If the hook exits 0 all the same, this is the drain itself, whichever
+// program is to write reasons. Reason returns what went wrong.
 func Reason(a *node.Access, seen judge.Seen, end record.End) []record.Finding {
-	if a.Phase == slurm.HealthCheck || end.Verdict.Exit == 0 || a.Config.Drain.ReasonBy != config.ReasonByHook {
+	alone := end.Verdict.ByScontrol
+	if a.Phase == slurm.HealthCheck || end.Verdict.Exit == 0 ||
+		a.Config.Drain.ReasonBy != config.ReasonByHook && !alone {
 		return nil
 	}
 	own := drain.FromEnd(record.Run{Job: a.Job, Epoch: seen.Epoch}, a.Phase, end)
-	if own == nil || own.Reason == "" {
+	if own.Reason == "" && alone {
+		return notDrained(errors.New("there is no reason for it that names the job"))
+	}
+	if own.Reason == "" {
 		return nil
 	}
-	time.Sleep(rand.N(1 + a.Deadline.Left(reasonSpread, 3*reasonTime+time.Duration(a.Times.Outputs))))
+	time.Sleep(rand.N(1 + a.Deadline.Left(reasonSpread, reasonCalls*reasonTime+time.Duration(a.Times.Outputs))))
 	memory, faults := drainMemory(a)
 	in := drain.Facts{Memory: memory}
 	cmd := scontrol(a, own.Conf, func() time.Duration {
@@ -49,7 +66,16 @@ func Reason(a *node.Access, seen judge.Seen, end record.End) []record.Finding {
 		more, err = writeReason(a, cmd, in, *own)
 		faults = append(faults, more...)
 	}
+	if alone && err != nil && !in.Node.Drained() {
+		return append(faults, notDrained(err)...)
+	}
 	return append(faults, notWritten(err)...)
+}
+
+// notDrained returns the finding that a drain did not come about: the exit status must not do it instead.
+func notDrained(err error) []record.Finding {
+	return []record.Finding{record.Saw(catalog.ReasonFailed, "the node was not drained: "+err.Error(),
+		"it is drained by scontrol: with expedited requeue a failed epilog would start the job again")}
 }
 
 // writeReason writes the reason of an exit of this hook, if that is what is decided.
@@ -63,13 +89,22 @@ func writeReason(
 	faults, kept := remember(a, in.Memory, decision.Memory)
 	// A hook that drains at the same moment writes its reason: if both did, the one in place might not be on record.
 	another := errors.Is(kept, state.ErrChanged) || errors.Is(kept, state.ErrLocked)
-	if decision.Act != drain.Write || another {
+	if decision.Act != drain.Write || another && !own.ByScontrol {
 		return faults, nil
 	}
-	return faults, cmd.Drain(a.Job.Node, decision.Reason, func(now slurm.Node) bool {
+	put := cmd.Drain
+	if own.ByScontrol {
+		put = cmd.EnsureDrained
+	}
+	err = put(a.Job.Node, decision.Reason, func(now slurm.Node) bool {
 		in.Node = now
 		return drain.AtHook(in, own).Act == drain.Write
 	})
+	if own.ByScontrol && err != nil {
+		more, _ := remember(a, decision.Memory, decision.Memory.Failed(err)) // for display
+		faults = append(faults, more...)
+	}
+	return faults, err
 }
 
 // notWritten returns the finding that Slurm could not be asked or updated. The next health check writes the reason.

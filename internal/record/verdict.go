@@ -13,12 +13,22 @@ type Judged struct {
 // Verdict is a hook's outcome.
 type Verdict struct {
 	Action catalog.Action `json:"action"`
-	Exit   int            `json:"exit"`
+	// Exit is the exit code of the drain, 0 for none. With ByScontrol the hook itself exits 0.
+	Exit       int  `json:"exit"`
+	ByScontrol bool `json:"by_scontrol,omitempty"`
 	// Code is the finding that decided, empty if none did.
 	Code catalog.Code `json:"code,omitempty"`
 	// Held is why a drain was not carried out: observe mode, or a guard.
 	Held   string   `json:"held,omitempty"`
 	Judged []Judged `json:"judged,omitempty"` // one for each finding, in order
+}
+
+// Status returns what the hook exits with.
+func (v Verdict) Status() int {
+	if v.ByScontrol {
+		return 0
+	}
+	return v.Exit
 }
 
 // Of returns the decision about a finding by its index. A finding made after the verdict is reported (Warn).

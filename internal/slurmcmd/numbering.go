@@ -127,6 +127,24 @@ var SharingOf = child.NewOperation("sharing", func(r NumberingRequest) (slurm.Sh
 	return slurmconf.SharedGPUs(conf, r.Node), nil
 })
 
+// expedites returns from slurm.conf, whose file system may hang, whether expedited requeue is enabled.
+var expedites = child.NewOperation("expedited", func(r NumberingRequest) (slurm.Answer, error) {
+	at, conf, _, err := ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
+	if at.Slurm == "" || err != nil {
+		return slurm.Unknown, nil
+	}
+	return conf.Expedites(), nil
+})
+
+// Expedites reports whether an epilog's exit status may start a failed job again at once.
+func Expedites(c config.Slurm, slurmConf string) slurm.Answer {
+	answer, err := expedites.Ask(NumberingRequest{GresConf: c.GresConf, SlurmConf: slurmConf}, SharingTime)
+	if err != nil {
+		return slurm.Unknown
+	}
+	return answer
+}
+
 func unknown(why string) slurm.Sharing {
 	return slurm.Sharing{Shared: slurm.Unknown, Why: why}
 }

@@ -48,9 +48,13 @@ type Verdict struct {
 	Exit   int           `json:"exit"`           // of the hook; above 0 it drained the node
 	Code   catalog.Code  `json:"code,omitempty"` // the finding that decided
 	Held   string        `json:"held,omitempty"` // why a drain was not carried out
+
+	ByScontrol bool `json:"by_scontrol,omitempty"` // the hook itself exited 0
 }
 
-func newVerdict(v record.Verdict) *Verdict { return &Verdict{v.Action, v.Exit, v.Code, v.Held} }
+func newVerdict(v record.Verdict) *Verdict {
+	return &Verdict{v.Action, v.Exit, v.Code, v.Held, v.ByScontrol}
+}
 
 // State is the state of a run.
 type State string
@@ -228,6 +232,8 @@ func (s RunSummary) codesAt(end string) string {
 // outcome describes a hook's verdict. A GPU that was dirty at the start and is unchanged is not called simply clean.
 func outcome(v Verdict, still uint64) string {
 	switch {
+	case v.ByScontrol:
+		return fmt.Sprintf("DRAIN for %s (by scontrol, exit 0)", v.Code)
 	case v.Exit != 0:
 		return fmt.Sprintf("DRAIN for %s (exit %d)", v.Code, v.Exit)
 	case v.Held != "":
