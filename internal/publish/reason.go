@@ -55,8 +55,12 @@ func Reason(a *node.Access, seen judge.Seen, end record.End) []record.Finding {
 	time.Sleep(rand.N(1 + a.Deadline.Left(reasonSpread, reasonCalls*reasonTime+time.Duration(a.Times.Outputs))))
 	memory, faults := drainMemory(a)
 	in := drain.Facts{Memory: memory}
+	limit := reasonTime
+	if alone { // nothing else drains: a busy controller gets more time
+		limit = slurmCall
+	}
 	cmd := scontrol(a, own.Conf, func() time.Duration {
-		return a.Deadline.Left(reasonTime, time.Duration(a.Times.Outputs))
+		return a.Deadline.Left(limit, time.Duration(a.Times.Outputs))
 	})
 	var err error
 	in.Node, err = cmd.Node(a.Job.Node)
