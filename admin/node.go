@@ -187,14 +187,16 @@ func status(a *app, recordsAlone bool) error {
 	case unread != nil && len(s.Troubles)+len(s.Hooks) == 0:
 		return unread
 	}
+	var now node.Glance
 	if !recordsAlone {
-		now := all.sample(driverTime)
+		now = all.sample(driverTime)
 		s.Slurm = all.slurmNode()
 		s.Driver = &view.DriverStatus{Answers: now.Problem == "" || len(now.Snapshot.Readings) > 0,
 			Release: now.Snapshot.Driver.Version, Seconds: now.Took.Round(time.Millisecond).Seconds(),
 			Problem: now.Problem}
 		s.GPUs = view.NewGPUs(all.readings(now))
 	}
+	s.Struck = all.struck(now)
 	s = view.NewStatus(s, all.runs)
 	err := cmp.Or(unread, a.write(s, unread == nil && !s.Sound()))
 	if err == nil && a.check && s.Driver != nil && !s.Driver.Answers {
@@ -205,7 +207,7 @@ func status(a *app, recordsAlone bool) error {
 
 // status returns a node's status from its records, counters and files, and from checks of what the hooks need.
 func (r records) status(problem string) view.Status {
-	s := view.Status{Node: r.node, Mode: r.cfg.Mode, At: r.env.Clock.Wall(), Damaged: r.damage()}
+	s := view.Status{Node: r.node, Mode: string(r.cfg.Mode), At: r.env.Clock.Wall(), Damaged: r.damage()}
 	s.AddTrouble(catalog.BadConfig, problem)
 	s.AddTrouble(catalog.BackendRefused, "")
 	for _, b := range doctor.Backends(r.cfg, false) {

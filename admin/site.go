@@ -7,12 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/doctor"
 	"bookend/internal/node"
@@ -75,24 +72,7 @@ func showConfig(a *app, defaults bool) error {
 			from = path
 		}
 	}
-	a.say("# in effect: %s", from)
-	var above []string
-	for _, s := range config.Settings(data) {
-		names := strings.Split(s.Key, ".")
-		last := len(names) - 1
-		for i, section := range names[:last] {
-			if i >= len(above) || above[i] != section {
-				above = append(above[:i:i], section)
-				a.say("%*s%s:", 2*i, "", section)
-			}
-		}
-		above = names[:last]
-		set := "default"
-		if s.Line > 0 {
-			set = fmt.Sprintf("%s:%d", filepath.Base(path), s.Line)
-		}
-		a.say("%*s%s: %s  # %s", 2*last, "", names[last], s.Value, set)
-	}
+	doctor.ShowConfig(a.say, data, path, from)
 	return nil
 }
 
@@ -149,31 +129,9 @@ func examine(a *app, all bool) error {
 	if a.env.EUID != 0 {
 		return denied("only root may look at all of it: run as root")
 	}
-	site := siteOf(a.env)
+	site := doctor.SiteOf(a.env)
+	site.NodeName = cmp.Or(site.NodeName, nodeOf(a.env, site.Config.Paths, ""))
 	report := doctor.NewReport(view.Version, string(view.KindDoctor), site.NodeName,
 		doctor.Examine(site, doctor.Patience), all)
 	return cmp.Or(a.write(report, false), verdict(!report.Fails()))
-}
-
-// siteOf describes this node for doctor. Hooks are searched next to the backend, then at the default path.
-func siteOf(env child.Env) doctor.Site {
-	cfg, path, problems, err := node.ReadConfig(env)
-	s := doctor.Site{
-		Clock:  env.Clock,
-		Config: cfg, ConfigPath: path,
-		Programs: slices.Compact([]string{filepath.Dir(cfg.Backend), filepath.Dir(config.Default().Backend)}),
-		Version:  env.Version, Root: "/", SlurmConf: env.Getenv("SLURM_CONF"),
-		NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(env, cfg.Paths, "")), Self: os.Args[0],
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && path == config.DefaultFile: // the defaults apply
-	case err != nil:
-		s.Mistake = "not used: " + err.Error()
-	case len(problems) > 0:
-		s.Mistake = fmt.Sprintf("not valid: %s (1 of %d)", problems[0], len(problems))
-	}
-	if self, err := os.Executable(); err == nil {
-		s.Self = self
-	}
-	return s
 }

@@ -1,6 +1,9 @@
 package catalog
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // DriverError is what is known of some of the errors that a driver writes to the kernel log: of NVIDIA's Xids what
 // NVIDIA's guidance makes of them.
@@ -262,6 +265,13 @@ func from(first, last int) (all []int) {
 // Noted reports whether the error calls for nothing and is no program's: a note is enough.
 func (e DriverError) Noted() bool {
 	return e.Asks == ignore && e.Cause != ByProgram || e.Old()
+}
+
+// OfGPU reports whether an error speaks against the GPU that logs it: its hardware or a link failed or, if that takes a
+// reset, its firmware. Notices, and what only ends a program, do not count: a program may have caused it.
+func (e DriverError) OfGPU() bool {
+	minor := strings.HasPrefix(e.Asks, ignore) || e.Asks == restartApp
+	return e.Cause == ByHardware && !minor || e.Cause == ByLink && !minor || e.Cause == ByDriver && e.Code == XidFatal
 }
 
 // Old reports whether only GPUs before Ampere log the error.

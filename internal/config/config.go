@@ -84,6 +84,7 @@ type Config struct {
 	Record     Record     `yaml:"record"`
 	CleanUp    CleanUp    `yaml:"clean_up"`
 	Drain      DrainRules `yaml:"drain"`
+	Strikes    Strikes    `yaml:"strikes"`
 	Policy     Policy     `yaml:"policy"`
 	JobLog     JobLog     `yaml:"job_log"`
 	Log        Log        `yaml:"log"`
@@ -250,6 +251,12 @@ func (r Resume) Times() int {
 	return 0
 }
 
+// Strikes says how many faults within which time make a GPU a repeat offender. The history on disk has 90 days.
+type Strikes struct {
+	Faults int      `yaml:"faults" allow:"2 to 1000"`
+	Within Duration `yaml:"within" allow:"1h to 2160h"`
+}
+
 // Policy maps codes to actions that differ from the catalogue's; a partition's own map comes first.
 type Policy struct {
 	Prolog map[catalog.Code]Action `yaml:"prolog" allow:"ignore note warn repeat drain"`
@@ -340,6 +347,7 @@ func Default() Config {
 		Record:  Record{Every: seconds(1)}, // a sample of a GPU was measured to take 0.3 ms of CPU time
 		CleanUp: CleanUp{Grace: seconds(2)},
 		Drain:   DrainRules{ReasonBy: ReasonByHook, MaxRestarts: 2, Resume: Resume{After: 3}},
+		Strikes: Strikes{Faults: 3, Within: seconds(30 * 24 * 3600)},
 		JobLog:  JobLog{Show: ShowSummary, Privacy: PrivacyOwn, Read: true},
 		Log:     Log{Level: Info, Format: Text, File: true, Syslog: true},
 		Metrics: Metrics{Textfile: "/var/lib/bookend/bookend.prom"},

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
@@ -258,13 +257,13 @@ func (h *layout) enter(of Entry, found []record.Finding, v record.Verdict) {
 	}
 	for n, f := range found {
 		of.Finding, of.Judged = f, v.Of(n)
-		of.Drained = v.Action == config.Drain && v.Exit != 0 && v.Code == f.Code
+		of.Drained = v.Action == catalog.ToDrain && v.Exit != 0 && v.Code == f.Code
 		kind, known := catalog.Lookup(f.Code)
 		if !known { // from another release
 			kind = catalog.Entry{Code: f.Code, Severity: catalog.Warning, Title: "not known to this release"}
 		}
 		of.Kind = kind
-		if of.Judged.Action != config.Ignore {
+		if of.Judged.Action != catalog.ToIgnore {
 			h.Entries = append(h.Entries, of)
 		}
 	}
@@ -276,7 +275,7 @@ func (e Entry) Grave() int {
 	switch {
 	case e.Drained:
 		return 4
-	case e.Judged.Action == config.Note:
+	case e.Judged.Action == catalog.ToNote:
 		return min(weight, 1)
 	}
 	return weight

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
@@ -67,7 +66,7 @@ func (h *layout) readJobs() {
 			h.Running++
 		}
 		for _, e := range r.AllEnds() {
-			if e.Verdict.Action == config.Drain && e.Verdict.Exit != 0 && h.shows(e.Wall, e.Wall) {
+			if e.Verdict.Action == catalog.ToDrain && e.Verdict.Exit != 0 && h.shows(e.Wall, e.Wall) {
 				h.Drains++
 			}
 		}

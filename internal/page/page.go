@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/safetext"
@@ -307,9 +306,9 @@ func outcome(e Entry) string {
 	switch a := e.Judged.Action; {
 	case e.Drained:
 		return "drained the node"
-	case a == config.Drain:
+	case a == catalog.ToDrain:
 		return "to drain, held back"
-	case a == config.Note:
+	case a == catalog.ToNote:
 		return "noted"
 	case e.Judged.Why != "":
 		return "warned, not drained"

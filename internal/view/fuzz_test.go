@@ -28,7 +28,7 @@ func show(w io.Writer, run record.Run, path, name string) {
 		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
 		scene := Readings{Now: e.Snapshot, Who: who, At: at, Runs: runs}
 		NewSnapshot(scene, path).Text(w)
-		s := Status{Node: name, Mode: config.Observe, GPUs: NewGPUs(scene), Damaged: []string{path}, Drain: name,
+		s := Status{Node: name, Mode: string(config.Observe), GPUs: NewGPUs(scene), Damaged: []string{path}, Drain: name,
 			Driver: &DriverStatus{Release: name, Problem: path}, Slurm: &SlurmNode{State: name, Reason: name, By: path},
 			Recorder: &Recorder{Problem: path}}
 		s.AddTrouble("", path)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
@@ -72,11 +71,11 @@ type Message struct {
 // Finding is one finding of an end, with what policy decided.
 type Finding struct {
 	record.Finding
-	At         string        `json:"at"` // start, end
-	Action     config.Action `json:"action"`
-	Why        string        `json:"why,omitempty"`        // why the action is weaker than configured
-	Holder     *Process      `json:"holder,omitempty"`     // the process that it is about
-	Candidates []Process     `json:"candidates,omitempty"` // processes that may hold it
+	At         string         `json:"at"` // start, end
+	Action     catalog.Action `json:"action"`
+	Why        string         `json:"why,omitempty"`        // why the action is weaker than configured
+	Holder     *Process       `json:"holder,omitempty"`     // the process that it is about
+	Candidates []Process      `json:"candidates,omitempty"` // processes that may hold it
 }
 
 func newFindings(at string, e record.End) []Finding {

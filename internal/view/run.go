@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
@@ -44,10 +43,10 @@ type RunSummary struct {
 
 // Verdict is the outcome of a hook.
 type Verdict struct {
-	Action config.Action `json:"action"`         // ignore or empty: clean
-	Exit   int           `json:"exit"`           // of the hook; above 0 it drained the node
-	Code   catalog.Code  `json:"code,omitempty"` // the finding that decided
-	Held   string        `json:"held,omitempty"` // why a drain was not carried out
+	Action catalog.Action `json:"action"`         // ignore or empty: clean
+	Exit   int            `json:"exit"`           // of the hook; above 0 it drained the node
+	Code   catalog.Code   `json:"code,omitempty"` // the finding that decided
+	Held   string         `json:"held,omitempty"` // why a drain was not carried out
 
 	ByScontrol bool `json:"by_scontrol,omitempty"` // the hook itself exited 0
 }
@@ -220,7 +219,7 @@ func (s RunSummary) codesAt(end string) string {
 	var words []string
 	listed := map[catalog.Code]bool{}
 	for _, f := range s.Findings {
-		if f.At != end || f.Action == config.Ignore || f.Action == config.Note || listed[f.Code] {
+		if f.At != end || f.Action == catalog.ToIgnore || f.Action == catalog.ToNote || listed[f.Code] {
 			continue
 		}
 		listed[f.Code] = true

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 	"bookend/internal/metrics"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -20,7 +19,7 @@ type Status struct {
 	Head
 	Node     string                     `json:"node"`
 	At       time.Time                  `json:"at"`
-	Mode     config.Mode                `json:"mode"`             // observe, enforce
+	Mode     string                     `json:"mode"`             // observe, enforce
 	Driver   *DriverStatus              `json:"driver,omitempty"` // if it was queried
 	Slurm    *SlurmNode                 `json:"slurm,omitempty"`  // if it was queried
 	Drain    string                     `json:"drain,omitempty"`  // what Bookend last did about a drain of the node
@@ -28,6 +27,7 @@ type Status struct {
 	Check    *LastCheck                 `json:"last_check"`       // null if no health check has run
 	Recorder *Recorder                  `json:"recorder,omitempty"`
 	GPUs     []GPUStatus                `json:"gpus"`
+	Struck   []record.Struck            `json:"gpu_faults,omitempty"` // GPUs with faults that speak against them
 	Troubles []Trouble                  `json:"troubles"`
 	Running  []RunSummary               `json:"running"`
 	Ended    []RunSummary               `json:"ended"` // the newest few
@@ -270,6 +270,9 @@ func (s Status) askedText(w io.Writer) {
 	}
 	if s.Drain != "" {
 		fmt.Fprintf(w, "drain: %s\n", s.Drain)
+	}
+	for _, line := range given(each(s.Struck, record.Struck.Words)...) {
+		fmt.Fprintln(w, line)
 	}
 }
 
