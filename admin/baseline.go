@@ -153,7 +153,7 @@ func acceptBaseline(a *app, name string) error {
 
 // reading samples the GPUs, and returns what was read of the one with this UUID, bus ID or nvidiaN, and the sample.
 func (r records) reading(name string) (gpu.Reading, node.Glance, error) {
-	now := r.askDriver(time.Duration(r.cfg.Deadlines.Epilog.Driver))
+	now := r.askDriver(time.Duration(r.cfg.Deadlines.Epilog.Driver), false)
 	if now.Problem != "" {
 		return gpu.Reading{}, now, fmt.Errorf("ask driver: %.200q", now.Problem)
 	}

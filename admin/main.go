@@ -175,7 +175,7 @@ see their own jobs.`,
 	cmd.Flags().Bool("version", false, "print the version")
 	for _, command := range []func(*app) *cobra.Command{statusCommand, showCommand, whyCommand, historyCommand,
 		snapshotCommand, explainCommand, baselineCommand, configCommand, doctorCommand, setupCommand, reportCommand,
-		completionCommand, versionCommand} {
+		rmaCommand, completionCommand, versionCommand} {
 		cmd.AddCommand(command(a))
 	}
 	return cmd

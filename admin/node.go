@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/record"
-	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/state"
@@ -110,7 +108,7 @@ const (
 
 // sample samples all GPUs. Unexplained memory may belong to a probe: then it samples again while probes are locked out.
 func (r records) sample(limit time.Duration) node.Glance {
-	now := r.askDriver(limit)
+	now := r.askDriver(limit, false)
 	if r.store == nil || now.Problem != "" {
 		return now
 	}
@@ -126,15 +124,15 @@ func (r records) sample(limit time.Duration) node.Glance {
 	}
 	_, release := r.store.Turns.Quiet(odd, quietTime)
 	defer release()
-	return r.askDriver(limit)
+	return r.askDriver(limit, false)
 }
 
 // askDriver samples the GPUs once, unless a child is stuck in the driver. A child that gets stuck now is recorded.
-func (r records) askDriver(limit time.Duration) node.Glance {
+func (r records) askDriver(limit time.Duration, identity bool) node.Glance {
 	if why := r.stuck(); why != "" {
 		return node.Glance{Problem: why}
 	}
-	now := node.Look(r.env, r.cfg, limit)
+	now := node.Look(r.env, r.cfg, limit, identity)
 	if now.Stuck != nil && r.store != nil {
 		if err := state.StuckChildren.Add(r.store, *now.Stuck, child.AliveIn(r.cfg.Paths.Proc)); err != nil {
 			fmt.Fprintf(r.env.Stderr, "bookend: %v\n", err)
@@ -196,7 +194,7 @@ func status(a *app, recordsAlone bool) error {
 			Problem: now.Problem}
 		s.GPUs = view.NewGPUs(all.readings(now))
 	}
-	s.Struck = all.struck(now)
+	s.Struck = all.struck(now, time.Duration(cfg.Strikes.Within))
 	s = view.NewStatus(s, all.runs)
 	err := cmp.Or(unread, a.write(s, unread == nil && !s.Sound()))
 	if err == nil && a.check && s.Driver != nil && !s.Driver.Answers {
@@ -299,7 +297,7 @@ With --collect it writes the files that AMD's backend reads as an archive, for a
 ids of GPUs are hashed, and there are no names of processes or users in it.`,
 		Args: none, RunE: func(*cobra.Command, []string) error {
 			if archive != "" {
-				return collect(a, archive)
+				return doctor.Collect(a.say, a.config().Paths, archive)
 			}
 			return snapshot(a)
 		},
@@ -319,20 +317,4 @@ func snapshot(a *app) error {
 		problem = fmt.Errorf("ask driver: %.200q", now.Problem)
 	}
 	return cmp.Or(problem, a.write(view.NewSnapshot(all.readings(now), now.Problem), false))
-}
-
-// collect writes the files that AMD's backend reads as an archive.
-func collect(a *app, file string) error {
-	paths := a.config().Paths
-	var b bytes.Buffer
-	err := doctor.Collect(paths.Proc, paths.Sys, &b)
-	if err == nil {
-		// Threat: another user's link in the path, to a file for root to overwrite: Create refuses and replaces none.
-		err = safefile.Create(file, b.Bytes(), false)
-	}
-	if err != nil {
-		return fmt.Errorf("collect: %w", err)
-	}
-	fmt.Fprintf(a.env.Stdout, "written: %s\n", file)
-	return nil
 }

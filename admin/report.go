@@ -56,7 +56,7 @@ func report(a *app, cmd *cobra.Command, q reportAsk) error {
 	if q.html == "" {
 		return misused(cmd, "want --html FILE; - is standard output")
 	}
-	since, until, err := period(q.since, q.until, a.env.Clock.Wall())
+	since, until, err := page.Period(q.since, q.until, a.env.Clock.Wall())
 	if err != nil {
 		return misused(cmd, err.Error())
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +34,11 @@ func (s *session) tellHealth() error {
 // lost nothing more is read: each further call may wait for a timeout of the driver.
 func (s *session) checkUp(d device) gpu.Health {
 	h, lost := gpu.Health{Device: d.ID}, s.lost(d)
-	for _, e := range examinations {
+	asked := examinations
+	if s.Req.Identity {
+		asked = slices.Concat(examinations, identities)
+	}
+	for _, e := range asked {
 		_, remaps := h.Fact(gpu.RemapRows)
 		if s.Req.Brief && e.slow || remaps && e.codes[0] == gpu.RetiredPending {
 			continue
@@ -118,6 +123,35 @@ var examinations = []examination{
 			mask, ret := card.GetCurrentClocksEventReasons()
 			return []string{slowdown(mask)}, ret
 		}},
+}
+
+// identities are what a vendor's ticket asks for.
+var identities = []examination{
+	{"nvmlDeviceGetSerial", true, []gpu.FactCode{gpu.Serial}, reported(nvml.Device.GetSerial)},
+	{"nvmlDeviceGetBoardPartNumber", true, []gpu.FactCode{gpu.PartNumber}, reported(nvml.Device.GetBoardPartNumber)},
+	{"nvmlDeviceGetVbiosVersion", true, []gpu.FactCode{gpu.VBIOS}, reported(nvml.Device.GetVbiosVersion)},
+	{"nvmlDeviceGetInforomImageVersion", true, []gpu.FactCode{gpu.InfoROM}, reported(nvml.Device.GetInforomImageVersion)},
+	{"nvmlDeviceGetTotalEccErrors", true, []gpu.FactCode{gpu.ECCEver}, eccEver(nvml.MEMORY_ERROR_TYPE_UNCORRECTED)},
+	{"nvmlDeviceGetTotalEccErrors", true, []gpu.FactCode{gpu.CorrectedEver}, eccEver(nvml.MEMORY_ERROR_TYPE_CORRECTED)},
+	{"nvmlDeviceGetRemappedRows", true, []gpu.FactCode{gpu.RemapCorrected},
+		func(card nvml.Device) ([]string, nvml.Return) {
+			corrected, _, _, _, ret := card.GetRemappedRows()
+			return []string{strconv.Itoa(corrected)}, ret
+		}},
+}
+
+func reported(get func(nvml.Device) (string, nvml.Return)) func(nvml.Device) ([]string, nvml.Return) {
+	return func(card nvml.Device) ([]string, nvml.Return) {
+		value, ret := get(card)
+		return []string{strings.TrimSpace(value)}, ret
+	}
+}
+
+func eccEver(kind nvml.MemoryErrorType) func(nvml.Device) ([]string, nvml.Return) {
+	return func(card nvml.Device) ([]string, nvml.Return) {
+		n, ret := card.GetTotalEccErrors(kind, nvml.AGGREGATE_ECC)
+		return []string{decimal(n)}, ret
+	}
 }
 
 // Words for nvml.h's NVML_GPU_FABRIC_STATE_* and nvmlComputeMode_t.

@@ -62,6 +62,22 @@ func TestBriefly(t *testing.T) {
 	}
 }
 
+// What a vendor's ticket asks for is read only if it is requested, without what the GPU does not have.
+func TestIdentity(t *testing.T) {
+	w := world(t, "gpu0.ecc_uncorrected_ever=7, gpu0.remapped_corrected=2")
+	req := healthOf(w, gpu.Device{BusID: gpu.BusID(w.BusID(0))})
+	req.Identity = true
+	const want = "serial=1650123000042 part_number=699-21010-0220-200 vbios=96.00.74.00.01 ecc_uncorrected_ever=7 " +
+		"ecc_corrected_ever=0 remap_corrected=2"
+	if got := unlike(health(t, req, gpu.ID(w.UUID(0)))[0]); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	req.Identity = false
+	if got := unlike(health(t, req, gpu.ID(w.UUID(0)))[0]); got != "" {
+		t.Errorf("got %q without a request", got)
+	}
+}
+
 // unlike writes what differs from a healthy card, without spaces in it, as "code=value" or "code?why"; what is gone
 // comes first, as "-code".
 func unlike(h gpu.Health) string {

@@ -141,7 +141,8 @@ func TestStrikesOfPresent(t *testing.T) {
 		var got string
 		for _, s := range (History{[]record.Run{r}, nil, now, 1, 96 * time.Hour, firstSeen.Add(50 * time.Hour)}).Struck() {
 			got = s.Words()
-			if want := "Xid 48 (uncorrectable (double bit) memory error)"; s.Faults[0].Words() != want || s.Faults[0].Job != 101 {
+			if want := "Xid 48 (uncorrectable (double bit) memory error; NVIDIA asks: reset the GPU; " +
+				"with 63 or 64, drain and reset)"; s.Faults[0].Words() != want || s.Faults[0].Job != 101 {
 				t.Errorf("got %+v, want %q", s.Faults[0], want)
 			}
 		}

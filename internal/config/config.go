@@ -319,6 +319,8 @@ const MaxGrace = 10 * time.Second
 
 const SlurmdPIDFile = "/var/run/slurmd.pid"
 
+const NVIDIAPrograms = "/usr/bin" // where the driver installs nvidia-smi and nvidia-bug-report.sh
+
 const mib = 1 << 20
 
 func Default() Config {

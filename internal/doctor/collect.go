@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"archive/tar"
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/safefile"
 )
@@ -34,9 +36,24 @@ var collected = map[string][]string{
 	"proc": {"sys/kernel/osrelease", "[0-9]*/fdinfo/*"},
 }
 
-// Collect writes the files that AMD's backend reads as a tar archive, for debugging the backend. The GPUs' unique IDs
+// Collect writes the files that AMD's backend reads to a file, and says so.
+func Collect(say Say, paths config.Paths, file string) error {
+	var b bytes.Buffer
+	err := collect(paths.Proc, paths.Sys, &b)
+	if err == nil {
+		// Threat: another user's link in the path, to a file for root to overwrite: Create refuses and replaces none.
+		err = safefile.Create(file, b.Bytes(), false)
+	}
+	if err != nil {
+		return fmt.Errorf("collect: %w", err)
+	}
+	say("written: %s", file)
+	return nil
+}
+
+// collect writes the files that AMD's backend reads as a tar archive, for debugging the backend. The GPUs' unique IDs
 // are hashed. About processes it has PIDs, memory and the driver's own fdinfo, but no names.
-func Collect(proc, sys string, w io.Writer) error {
+func collect(proc, sys string, w io.Writer) error {
 	t := tar.NewWriter(w)
 	for name, root := range map[string]string{"sys": sys, "proc": proc} {
 		for _, pattern := range collected[name] {

@@ -27,7 +27,7 @@ func TestCollect(t *testing.T) {
 	w.Open(12, 7, 0, fakeamd.Info(2, 3<<20))
 	w.Open(11, 6, 0, "drm-driver:\tother\n")
 	var out bytes.Buffer
-	if err := Collect(w.Proc, w.Sys, &out); err != nil {
+	if err := collect(w.Proc, w.Sys, &out); err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Contains(out.Bytes(), []byte("a1b2c3d4e5f60718")) || bytes.Contains(out.Bytes(), []byte("11651590505119483672")) {

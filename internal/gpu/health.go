@@ -34,6 +34,17 @@ const (
 	Throttled       FactCode = "throttled"    // none, or reasons joined by "+"
 )
 
+// What identifies a GPU to its vendor, and what its errors were counted to, ever. They are read for a ticket only.
+const (
+	Serial         FactCode = "serial"
+	PartNumber     FactCode = "part_number"
+	VBIOS          FactCode = "vbios"
+	InfoROM        FactCode = "inforom" // version of the image
+	ECCEver        FactCode = "ecc_uncorrected_ever"
+	CorrectedEver  FactCode = "ecc_corrected_ever"
+	RemapCorrected FactCode = "remap_corrected" // rows remapped for corrected errors
+)
+
 // RecoveryActions are words for the recovery actions that NVIDIA's driver asks for, by number.
 var RecoveryActions = [...]string{
 	"none", "reset", "reboot", "drain_p2p", "drain_reset", "recover_imex", "bus_reset", "system_reboot",

@@ -30,7 +30,7 @@ func ObserveAll(a *Access, c judge.Case, since *gpu.KernelMark) judge.Case {
 	if len(c.Seen.Cards) > 0 {
 		c = withBaselines(a, c)
 		e := &eyes{a: a, c: c}
-		answer := a.ask(snapshot(a.Left(a.Times.Driver), true), Params{})
+		answer := a.ask(snapshot(a.Left(a.Times.Driver), true, false), Params{})
 		e.take(answer)
 		c.Seen.Health, c.Seen.Side.Snapshot = answer.Health, answer.latest()
 		c.Seen.Cards = slurmconf.WithReadings(c.Seen.Cards, c.Seen.Side.Snapshot)
@@ -76,6 +76,7 @@ func HasGPUs(a *Access) bool {
 // Glance is the result of one sample of every GPU of the node.
 type Glance struct {
 	Snapshot gpu.Snapshot
+	Health   []gpu.Health // only if it was asked for
 	Who      map[int]record.Process
 	Version  string // the backend's
 	Took     time.Duration
@@ -86,10 +87,11 @@ type Glance struct {
 }
 
 // Look asks the driver once about every GPU of the node, and reads which processes are on them: for the command line.
-func Look(env child.Env, cfg config.Config, timeout time.Duration) Glance {
+// With identity it asks for their condition, too, and for what a vendor's ticket needs.
+func Look(env child.Env, cfg config.Config, timeout time.Duration, identity bool) Glance {
 	a := With(env, "", cfg, env.Clock.Boot())
-	answer := a.ask(snapshot(timeout, false), Params{})
-	g := Glance{Took: answer.Took, Snapshot: answer.latest(), Stuck: answer.Abandoned}
+	answer := a.ask(snapshot(timeout, identity, identity), Params{})
+	g := Glance{Took: answer.Took, Snapshot: answer.latest(), Health: answer.Health, Stuck: answer.Abandoned}
 	if answer.Hello != nil {
 		g.Version = answer.Hello.Version
 	}

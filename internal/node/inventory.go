@@ -104,7 +104,7 @@ func foresee(a *Access, recalled record.Run, list slurmconf.List) (seen judge.Se
 
 // listed asks the backend for the node's GPUs, for a driver that does not list them in its files.
 func listed(a *Access) (cards []gpu.Physical, faults []record.Finding) {
-	answer := a.ask(snapshot(a.Left(a.Times.Driver/2), false), Params{})
+	answer := a.ask(snapshot(a.Left(a.Times.Driver/2), false, false), Params{})
 	for _, s := range answer.Snapshots {
 		for _, r := range s.Readings {
 			if r.Device.Parent == "" {
@@ -116,8 +116,7 @@ func listed(a *Access) (cards []gpu.Physical, faults []record.Finding) {
 }
 
 // snapshot is a request for one sample of every GPU.
-func snapshot(timeout time.Duration, health bool) protocol.Request {
-	return protocol.Request{
-		Op: protocol.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(), Health: health,
-	}
+func snapshot(timeout time.Duration, health, identity bool) protocol.Request {
+	return protocol.Request{Op: protocol.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(), Health: health,
+		Identity: identity}
 }

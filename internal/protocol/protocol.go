@@ -59,9 +59,11 @@ type Request struct {
 	// Health requests facts about Devices, read after their last sample.
 	Health bool `json:"health,omitempty"`
 	// Brief leaves out the facts that take the driver milliseconds per device. A backend may still send them.
-	Brief   bool          `json:"brief,omitempty"`
-	Probe   gpu.ProbeRule `json:"probe,omitzero"`
-	Options Options       `json:"options,omitempty"`
+	Brief bool `json:"brief,omitempty"`
+	// Identity, with Health, requests also the facts for a vendor's ticket. A backend without them leaves them out.
+	Identity bool          `json:"identity,omitempty"`
+	Probe    gpu.ProbeRule `json:"probe,omitzero"`
+	Options  Options       `json:"options,omitempty"`
 }
 
 // Options are the vendor's configuration keys that its backend supports; each value is the path of a file to load.

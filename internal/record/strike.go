@@ -18,12 +18,12 @@ type Strike struct {
 	Xids  []int          `json:"xids,omitempty"`
 }
 
-// Words returns what was found, with its meaning.
+// Words returns what was found, with its meaning and what NVIDIA asks for.
 func (s Strike) Words() string {
 	var words []string
 	for _, n := range s.Xids {
 		e, _ := catalog.LookupXid(n)
-		words = append(words, fmt.Sprintf("%s (%s)", gpu.Error(n), e.Meaning))
+		words = append(words, fmt.Sprintf("%s (%s; NVIDIA asks: %s)", gpu.Error(n), e.Meaning, e.Asks))
 	}
 	for _, c := range s.Codes {
 		if entry, _ := catalog.Lookup(c); c != catalog.Xid && c != catalog.XidFatal {

@@ -54,6 +54,31 @@ EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, i
 	return SUCCESS;
 }
 
+// What identifies a card; an empty key: not supported.
+static nvmlReturn_t identity(const struct world *w, int gpu, const char *key, char *out, unsigned room) {
+	const char *text = world_text(w, gpu, key, "");
+	if (!*text) return NOT_SUPPORTED;
+	strncpy(out, text, room - 1);
+	out[room - 1] = 0;
+	return SUCCESS;
+}
+EXPORT nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *out, unsigned room) {
+	ENTER_DEVICE(device);
+	return identity(&w, gpu, "serial", out, room);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetBoardPartNumber(nvmlDevice_t device, char *out, unsigned room) {
+	ENTER_DEVICE(device);
+	return identity(&w, gpu, "part_number", out, room);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *out, unsigned room) {
+	ENTER_DEVICE(device);
+	return identity(&w, gpu, "vbios", out, room);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetInforomImageVersion(nvmlDevice_t device, char *out, unsigned room) {
+	ENTER_DEVICE(device);
+	return identity(&w, gpu, "inforom", out, room);
+}
+
 // A card from before Ampere retires pages and remaps no rows: one with the key retired_pages.
 static bool retires(const struct world *w, int gpu) { return *world_text(w, gpu, "retired_pages", ""); }
 
