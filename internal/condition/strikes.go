@@ -166,7 +166,7 @@ func (s sight) keys(f record.Finding, c record.Assigned) []string {
 			return []string{boot}
 		}
 		return []string{boot + " " + known(s.end.Health[i], gpu.ECCUncorrected)}
-	case f.Xid == 0 || !x.OfGPU():
+	case f.Code != catalog.Xid && f.Code != catalog.XidFatal, !x.OfGPU():
 		return nil
 	}
 	keys := []string{fmt.Sprintf("%s xid %d", boot, f.Xid)}

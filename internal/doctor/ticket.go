@@ -238,11 +238,11 @@ func (t *Ticket) ends() []ticketEnd {
 }
 
 // lines returns the kernel log's lines about the GPU. A process chooses its name, which may look like the rest of the
-// line: after one, that is left out.
+// line: after one, that is left out. In AMD's lines it may be anywhere.
 func (t *Ticket) lines(log gpu.KernelLog) (lines []string) {
 	for _, x := range log.Xids {
-		text := "text left out, which follows a process's name"
-		if x.Name == "" || x.Name == "<unknown>" {
+		text := "text left out, which may name a process"
+		if gpu.VendorOf(t.Card.Device).Name == gpu.NVIDIA.Name && (x.Name == "" || x.Name == "<unknown>") {
 			text = string(safetext.Clean(x.Text, 300))
 		}
 		if x.BusID == t.Card.Device.BusID {
