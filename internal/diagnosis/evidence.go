@@ -26,13 +26,13 @@ func mayMatter(f gpu.Figure) bool { return !f.Known() || f.Bytes >= significant 
 
 // evidence is an input and what follows from it for more than one cause.
 type evidence struct {
-	in         Input // without messages that the job survived, and without samples if the job is spread
-	kernel     gpu.KernelLog
-	messages   map[record.MessageKind][]record.Message
-	faults     []*OutputFault // that the output reports, most certain first
-	afterFault bool           // an allocation failed after a fault that is not the program's
-	metFault   bool           // it had a fault while it ran, by its output or by the kernel log
-	unsearched string         // what was not searched of the job's output, "" if all of it was
+	in       Input // without messages that the job survived, and without samples if the job is spread
+	kernel   gpu.KernelLog
+	messages map[record.MessageKind][]record.Message
+	faults   []*OutputFault // that the output reports, most certain first
+	// metFault: a fault may have led to the failure. It came before it in the output, or the kernel log has it.
+	metFault   bool
+	unsearched string // what was not searched of the job's output, "" if all of it was
 	// spread: the job has several nodes or components. It may have failed elsewhere, on GPUs unknown to this node.
 	spread         bool
 	startFailed    bool // CUDA could not start, and no allocation is known to have failed
@@ -73,8 +73,8 @@ func gather(in Input) evidence {
 	for _, m := range in.Messages {
 		e.messages[m.Kind] = append(e.messages[m.Kind], m)
 	}
-	e.faults, e.afterFault = faultsIn(in.Messages), afterFault(e)
-	e.metFault = e.afterFault || slices.ContainsFunc(in.Findings, func(f record.Finding) bool {
+	e.faults = faultsIn(in.Messages)
+	e.metFault = afterFault(e) || slices.ContainsFunc(in.Findings, func(f record.Finding) bool {
 		return f.Xid != 0 && blame(f, false, false).Answer == record.Yes
 	})
 	e.startFailed = len(e.messages[record.KindInit]) > 0 && len(e.messages[record.KindDevice]) == 0

@@ -85,7 +85,8 @@ var outputFaults = []OutputFault{
 		"HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION", "misaligned address", "cudaErrorMisalignedAddress",
 		"CUDA_ERROR_MISALIGNED_ADDRESS", "illegal instruction", "cudaErrorIllegalInstruction",
 		"CUDA_ERROR_ILLEGAL_INSTRUCTION", "invalid program counter", "launch failure", "cudaErrorLaunchFailure",
-		"CUDA_ERROR_LAUNCH_FAILED", "hipErrorLaunchFailure"}, "that a kernel used a wrong address or instruction", catalog.ByProgram, false,
+		"CUDA_ERROR_LAUNCH_FAILED", "hipErrorLaunchFailure"},
+		"that a kernel used a wrong address or instruction", catalog.ByProgram, false,
 		"Most likely an error of your program, such as an index out of range.", sanitizer, "", nil},
 	{[]string{"device-side assert", "cudaErrorAssert", "CUDA_ERROR_ASSERT", "hipErrorAssert"},
 		"a failed assertion in a kernel", catalog.ByProgram, false,
@@ -171,7 +172,7 @@ func afterFault(e evidence) bool {
 }
 
 // withdrawn takes back what the job's output contradicts: a cause that one of its messages speaks for is not ruled out,
-// and a request for memory that failed after a fault does not prove that the job needed too much.
+// and a request for memory that failed next to a fault does not prove that the job needed too much.
 func withdrawn(e evidence, c record.Cause) record.Cause {
 	ofJob := []record.CauseName{record.CauseOwn, record.CausePool, record.CauseProcesses}
 	for _, f := range e.faults {
@@ -179,8 +180,8 @@ func withdrawn(e evidence, c record.Cause) record.Cause {
 			c.Answer, c.Evidence = record.CannotTell, "your program's output reports "+f.Claim
 		}
 	}
-	if e.afterFault && c.Answer == record.Yes && slices.Contains(ofJob, c.Name) {
-		c.Answer, c.Evidence = record.CannotTell, c.Evidence+", after an error of the GPU or its driver"
+	if e.metFault && c.Answer == record.Yes && slices.Contains(ofJob, c.Name) {
+		c.Answer, c.Evidence = record.CannotTell, c.Evidence+", but the GPU or its driver had an error"
 	}
 	return c
 }

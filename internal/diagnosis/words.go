@@ -100,10 +100,8 @@ func question(e evidence) string {
 
 // leading returns the sentences of the causes that stand by themselves, at most the two that explain most.
 func leading(e evidence, d record.Diagnosis) (sentences []string) {
-	found := explaining(e, d)
-	for _, n := range found {
-		afterFault := e.metFault && n == record.CauseOwn && found[0] == record.CauseFault
-		if !afterFault && (n != record.CauseShare || d.Reason == record.ByMessage) {
+	for _, n := range explaining(e, d) {
+		if n != record.CauseShare || d.Reason == record.ByMessage {
 			sentences = append(sentences, sentence(e, n, d.Reason))
 		}
 	}
@@ -142,7 +140,8 @@ func nodeIsWell(e evidence, d record.Diagnosis) bool {
 // try returns what the job's owner can do about the causes found. A job that succeeded needs nothing.
 func try(e evidence, d record.Diagnosis) (out []string) {
 	var all []string
-	explained := len(e.faults) > 0 && !e.faults[0].ofProgram() // reported says what to do about the fault
+	// reported, or the finding, says what to do about a fault
+	explained := e.metFault || len(e.faults) > 0 && !e.faults[0].ofProgram()
 	for _, n := range explaining(e, d) {
 		if n != record.CauseFault || !explained {
 			all = append(all, remedies(e, n)...)

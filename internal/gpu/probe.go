@@ -1,6 +1,10 @@
 package gpu
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // ProbeRule sets how test allocations are made. The hook decides which GPUs may be tested; in addition, a backend
 // refuses GPUs that it finds in use.
@@ -27,6 +31,28 @@ const (
 	ProbeBroken  ProbeResult = "broken"  // the driver failed with an error other than "out of memory"
 	ProbeSkipped ProbeResult = "skipped" // not tested; see Why
 )
+
+// Reasons of a skipped test for which none was due: by design or by the site's own choice.
+const (
+	NoTestAtStart  = "none at a start (probe.at); the last one may not hold any more"
+	NoTestInJob    = "the hook runs inside the job"
+	NoTestOfPart   = "a part of a GPU: the test was never tried on one"
+	NoTestOfShared = "others may use it: " // and why
+)
+
+// Untested reports whether a test that was due was not made.
+func (p Probe) Untested() bool {
+	byDesign := slices.Contains([]string{NoTestAtStart, NoTestInJob, NoTestOfPart}, p.Why)
+	return p.Result == ProbeSkipped && !byDesign && !strings.HasPrefix(p.Why, NoTestOfShared)
+}
+
+// Untested words why a test that was due was not made, empty if every such test was.
+func Untested(tests []Probe) string {
+	if i := slices.IndexFunc(tests, Probe.Untested); i >= 0 {
+		return "not tested (" + tests[i].Why + ")"
+	}
+	return ""
+}
 
 // ProbeMethod is how memory was allocated.
 type ProbeMethod string

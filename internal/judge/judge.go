@@ -272,6 +272,9 @@ func probesOf(tests []TestResult) (all []gpu.Probe) {
 	return all
 }
 
+// Untested words why a test that was due was not made, empty if every such test was.
+func (c Case) Untested() string { return gpu.Untested(probesOf(c.Tests)) }
+
 func (c Case) limits() record.Limits { return record.NewLimits(c.Config.Thresholds.Bytes()) }
 
 // BaselinesOf returns the baselines of an epoch: others are void.

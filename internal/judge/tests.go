@@ -48,15 +48,17 @@ func (c TestCase) forbids(card record.Assigned) string {
 	keeps := func(o attribution.Allocation) bool { return o.Keeps(card.Device.ID) }
 	switch {
 	case c.InJob:
-		return "the hook runs inside the job"
+		return gpu.NoTestInJob
 	case c.Again:
 		return "another hook of this job was here before, or is at work: the GPU may be somebody's by now"
 	case card.Device.ID == "":
 		return "its id is unknown"
 	case card.Device.Parent != "":
-		return "a part of a GPU: the test was never tried on one"
-	case s.Shared != "" || s.SharedUnknown != "":
-		return "others may use it, or nothing tells: " + cmp.Or(s.Shared, s.SharedUnknown)
+		return gpu.NoTestOfPart
+	case s.Shared != "":
+		return gpu.NoTestOfShared + s.Shared
+	case s.SharedUnknown != "":
+		return "whether others may use it is not known: " + s.SharedUnknown
 	case s.Unread[card.Device.ID] != "":
 		return s.Unread[card.Device.ID]
 	case slices.ContainsFunc(s.Book.Others, keeps):

@@ -114,8 +114,7 @@ func trusted(a *node.Access, c judge.Case, earlier map[gpu.ID]record.TestRecord)
 		case holds:
 			l.outcomes = append(l.outcomes, judge.TestResult{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 		default:
-			const why = "none at a start (probe.at); the last one may not hold any more"
-			l.outcomes = append(l.outcomes, judge.TestResult{Probe: judge.SkippedTest(card.Device.ID, why)})
+			l.outcomes = append(l.outcomes, judge.TestResult{Probe: judge.SkippedTest(card.Device.ID, gpu.NoTestAtStart)})
 		}
 	}
 	return l

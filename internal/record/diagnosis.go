@@ -17,6 +17,8 @@ const (
 	CauseProcesses CauseName = "processes" // several processes of the job on one GPU
 	CauseLimits    CauseName = "limits"    // ulimit -v, host memory
 	CauseShare     CauseName = "share"     // a share smaller than the GPU: MIG, shard, MPS
+	// InOrder is no cause: it names the answer whether the GPUs were in order.
+	InOrder CauseName = "in_order"
 )
 
 // Title returns a cause's name in a table.
@@ -80,6 +82,8 @@ type Diagnosis struct {
 	Try      []string `json:"try,omitempty"`    // what its owner can do, most promising first; at most MaxTry
 	// Reported is what the errors of GPU, driver or kernel in the job's output mean, and what its owner can do.
 	Reported []string `json:"reported,omitempty"`
+	// InOrder answers, for a job that failed, whether its GPUs were in order from its start to its end.
+	InOrder Cause `json:"in_order,omitzero"`
 }
 
 const MaxTry = 3

@@ -178,6 +178,25 @@ func (r Run) Last() End {
 	return *all[len(all)-1]
 }
 
+// StillThere returns the bytes that were in use at the start and still are, if the end's verdict names no finding.
+func (r Run) StillThere(e End) (bytes uint64) {
+	if r.Start == nil || e.Verdict.Code != "" || e.Unseen != "" {
+		return 0
+	}
+	for _, d := range r.Devices {
+		was, _ := r.Start.Snapshot.Reading(d.Device.ID)
+		now, _ := e.Snapshot.Reading(d.Device.ID)
+		dirty := r.Start.Curves[d.Device.ID].State.Dirty()
+		if dirty && was.Memory.Used.Known() && now.Memory.Used.Known() {
+			bytes += min(was.Memory.Used.Bytes, now.Memory.Used.Bytes)
+		}
+	}
+	if bytes < WorthTelling {
+		return 0
+	}
+	return bytes
+}
+
 // AllEnds returns the ends on record, the start first.
 func (r Run) AllEnds() []*End {
 	var all []*End

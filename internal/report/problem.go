@@ -29,7 +29,11 @@ func (s Scene) problems(told []record.Finding, at moment) []string {
 	var out, trespassed []string
 	for _, f := range told {
 		if f.Code != catalog.Trespass {
-			out = append(out, s.problem(f, at)...)
+			for i, line := range s.problem(f, at) {
+				if i == 0 || !slices.Contains(out, line) { // advice on several errors stands once
+					out = append(out, line)
+				}
+			}
 			continue
 		}
 		name := "a GPU"
@@ -66,10 +70,17 @@ func (s Scene) problem(f record.Finding, at moment) []string {
 	case f.Earlier:
 		at = atStart
 	case at == atEnd && (f.Code == catalog.Xid || f.Code == catalog.XidFatal || f.Code == catalog.KernelLog):
-		at = "during your job" // the kernel log is read from the job's start to where its end begins
+		at = s.during(f)
 	}
 	state := cmp.Or(traits.Milder, "had a fault")
-	return []string{fmt.Sprintf("WARNING: %s %s %s: %s", where, state, at, failing(f))}
+	if broke(f) && f.Code == catalog.XidFatal {
+		state = "failed"
+	}
+	lines := []string{fmt.Sprintf("WARNING: %s %s %s: %s", where, state, at, failing(f))}
+	if at == atStart {
+		return lines
+	}
+	return append(lines, s.fault(f)...)
 }
 
 // failing words a finding about a GPU's condition for users: no PIDs, which may be others', and no advice for admins.
@@ -77,14 +88,7 @@ func failing(f record.Finding) safetext.Safe {
 	text := f.Observed
 	switch f.Code {
 	case catalog.Xid, catalog.XidFatal, catalog.KernelLog:
-		kind := "of an unknown kind"
-		if e, known := f.DriverError(); known {
-			kind = e.Meaning
-			if e.Cause != catalog.Unclear && e.Cause != catalog.ByProgram {
-				kind += "; no program's fault"
-			}
-		}
-		text = fmt.Sprintf("the driver's error %s: %s", gpu.Error(f.Xid), kind)
+		text = errorOf(f)
 		if f.Xid == 0 {
 			text = "the driver reported an error (Xid)"
 		}

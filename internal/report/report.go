@@ -39,6 +39,9 @@ type Scene struct {
 	Recording *record.Recording
 	Ended     time.Duration
 	Shared    bool // other jobs have its GPUs too
+	// Untested names a GPU whose test allocation was due and not made, and why; empty if there is none.
+	Untested  string
+	Cancelled bool // Slurm's own line says that the job was cancelled or met its time limit
 }
 
 // Start returns the text for the beginning of the job's log, empty if there is nothing to report.
@@ -48,7 +51,7 @@ func Start(s Scene) string {
 	case s.Show == config.ShowNone, len(told) == 0 && s.Show != config.ShowAll:
 		return ""
 	case len(told) == 0:
-		return lines(s.quiet(s.place() + " clean at the start: " + s.free()))
+		return lines(s.quiet(s.clean() + " at the start: " + s.free()))
 	}
 	return s.bounded(s.problems(told, atStart), s.startAdvice(told))
 }
@@ -79,7 +82,7 @@ func (s Scene) reported() []record.Finding {
 		if e, known := catalog.Lookup(f.Code); known && e.Scope == catalog.Own {
 			private = true
 		}
-		if s.Verdict.Tells(i) && !private {
+		if s.Verdict.Tells(i) && !private && !s.consequence(f) {
 			out = append(out, f)
 		}
 	}
@@ -144,7 +147,15 @@ func (s Scene) leftClean() string {
 			return fmt.Sprintf("%s as your job found it: %s", s.place(), s.free())
 		}
 	}
-	return s.place() + " clean: " + cmp.Or(s.peak(), s.free())
+	return s.clean() + ": " + cmp.Or(s.peak(), s.free())
+}
+
+// clean says that nothing is left on the job's GPUs, and clean only if no test that was due is missing.
+func (s Scene) clean() string {
+	if s.Untested != "" {
+		return s.place() + " empty, " + s.Untested
+	}
+	return s.place() + " clean"
 }
 
 func (s Scene) place() string {

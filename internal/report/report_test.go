@@ -18,6 +18,7 @@ import (
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/golden"
+	"bookend/test/must"
 )
 
 const mebi = 1 << 20
@@ -168,7 +169,7 @@ func TestCondition(t *testing.T) {
 		{fails(catalog.Broken, "cuInit: (802); start nvidia-fabricmanager", 0), "had a fault", "a test of CUDA failed: cuInit: (802)", mayNot},
 		{fails(catalog.Recovery, "the driver asks for a reset", 0), "had a fault", "the driver asks for a reset", mayNot},
 		{fails(catalog.Throttle, "clocks are held down", 0), "was slow", "clocks are held down", enough},
-		{fails(catalog.XidFatal, "PID 4711", 9999), "had a fault", "the driver's error Xid 9999: of an unknown kind", mayNot},
+		{fails(catalog.XidFatal, "PID 4711", 9999), "had a fault", "an error of an unknown kind (Xid 9999)", mayNot},
 		{fails(catalog.Xid, "PID 4711", 0), "met an error", "the driver reported an error (Xid)", enough},
 	} {
 		s := scene(1, record.Clean, tt.f)
@@ -177,8 +178,81 @@ func TestCondition(t *testing.T) {
 		if tt.f.Code == catalog.Xid || tt.f.Code == catalog.XidFatal {
 			when = " during your job: "
 		}
-		check(t, End(s), "\nbookend: WARNING: n1 GPU 0 "+tt.state+when+tt.seen+"\nbookend:   Details: bookend show 42 on n1")
+		doubt := ""
+		if tt.f.Xid != 0 {
+			doubt = "\nbookend:   Whether a program or the GPU caused it cannot be told. If other nodes have it too, look at your program"
+		}
+		check(t, End(s), "\nbookend: WARNING: n1 GPU 0 "+tt.state+when+tt.seen+doubt+"\nbookend:   Details: bookend show 42 on n1")
 	}
+}
+
+// An error in the job's time says whose it was, by its number; what another error explains is not blamed on the program,
+// and the clean-up of a job that its owner ended is no news.
+func TestWhoseError(t *testing.T) {
+	failed, well := slurm.ExitStatus{Known: true, Raw: 256}, slurm.ExitStatus{Known: true}
+	const yours, notYours = "most likely your own", "This was not your code. "
+	for name, tt := range map[string]struct {
+		xids   []int
+		exit   slurm.ExitStatus
+		want   []string // of the report
+		absent []string
+	}{
+		"uncorrectable":             {[]int{48}, failed, []string{"n1 GPU 0 failed during your job: uncorrectable (double bit) memory error (Xid 48)\n", notYours + "Resubmit: sbatch --exclude=n1; your admins see it too"}, []string{yours}},
+		"and the job ended well":    {[]int{79}, well, []string{"failed during", notYours + "Check your results"}, []string{"Resubmit"}},
+		"and no one knows how":      {[]int{119}, slurm.ExitStatus{}, []string{notYours + "If your job failed: sbatch --exclude=n1"}, nil},
+		"contained":                 {[]int{94}, failed, []string{"contained memory error", notYours + "Resubmit"}, nil},
+		"a link, in doubt":          {[]int{74}, failed, []string{"had a fault during your job: NVLink error (Xid 74)", "No program causes this"}, []string{notYours, yours}},
+		"repaired memory":           {[]int{63}, failed, []string{"No program causes this. Whether it ended your job cannot be told"}, []string{notYours, yours}},
+		"a program's":               {[]int{31}, failed, []string{yours, "compute-sanitizer"}, []string{notYours, "exclude"}},
+		"a hung kernel, or the GPU": {[]int{109}, failed, []string{"cannot be told"}, []string{notYours, yours, "failed during"}},
+		"a number of no table":      {[]int{9999}, failed, []string{"an error of an unknown kind (Xid 9999)", "cannot be told"}, []string{notYours, yours}},
+		"consequences":              {[]int{48, 13, 45}, failed, []string{notYours, "(Xid 13)", "may be a consequence"}, []string{yours, "Xid 45"}},
+		"one advice for two":        {[]int{48, 64}, failed, []string{"(Xid 48)", "(Xid 64)"}, []string{notYours + "Resubmit: sbatch --exclude=n1; your admins see it too\nbookend:   This was"}},
+		"ended, not cancelled":      {[]int{45}, failed, []string{"(Xid 45)"}, []string{yours, notYours}},
+	} {
+		var all []record.Finding
+		for _, n := range tt.xids {
+			e, _ := catalog.LookupXid(n)
+			code := cmp.Or(e.Code, catalog.Xid)
+			if n == 9999 {
+				code = catalog.XidFatal
+			}
+			all = append(all, fails(code, "PID 4711", n))
+		}
+		s := scene(1, record.Clean, all...)
+		s.Run.Job.Exit = tt.exit
+		text := End(s)
+		for _, part := range tt.want {
+			must.Not(t, !strings.Contains(text, part), "%s: no %q in\n%s", name, part, text)
+		}
+		for _, part := range tt.absent {
+			must.Not(t, strings.Contains(text, part), "%s: %q in\n%s", name, part, text)
+		}
+		must.Not(t, strings.Contains(Start(s), "your code") || strings.Contains(Start(s), yours), "%s: %s", name, Start(s))
+	}
+	s := scene(1, record.Clean, fails(catalog.XidFatal, "PID 4711", 48))
+	s.Findings[0].Seen, s.Ended = 100*time.Second, 114*time.Second
+	must.Not(t, !strings.Contains(End(s), "GPU 0 failed 14s before your job ended: "), "%s", End(s))
+	s = scene(1, record.Clean, fails(catalog.Xid, "PID 4711", 45))
+	s.Cancelled = true
+	check(t, End(s), "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free")
+	s.Findings[0].Xid = 31
+	must.Not(t, !strings.Contains(End(s), "(Xid 31)"), "a cancelled job's own error: %s", End(s))
+}
+
+// A GPU whose due test is missing is not called clean, and a failed job reads that its GPUs were in order.
+func TestUntestedAndInOrder(t *testing.T) {
+	s := scene(1, record.Clean)
+	s.Untested = "not tested (no time left)"
+	check(t, Start(s), "\nbookend: n1 GPU 0 empty, not tested (no time left) at the start: 139.8 of 139.8 GiB free")
+	check(t, End(s), "\nbookend: n1 GPU 0 empty, not tested (no time left): 139.8 of 139.8 GiB free")
+	s.Why = &record.Diagnosis{Reason: record.ByFailure, Headline: "Your job failed (exit code 1); no message about memory in its output",
+		InOrder: record.Cause{Answer: record.Yes, Evidence: "The GPUs were in order from start to end"}}
+	const failed = "\nbookend: Your job failed (exit code 1); no message about memory in its output"
+	const details = "\nbookend:   Details: bookend show 42 on n1"
+	check(t, End(s), failed+"\nbookend:   The GPUs were in order from start to end"+details)
+	s.Why.InOrder.Answer = record.CannotTell
+	check(t, End(s), failed+details)
 }
 
 // How much is told is the site's choice; what is wrong is told unless nothing is.

@@ -22,6 +22,9 @@ func (s Scene) why() []string {
 			out = append(out, "  "+evidence(c, len(s.Cards) > 1))
 		}
 	}
+	if s.Why.InOrder.Answer == record.Yes && s.Why.Reason == record.ByFailure {
+		out = append(out, "  "+string(safetext.Clean(s.Why.InOrder.Evidence, Width)))
+	}
 	for _, meaning := range s.Why.Reported {
 		out = append(out, "  "+string(safetext.Clean(meaning, Width)))
 	}

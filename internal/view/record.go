@@ -104,7 +104,7 @@ func newHolder(h record.Holder, e record.End) Process {
 func newRecord(r record.Run) RunRecord {
 	out := RunRecord{Numbering: r.Numbering, Ends: each(r.Ends, func(e record.End) HookEnd {
 		end := newEnd("end", r, e)
-		end.StillBytes = stillThere(r, e)
+		end.StillBytes = r.StillThere(e)
 		return end
 	})}
 	if r.Start != nil {
@@ -115,7 +115,7 @@ func newRecord(r record.Run) RunRecord {
 }
 
 func newEnd(at string, r record.Run, e record.End) HookEnd {
-	out := HookEnd{At: e.Wall, Unseen: e.Unseen, Verdict: *newVerdict(e.Verdict), GPUs: []GPUEnd{},
+	out := HookEnd{At: e.Wall, Unseen: e.Unseen, Verdict: *newVerdict(e), GPUs: []GPUEnd{},
 		Findings: newFindings(at, e), KernelLog: kernelLog(e.Kernel), Outputs: e.Outputs, Diagnosis: e.Diagnosis,
 		LeftOut: e.Rest, Messages: each(e.Messages, func(m record.Message) Message {
 			return Message{m.Kind, m.Framework, m.Asked, m.Line, m.Count, m.File}

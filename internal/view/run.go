@@ -49,10 +49,13 @@ type Verdict struct {
 	Held   string         `json:"held,omitempty"` // why a drain was not carried out
 
 	ByScontrol bool `json:"by_scontrol,omitempty"` // the hook itself exited 0
+	// Untested says why a test allocation that was due was not made: such an end is not called clean.
+	Untested string `json:"untested,omitempty"`
 }
 
-func newVerdict(v record.Verdict) *Verdict {
-	return &Verdict{v.Action, v.Exit, v.Code, v.Held, v.ByScontrol}
+func newVerdict(e record.End) *Verdict {
+	v := e.Verdict
+	return &Verdict{v.Action, v.Exit, v.Code, v.Held, v.ByScontrol, gpu.Untested(e.Probes)}
 }
 
 // State is the state of a run.
@@ -78,7 +81,7 @@ func newRun(r record.Run, all []record.Run) RunSummary {
 		s.Exit, s.Signal = &code, &signal
 	}
 	if r.Start != nil {
-		s.BeganAt, s.Start = r.Start.Wall, newVerdict(r.Start.Verdict)
+		s.BeganAt, s.Start = r.Start.Wall, newVerdict(*r.Start)
 		s.Findings = newFindings("start", *r.Start)
 	}
 	for _, e := range r.Ends {
@@ -87,8 +90,8 @@ func newRun(r record.Run, all []record.Run) RunSummary {
 	end := r.Epilog()
 	switch {
 	case end != nil:
-		s.State, s.EndedAt, s.End = Ended, end.Wall, newVerdict(r.Last().Verdict)
-		s.StillBytes = stillThere(r, r.Last())
+		s.State, s.EndedAt, s.End = Ended, end.Wall, newVerdict(r.Last())
+		s.StillBytes = r.StillThere(r.Last())
 	case r.Running(all):
 		s.State = Running
 	case r.Closed():
@@ -100,25 +103,6 @@ func newRun(r record.Run, all []record.Run) RunSummary {
 	}
 	s.addRecording(r)
 	return s
-}
-
-// stillThere returns memory that was in use at the start and still is, if the end's verdict names no finding.
-func stillThere(r record.Run, e record.End) (bytes uint64) {
-	if r.Start == nil || e.Verdict.Code != "" || e.Unseen != "" {
-		return 0
-	}
-	for _, d := range r.Devices {
-		was, _ := r.Start.Snapshot.Reading(d.Device.ID)
-		now, _ := e.Snapshot.Reading(d.Device.ID)
-		dirty := r.Start.Curves[d.Device.ID].State.Dirty()
-		if dirty && was.Memory.Used.Known() && now.Memory.Used.Known() {
-			bytes += min(was.Memory.Used.Bytes, now.Memory.Used.Bytes)
-		}
-	}
-	if bytes < record.WorthTelling {
-		return 0
-	}
-	return bytes
 }
 
 // addRecording adds what the recorder saw of the GPUs, if it saw the whole run.
@@ -201,7 +185,7 @@ func (s RunSummary) outcomes() string {
 	if s.State == Lost {
 		parts = append(parts, "no end on record")
 	} else if len(parts) == 0 && s.State == Ended {
-		parts = append(parts, "clean")
+		parts = append(parts, cmp.Or(s.End.Untested, "clean"))
 	}
 	if len(s.IdleGPUs) > 0 {
 		parts = append(parts, "never used: GPU "+strings.Join(each(s.IdleGPUs, strconv.Itoa), ","))
@@ -240,7 +224,7 @@ func outcome(v Verdict, still uint64) string {
 	case v.Code != "":
 		return fmt.Sprintf("%s (%s)", v.Action, v.Code)
 	case still > 0:
-		return "clean; still there from before: " + gpu.Size(still)
+		return cmp.Or(v.Untested, "clean") + "; still there from before: " + gpu.Size(still)
 	}
-	return "clean"
+	return cmp.Or(v.Untested, "clean")
 }

@@ -222,7 +222,8 @@ func searched(o record.Output) string {
 // nothing indicates a problem.
 func diagnosisText(w io.Writer, d record.Diagnosis, exitUnknown bool) {
 	if d.Reason != "" || exitUnknown {
-		fmt.Fprintf(w, "  %s\n", cmp.Or(d.Headline, "Out of memory? How the job ended is not known"))
+		said := cmp.Or(d.Headline, "Out of memory? How the job ended is not known")
+		fmt.Fprintln(w, "  "+strings.Join(given(said, d.InOrder.Evidence), "\n  "))
 		table(w, each(d.Causes, causeRow)...)
 	}
 	for _, meaning := range d.Reported {

@@ -232,17 +232,17 @@ func TestCondition(t *testing.T) {
 	secret := []string{"4711", "secret"}
 	tell(t, map[string]story{
 		"fatal": {during: func(n *node) { n.silent(); n.xid(0, 79, offTheBus) }, finds: "BKD-XIDFATAL", exit: 29,
-			reads: []string{"the driver's error Xid 79: the GPU has fallen off the bus"}, not: secret},
+			reads: []string{"failed during your job: the GPU has fallen off the bus (Xid 79)", "This was not your code"}, not: secret},
 		"fatal, and the driver asks for nothing": {during: func(n *node) { n.xid(0, 79, offTheBus) },
-			finds: "BKD-XIDFATAL?", not: secret, reads: []string{"the driver's error Xid 79"},
+			finds: "BKD-XIDFATAL?", not: secret, reads: []string{"the GPU has fallen off the bus (Xid 79)"},
 			check: func(n *node) { n.says("doubt=", "BKD-XIDFATAL") }},
 		"a program's": {during: func(n *node) { n.xid(0, 13, "pid=4711, name=secret, Graphics Exception") }, not: secret,
-			finds: "BKD-XID", reads: []string{"the driver's error Xid 13: error in a program's kernel"}},
+			finds: "BKD-XID", reads: []string{"error in a program's kernel: wrong address, illegal instruction (Xid 13)", "most likely your own"}},
 		"a program that was ended": {during: func(n *node) { n.xid(0, 45, "pid=4711, name=secret, Ch 00000001") },
 			finds: "BKD-XID", not: append(secret, "WARNING", "Xid")},
 		"a program that another error ended": {
 			during: func(n *node) { n.xid(0, 45, "pid=4711, name=secret, Ch 00000001 caused by previous Xid 149") },
-			finds:  "BKD-XID", reads: []string{"the driver's error Xid 45: NVLink 5 error; no program's fault"}, not: secret},
+			finds:  "BKD-XID", reads: []string{"NVLink 5 error (Xid 45)", "No program causes this"}, not: secret},
 		"lost, without a number": {during: func(n *node) {
 			n.silent()
 			n.kernel("NVRM: GPU " + n.world.BusID(0) + ": GPU has fallen off the bus.")
@@ -255,7 +255,7 @@ func TestCondition(t *testing.T) {
 		"of an NVSwitch": {during: func(n *node) {
 			n.silent()
 			n.kernel("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up")
-		}, finds: "BKD-KERNELLOG?", reads: []string{"the driver's error SXid 20034: fatal error of an NVSwitch link"}},
+		}, finds: "BKD-KERNELLOG?", reads: []string{"fatal error of an NVSwitch link (SXid 20034)"}},
 		"a reset is due": {during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY", exit: 27,
 			reads: []string{"the driver asks for a reset of the GPU"}},
 		"a reset is due, observed": {mode: "observe", during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY",
