@@ -37,12 +37,13 @@ const (
 	NoTestAtStart  = "none at a start (probe.at); the last one may not hold any more"
 	NoTestInJob    = "the hook runs inside the job"
 	NoTestOfPart   = "a part of a GPU: the test was never tried on one"
+	NoTestOfVendor = "no test for GPUs of this vendor is installed, or the job has GPUs of several vendors"
 	NoTestOfShared = "others may use it: " // and why
 )
 
 // Untested reports whether a test that was due was not made.
 func (p Probe) Untested() bool {
-	byDesign := slices.Contains([]string{NoTestAtStart, NoTestInJob, NoTestOfPart}, p.Why)
+	byDesign := slices.Contains([]string{NoTestAtStart, NoTestInJob, NoTestOfPart, NoTestOfVendor}, p.Why)
 	return p.Result == ProbeSkipped && !byDesign && !strings.HasPrefix(p.Why, NoTestOfShared)
 }
 

@@ -82,8 +82,7 @@ func testable(c judge.Case) bool {
 func untested(c judge.Case) judge.Case {
 	for _, card := range c.Seen.Cards {
 		if judge.WhenTested(c.Config.Probe.At, c.Phase) {
-			const why = "no test for GPUs of this vendor is installed, or the job has GPUs of several vendors"
-			c.Tests = append(c.Tests, judge.TestResult{Probe: judge.SkippedTest(card.Device.ID, why)})
+			c.Tests = append(c.Tests, judge.TestResult{Probe: judge.SkippedTest(card.Device.ID, gpu.NoTestOfVendor)})
 		}
 	}
 	return c

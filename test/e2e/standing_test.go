@@ -43,8 +43,8 @@ func TestFatalErrorBetweenJobs(t *testing.T) {
 	s.logsXid(79, "pid=1, GPU has fallen off the bus.")
 	s.driverSays("gpu0.recovery_action_rc", "3") // as before 570: else the recovery action itself would drain
 	job := s.runs(s.user, "true", oneGPU)
-	s.inOrder("the output", s.outputOf(job), "WARNING: n1 GPU 0 had a fault before your job started: the driver's error "+
-		"Xid 79: the GPU has fallen off the bus", "sbatch --exclude=n1")
+	s.inOrder("the output", s.outputOf(job), "WARNING: n1 GPU 0 failed before your job started: the GPU has fallen off "+
+		"the bus (Xid 79)", "sbatch --exclude=n1")
 	s.hooksRan("n1", "prolog 0", "epilog 0", "prolog 0", "epilog 29")
 	s.untilNode("n1", "is drained", func(n cluster.NodeState) bool {
 		return n.Has("DRAIN") && strings.HasPrefix(n.Reason, "BKD-XIDFATAL gpu=0 job="+string(job)+" epilog")

@@ -52,6 +52,8 @@ func (h *hook) examine() {
 	h.Node = h.nodeOfHost()
 	c := h.checkOf()
 	h.Judgement = judge.JudgeCheck(c)
+	h.idle()
+	h.keep()
 	h.blames()
 	h.accusations()
 	h.bystanders()

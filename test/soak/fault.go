@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -9,12 +10,12 @@ import (
 
 // condition is what driver and kernel log tell this hook of its GPUs, now and then not all of it.
 func (h *hook) condition(since *gpu.KernelMark) {
-	log := h.node.Log(since)
+	log := h.node.Log(since, h.Past.Standing.Considered())
 	switch h.damage.kind {
 	case noKernelLog:
 		log = gpu.KernelLog{Unknown: "cannot be opened", Epoch: h.node.Epoch}
 	case overwritten:
-		log.Xids, log.Lost = log.Xids[len(log.Xids)/2:], true
+		log.Xids, log.Before, log.Lost = log.Xids[len(log.Xids)/2:], nil, true
 	}
 	h.Seen.Kernel, h.Seen.Health = &log, nil
 	if h.damage.kind == noCondition || h.damage.kind == noDriver {
@@ -34,23 +35,52 @@ func (h *hook) condition(since *gpu.KernelMark) {
 // untrustworthy judges a drain for a GPU's condition: it must have had a fault while the hook looked.
 func (h *hook) untrustworthy(f record.Finding, c *world.Card) {
 	h.tally.faults++
-	if !c.Faulty(h.seen.began) && !c.Faulty(h.node.Now) {
+	if !c.Faulty(h.seen.began) && !c.Faulty(h.node.Now) && h.node.Now < c.Lost {
 		h.fail(falseDrain, "%s on %s, which has no fault: %s", f.Code, c.Device.ID, f.Observed)
 	}
 }
 
-// deadly judges that no job is let onto a GPU that a hook knows to be unfit for use: the end that meets it drains the
-// node, and of a lost one the start does too.
-func (h *hook) deadly() {
-	if h.Exit != 0 || h.damage.kind != whole || h.excused() {
-		return
+// keep puts on record what the hook has learned of errors that stand, unless its record is lost.
+func (h *hook) keep() {
+	if h.damage.kind != unwritten {
+		h.standing = h.StandingAfter(h.standing, h.Judgement, h.Exit != 0)
 	}
+}
+
+// idle judges the one drain of a health check: of a GPU with a fault, on a node without jobs.
+func (h *hook) idle() {
+	for i, f := range h.Found {
+		c := h.card(f.GPU)
+		if h.Action != config.Drain || c == nil || !h.Drains(i) {
+			continue
+		}
+		h.tally.drains++
+		h.untrustworthy(f, c)
+		for _, j := range h.node.Jobs {
+			if j.Live && j.HasGPUs() && h.onRecord(j) && h.damage.kind == whole {
+				h.fail(falseDrain, "%s by a health check while job %d runs", f.Code, j.ID)
+			}
+		}
+	}
+}
+
+// deadly judges that a GPU that is not fit for use takes no third job: the end that meets it drains the node. Of a lost one
+// the start does too, unless it had too little time to be sure.
+func (h *hook) deadly() {
 	for _, c := range h.job.Cards {
-		f, faulty := c.Fault(h.seen.began)
-		asks := h.Phase == slurm.Epilog || h.job.Restarts == 0 && c.Lost <= h.seen.began
-		asks = asks && (c.Lost <= h.seen.began || c.Lost > h.node.Now) // lost under the hook's eyes it may be a hiccup
-		if faulty && f.Until > h.node.Now && asks {
+		f := c.Fault(h.seen.began)
+		if f == nil || f.Until <= h.node.Now {
+			continue
+		}
+		lost := c.Lost <= h.seen.began
+		switch {
+		case h.Exit != 0:
+			f.Drained = true
+		case h.damage.kind != whole || h.excused() || h.seen.slowUntil > 0 || f.Drained || !lost && c.Lost <= h.node.Now:
+		case h.Phase == slurm.Epilog, lost && h.job.Restarts == 0 && f.Started:
 			h.fail(missedDrain, "%s of job %d on %s, dead since Xid %d", h.Phase, h.job.ID, c.Device.ID, f.Code)
+		default:
+			f.Started = true
 		}
 	}
 }

@@ -127,6 +127,7 @@ func (h *hook) do() {
 	}
 	h.Judgement = judge.Judge(h.Case)
 	h.record()
+	h.keep()
 	h.judge()
 }
 
@@ -153,7 +154,7 @@ func (h *hook) recall() {
 
 // remember is what counts of the past in this epoch.
 func (h *hook) remember() {
-	h.Seen.Epoch = h.node.Epoch
+	h.Seen.Epoch, h.Past.Standing = h.node.Epoch, h.standing
 	if h.damage.kind == noDriver {
 		h.Seen.Epoch = gpu.Epoch{Boot: h.node.Epoch.Boot}
 	}

@@ -263,7 +263,7 @@ func (h *hook) over(i world.Item) bool {
 
 func (h *hook) said(c *world.Card) bool {
 	return slices.ContainsFunc(h.Found, func(f record.Finding) bool {
-		if f.Owner != nil && f.Owner.Level == record.ByRecorder || f.Code == catalog.Unjudged {
+		if f.Owner != nil && f.Owner.Level == record.ByRecorder || f.Code == catalog.Unjudged || f.Code == catalog.XidFatal {
 			return false
 		}
 		return f.GPU == c.Device.ID && (f.Code != catalog.Trespass || h.Phase == slurm.HealthCheck)

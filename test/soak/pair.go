@@ -82,8 +82,10 @@ type pair struct {
 	recorder recorder
 	// lastCheck is the record of the last health check, nil if there was none.
 	lastCheck *record.Check
-	checking  bool // a health check is at work: no other begins
-	tell      func(at time.Duration, text string)
+	// standing is what the node keeps of its GPUs' fatal errors.
+	standing record.Standing
+	checking bool // a health check is at work: no other begins
+	tell     func(at time.Duration, text string)
 }
 
 // ordered reports that nothing was lost or left out since the node booted. A record without an end counts until then,

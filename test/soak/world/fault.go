@@ -11,6 +11,8 @@ import (
 type Fault struct {
 	Code        int // the Xid that told of it
 	From, Until time.Duration
+	Started     bool // a job did, while it was so
+	Drained     bool // a hook made the node be drained since
 }
 
 // Errors draws and keeps what the driver logs. Its chance is its own: stories are the same with and without it.
@@ -103,33 +105,33 @@ func (e *Errors) log(n *Node, c *Card, code int, text string) {
 	e.lines = append(e.lines, gpu.Xid{KernelMark: mark, BusID: c.Device.BusID, Code: code, Text: text})
 }
 
-// Log is the kernel's log after a mark, as it reads with and without one.
-func (n *Node) Log(since *gpu.KernelMark) gpu.KernelLog {
+// Log is the kernel's log after a mark, as it reads with and without one, and what came after an earlier one.
+func (n *Node) Log(since, before *gpu.KernelMark) gpu.KernelLog {
 	log := gpu.KernelLog{Last: gpu.KernelMark{Seq: n.Errors.seq + 1, At: n.Boottime(n.Now)}, Epoch: n.Epoch}
 	n.Errors.seq++ // others write to it too
 	for _, x := range n.Errors.lines {
-		if since != nil && x.Seq > since.Seq {
+		switch {
+		case since != nil && x.Seq > since.Seq:
 			log.Xids = append(log.Xids, x)
+		case before != nil && x.Seq > before.Seq:
+			log.Before = append(log.Before, x)
 		}
 	}
 	return log
 }
 
-// Fault returns what makes a GPU unfit for use at a time, false if nothing does.
-func (c *Card) Fault(at time.Duration) (Fault, bool) {
-	for _, f := range c.Faults {
+// Fault returns what makes a GPU unfit for use at a time, nil if nothing does.
+func (c *Card) Fault(at time.Duration) *Fault {
+	for i, f := range c.Faults {
 		if f.From <= at && at < f.Until {
-			return f, true
+			return &c.Faults[i]
 		}
 	}
-	return Fault{}, false
+	return nil
 }
 
 // Faulty reports whether a GPU is not fit for use.
-func (c *Card) Faulty(at time.Duration) bool {
-	_, is := c.Fault(at)
-	return is
-}
+func (c *Card) Faulty(at time.Duration) bool { return c.Fault(at) != nil }
 
 // mend ends a GPU's faults.
 func (c *Card) mend(at time.Duration) {
