@@ -255,7 +255,7 @@ func TestCondition(t *testing.T) {
 		"of an NVSwitch": {during: func(n *node) {
 			n.silent()
 			n.kernel("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up")
-		}, finds: "BKD-KERNELLOG?", reads: []string{"fatal error of an NVSwitch link (SXid 20034)"}},
+		}, finds: "BKD-KERNELLOG?", reads: []string{"fatal error of an NVSwitch link: GPUs behind it lose their work (SXid 20034)"}},
 		"a reset is due": {during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY", exit: 27,
 			reads: []string{"the driver asks for a reset of the GPU"}},
 		"a reset is due, observed": {mode: "observe", during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY",

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/test/gpu/runrecord"
 )
@@ -83,7 +84,11 @@ func (r *run) clean(job *job) {
 func (r *run) cleanEnds(job *job) {
 	r.check("start of the job", "clean", verdict(job.Start))
 	r.check("end of the job", "clean", verdict(job.End))
-	r.said(job, " clean: ")
+	said := " clean: "
+	if job.End != nil && gpu.Untested(job.End.Probes) != "" {
+		said = " empty, not tested (" // a test was due, and another job may have the GPU
+	}
+	r.said(job, said)
 	r.rightCards(job)
 }
 
