@@ -65,8 +65,8 @@ func judgeRequeue(v *view) string {
 	if !drains || v.conf().Expedites() != slurm.Yes || v.slurmdLacks(slurm.TellsRun) {
 		return "no exit status of an epilog decides whether a failed job starts again"
 	}
-	v.warn("SlurmctldParameters has enable_expedited_requeue, and Bookend may drain: a failed job starts again at once "+
-		"only for a fault of a GPU, and for a leftover scontrol drains the node",
+	v.warn("SlurmctldParameters has enable_expedited_requeue, and Bookend may drain: a failed job starts again at "+
+		"once only for a fault of a GPU, and for a leftover scontrol drains the node",
 		"bookend explain requeue   # nothing is wrong: what jobs and admins get")
 	return ""
 }
@@ -105,8 +105,8 @@ func judgeRemoveIPC(v *view) string {
 	return ""
 }
 
-// logindFiles returns the files of logind's configuration, the one that counts most last. Drop-ins count in the order of
-// their names, and one of the admin's hides a package's of the same name.
+// logindFiles returns the files of logind's configuration, the one that counts most last. Drop-ins count in the order
+// of their names, and one of the admin's hides a package's of the same name.
 func (s Site) logindFiles() (files []string, installed bool) {
 	dropIns := map[string]string{}
 	for _, dir := range []string{"usr/lib", "lib", "usr/local/lib", "run", "etc"} {

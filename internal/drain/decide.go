@@ -102,7 +102,8 @@ func (in Facts) stands() bool {
 func (in Facts) ours(open []Exit) (cause Exit, found bool) {
 	fixed := map[slurm.Context]string{slurm.Prolog: slurm.PrologError, slurm.Epilog: slurm.EpilogError}
 	for _, x := range open {
-		if !x.ByScontrol && in.Node.Drained() && in.Node.Reason == fixed[x.Phase] && follows(in.Node.At, x.Wall) && x.Reason != "" {
+		slurms := !x.ByScontrol && in.Node.Drained() && in.Node.Reason == fixed[x.Phase]
+		if slurms && follows(in.Node.At, x.Wall) && x.Reason != "" {
 			cause, found = x, true
 		}
 	}

@@ -56,8 +56,8 @@ func (c Case) decide(found []record.Finding) Judgement {
 	return Judgement{found, v}
 }
 
-// AsksExpedited reports whether the exit status depends on slurm.conf: an epilog drains, and no fault justifies that the
-// job starts again.
+// AsksExpedited reports whether the exit status depends on slurm.conf: an epilog drains, and no fault justifies that
+// the job starts again.
 func (c Case) AsksExpedited(j Judgement) bool {
 	return c.Phase == slurm.Epilog && c.Expedited == "" && policy.Spare(j.Verdict, j.Found).ByScontrol
 }

@@ -45,8 +45,8 @@ func Decide(c config.Config, phase slurm.Context, job slurm.Job, found []record.
 	return v
 }
 
-// Spare returns the verdict of an epilog where its exit status may start the job again at once (expedited requeue). Only
-// a fault of the GPU or its driver within the job justifies that. For any other drain, as for a leftover, scontrol
+// Spare returns the verdict of an epilog where its exit status may start the job again at once (expedited requeue).
+// Only a fault of the GPU or its driver within the job justifies that. For any other drain, as for a leftover, scontrol
 // drains the node and the hook exits 0: a job that fails by its own error would be restarted without end.
 func Spare(v record.Verdict, found []record.Finding) record.Verdict {
 	v.ByScontrol = v.Exit != 0

@@ -113,7 +113,8 @@ func trusted(a *node.Access, c judge.Case, earlier map[gpu.ID]record.TestRecord)
 		case holds:
 			l.outcomes = append(l.outcomes, judge.TestResult{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 		default:
-			l.outcomes = append(l.outcomes, judge.TestResult{Probe: judge.SkippedTest(card.Device.ID, gpu.NoTestAtStart)})
+			skipped := judge.SkippedTest(card.Device.ID, gpu.NoTestAtStart)
+			l.outcomes = append(l.outcomes, judge.TestResult{Probe: skipped})
 		}
 	}
 	return l

@@ -56,8 +56,8 @@ func (s Scene) fault(f record.Finding) []string {
 		return []string{"  A program's error, most likely your own, not the GPU's. Try: compute-sanitizer, or " +
 			"CUDA_LAUNCH_BLOCKING=1"}
 	default:
-		return []string{"  Whether a program or the GPU caused it cannot be told. If other nodes have it too, look at " +
-			"your program"}
+		return []string{"  Whether a program or the GPU caused it cannot be told. If other nodes have it too, look " +
+			"at your program"}
 	}
 	return nil
 }
