@@ -301,7 +301,7 @@ var entries = []Entry{
 	{ReasonFailed, Warning, Own, Site, "drain reason not written",
 		"A hook or the health check could not set the reason of the node's drain, or resume the node; or another " +
 			"reason is set. The drain itself depends on the exit code, and the next health check tries again; but " +
-			"with expedited requeue a leftover drains by scontrol alone, and the finding says if the node was not drained.",
+			"with expedited requeue a leftover drains by scontrol alone, and the finding says whether it did.",
 		"Run scontrol show node NODE as root on the node; check slurm.scontrol and that slurmctld answers.",
 		Traits{Start: ToWarn, End: ToWarn}},
 	{Panicked, Warning, Own, Self, "internal error in Bookend",

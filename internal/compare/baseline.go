@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -75,7 +76,7 @@ func Expectations(
 ) (map[gpu.ID]gpu.Expected, map[int]time.Duration) {
 	expect, known := map[gpu.ID]gpu.Expected{}, map[int]time.Duration{}
 	for id, b := range baselines {
-		expect[id] = b.Expected(l)
+		expect[id] = expected(b, l)
 		for _, r := range b.Residents {
 			known[r.PID] = r.Start
 		}
@@ -111,4 +112,42 @@ func Expectations(
 		expect[r.Device.ID] = e
 	}
 	return expect, known
+}
+
+// Clients returns, by GPU model, the least memory that the driver holds for a process beyond the process's figure, in
+// the recordings of jobs under one driver version. A job can increase its own figure, but no other job's.
+func Clients(runs []record.Run, driver string) map[string]uint64 {
+	least := map[string]uint64{}
+	for _, r := range runs {
+		for _, e := range r.Ends {
+			if e.Recording == nil || driver == "" || r.EpochOf(e).Driver != driver {
+				continue
+			}
+			for _, g := range e.Recording.GPUs {
+				i := slices.IndexFunc(r.Devices, func(d record.Assigned) bool { return d.Device.ID == g.ID })
+				if i < 0 || g.Client == 0 {
+					continue
+				}
+				model := r.Devices[i].Device.Name
+				least[model] = min(g.Client, cmp.Or(least[model], g.Client))
+			}
+		}
+	}
+	return least
+}
+
+// expected returns what a sample of a GPU with this baseline may show and still be clean.
+func expected(b record.Baseline, l record.Limits) gpu.Expected {
+	e := gpu.Expected{Bytes: b.Bytes}
+	for _, r := range b.Residents {
+		e.Processes = append(e.Processes, gpu.ExpectedProcess{PID: r.PID, Bytes: r.Bytes, Share: l.PerClient})
+	}
+	return e
+}
+
+// IsResident reports whether a process is one that the baseline expects, and not another one with its PID.
+func IsResident(b record.Baseline, pid int, facts record.Process) bool {
+	return facts.Why == "" && !facts.Gone && slices.ContainsFunc(b.Residents, func(r record.Resident) bool {
+		return r.PID == pid && r.Start == facts.Start
+	})
 }

@@ -54,7 +54,7 @@ func (s Input) Again(first, second []record.Finding) []record.Finding {
 	var kept []record.Finding
 	for _, f := range first {
 		settled := f.GPU != "" && s.Now.Curves[f.GPU].State.AtRest() || f.GPU == "" && s.Now.Settled(s.Cards)
-		if settled || slices.ContainsFunc(second, f.Same) || s.Now.Lacks(f) {
+		if settled || slices.ContainsFunc(second, f.Same) || lacks(s.Now, f) {
 			continue
 		}
 		if f.Holder != nil && f.Code != catalog.Trespass || f.WithoutProcess() {
@@ -169,4 +169,16 @@ func (v view) settled() (found []record.Finding) {
 		found = append(found, f)
 	}
 	return found
+}
+
+// lacks reports whether a sample proves that a finding's process has left its GPU.
+func lacks(s record.Side, f record.Finding) bool {
+	r, read := s.Snapshot.Reading(f.GPU)
+	if f.Holder == nil || !read || r.ProcessesUnknown != "" {
+		return false
+	}
+	now, known := s.Processes[f.Holder.PID]
+	another := known && now.Why == "" && now.Start != f.Holder.Start
+	_, listed := s.Listed(f.GPU, f.Holder.PID)
+	return another || !listed
 }

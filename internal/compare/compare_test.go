@@ -764,3 +764,20 @@ func TestKnownBadDriver(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 }
+
+// The least counts of each model of GPU, under one version of the driver.
+func TestClients(t *testing.T) {
+	run := func(driver, model string, client uint64) record.Run {
+		r := record.Run{Epoch: gpu.Epoch{Boot: "b", Driver: driver, Module: "m"}}
+		r.Devices = []record.Assigned{{Device: gpu.Device{ID: "GPU-0", Name: model}}}
+		r.Ends = []record.End{{}, {Recording: &record.Recording{GPUs: []record.GPURecording{{ID: "GPU-0", Client: client}}}}}
+		return r
+	}
+	runs := []record.Run{run("600", "A", 20), run("600", "A", 18), run("600", "A", 0), run("580", "A", 9), run("600", "B", 30)}
+	if got := fmt.Sprint(Clients(runs, "600")); got != "map[A:18 B:30]" {
+		t.Errorf("got %s", got)
+	}
+	if got := Clients([]record.Run{run("", "A", 20)}, ""); len(got) != 0 {
+		t.Errorf("without a version: got %v", got)
+	}
+}

@@ -135,3 +135,18 @@ func (v view) bystanders(f record.Finding) (doubts []string) {
 	}
 	return doubts
 }
+
+// Frees reports whether samples show the memory of one process being freed: each lists its PID, with no more than
+// the one before. Otherwise another process may have had the PID since, and may be gone too.
+func Frees(pid int, id gpu.ID, looks []gpu.Snapshot) bool {
+	last := gpu.Unknown("not sampled yet")
+	for _, look := range looks {
+		r, _ := look.Reading(id)
+		p, listed := r.Process(pid)
+		if !listed || Grown(last, p.Memory) {
+			return false
+		}
+		last = p.Memory
+	}
+	return true
+}

@@ -31,7 +31,7 @@ func (l Look) Absorb(s record.Standing) record.Standing {
 		return s
 	}
 	if l.Known.Epoch.Same(epoch) { // an error that is new here may be newer than what the driver reported
-		s = s.Without(func(f record.StandingFault) bool { return f.Xid.Seq <= l.Known.Mark.Seq && l.recovered(f) })
+		s = Without(s, func(f record.StandingFault) bool { return f.Xid.Seq <= l.Known.Mark.Seq && l.recovered(f) })
 	}
 	if !isRead {
 		return s
@@ -41,11 +41,11 @@ func (l Look) Absorb(s record.Standing) record.Standing {
 		switch {
 		case x.Seq <= s.Mark.Seq || x.BusID == "":
 		case x.Code == recoveryChanged && x.Recovery == gpu.RecoveryActions[0]:
-			s = s.Without(func(f record.StandingFault) bool { return f.Xid.BusID == x.BusID })
+			s = Without(s, func(f record.StandingFault) bool { return f.Xid.BusID == x.BusID })
 		case e.Code == catalog.XidFatal && e.Doubt == "":
 			f := l.Hook
 			f.Xid, f.GPU = x, l.OnBus(x.BusID)
-			s = s.With(f)
+			s = with(s, f)
 		}
 	}
 	if log.Last.Seq > s.Mark.Seq {
@@ -112,4 +112,35 @@ func (in Input) stillHolds(c record.Assigned, s record.StandingFault, found []re
 	}
 	return s.Xid.Code == fallenOffTheBus || s.Xid.Code == gpu.BusLost || slices.Contains(in.Lost, c.Device.BusID) ||
 		slices.ContainsFunc(found, asks)
+}
+
+// maxStanding is more than the fatal codes that a node's GPUs can have at once.
+const maxStanding = 128
+
+// with adds a fault, unless one with the same code on the same GPU stands for which the node was not drained.
+func with(s record.Standing, f record.StandingFault) record.Standing {
+	same := func(o record.StandingFault) bool { return o.Xid.BusID == f.Xid.BusID && o.Xid.Code == f.Xid.Code }
+	if i := slices.IndexFunc(s.Faults, same); i >= 0 && !s.Faults[i].Drained {
+		return s
+	}
+	s = Without(s, same)
+	s.Faults = append(s.Faults, f)
+	s.Faults = s.Faults[max(0, len(s.Faults)-maxStanding):]
+	return s
+}
+
+// OnRecord returns a test for errors that are on record. One more of a code for which no node was drained says nothing
+// new.
+func OnRecord(s record.Standing, now gpu.Epoch) func(gpu.Xid) bool {
+	return func(x gpu.Xid) bool {
+		return s.Epoch.Same(now) && slices.ContainsFunc(s.Faults, func(f record.StandingFault) bool {
+			return f.Xid.BusID == x.BusID && f.Xid.Code == x.Code && (!f.Drained || x.Seq <= f.Xid.Seq)
+		})
+	}
+}
+
+// Without removes the faults that are over.
+func Without(s record.Standing, over func(record.StandingFault) bool) record.Standing {
+	s.Faults = slices.DeleteFunc(slices.Clone(s.Faults), over)
+	return s
 }

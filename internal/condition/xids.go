@@ -231,3 +231,19 @@ func instances(alike []gpu.Xid) (out []string) {
 	}
 	return out
 }
+
+// WithRecorded adds an error that the recorder saw to those of the kernel log. An event without a number adds nothing
+// to an error of the same GPU that has one and is not a program's.
+func WithRecorded(log []gpu.Xid, bus gpu.BusID, f record.RecordedFault) []gpu.Xid {
+	known := false
+	for i, x := range log {
+		if x.BusID == bus && x.Code == f.Code {
+			log[i].Seen, known = f.First, true
+		}
+		known = known || x.BusID == bus && gpu.IsEvent(f.Code) && !catalog.OfProgram(x.Code)
+	}
+	if known {
+		return log
+	}
+	return append(log, gpu.Xid{BusID: bus, Code: f.Code, More: f.Times() - 1, Seen: f.First, EventOnly: f.Lines == 0})
+}

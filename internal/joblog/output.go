@@ -246,3 +246,31 @@ func Quote(text string) string {
 	}
 	return b.String()
 }
+
+// Unread describes what was not searched of a job's outputs, empty if all was. none means that nothing was.
+func Unread(outputs []record.Output) (words string, none bool) {
+	none = true
+	var reasons []string
+	for _, o := range outputs {
+		none = none && o.Read == 0 && o.Why != ""
+		if why := unread(o, len(outputs) == 1); why != "" && !slices.Contains(reasons, why) {
+			reasons = append(reasons, why)
+		}
+	}
+	return strings.Join(reasons, "; "), none
+}
+
+// unread describes what was not searched of one output. only is set if it is the job's only one.
+func unread(o record.Output, only bool) string {
+	text := o.Why
+	switch {
+	case o.Read == o.Size && o.Why == "":
+		return ""
+	case o.Read > 0:
+		text = fmt.Sprintf("only its last %d KiB", (o.Read+1023)>>10)
+	}
+	if only {
+		return text
+	}
+	return o.Kind.Name() + ": " + text
+}

@@ -158,7 +158,7 @@ func (c Check) sceneOf(cards []record.Assigned, now record.Side, node Node) comp
 	return compare.Input{
 		Job: slurm.Job{Context: slurm.HealthCheck, Node: c.Job.Node}, Cards: cards, Now: now, Limits: c.limits(),
 		Baselines: c.Past.Baselines, Book: c.book(now.Snapshot.At, node),
-		Clients: record.Clients(node.Runs, c.Seen.Epoch.Driver),
+		Clients: compare.Clients(node.Runs, c.Seen.Epoch.Driver),
 		Unread:  node.doubts(0, c.Seen.Cards),
 	}
 }
@@ -208,7 +208,7 @@ func (c Check) condition() []record.Finding {
 	if now != nil && now.Unknown == "" && last != nil && last.Kernel != nil && last.Boot != "" &&
 		last.Boot == now.Epoch.Boot { // otherwise what happened since the last check is unknown
 		log := *now
-		log.Xids = slices.DeleteFunc(slices.Clone(now.Xids), c.Past.Standing.Has(c.Seen.Epoch))
+		log.Xids = slices.DeleteFunc(slices.Clone(now.Xids), condition.OnRecord(c.Past.Standing, c.Seen.Epoch))
 		in.Kernel = &log
 	}
 	if condition.Compares(c.Seen.Health) {

@@ -122,7 +122,7 @@ func (c Case) ComparesHealth() bool { return condition.Compares(c.Seen.Health) }
 func (c Case) Why(j Judgement) *record.Diagnosis {
 	in := c.symptoms(j)
 	run := c.Past.Run
-	in.Shared, in.SharedUnknown = shared(c.Sharing)
+	in.Shared, in.SharedUnknown = c.Sharing.Reasons()
 	diagnosis.Witness(&in, c.Past.Recording, run, cmp.Or(run.Start, &record.End{}).At, c.At)
 	d := diagnosis.Why(in)
 	return &d

@@ -207,7 +207,7 @@ func (o Order) endedSince(
 			still[p.PID] = same(before)
 			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same(before)
 			after := now[p.PID]
-			leaving := after.Gone && frees(p.PID, r.Device.ID, looks)
+			leaving := after.Gone && compare.Frees(p.PID, r.Device.ID, looks)
 			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
 				side.Processes[p.PID] = record.Process{PID: p.PID, Why: "its PID may be another process's by now"}
 			}
@@ -219,21 +219,6 @@ func (o Order) endedSince(
 		}
 	}
 	return ended, still
-}
-
-// frees reports whether samples show the memory of one process being freed: each lists its PID, with no more than
-// the one before. Otherwise another process may have had the PID since, and may be gone too.
-func frees(pid int, id gpu.ID, looks []gpu.Snapshot) bool {
-	last := gpu.Unknown("not sampled yet")
-	for _, look := range looks {
-		r, _ := look.Reading(id)
-		p, listed := r.Process(pid)
-		if !listed || compare.Grown(last, p.Memory) {
-			return false
-		}
-		last = p.Memory
-	}
-	return true
 }
 
 // concerns reports whether a process may hold something on the GPU: it has the GPU open, or there is memory without a

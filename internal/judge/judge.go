@@ -244,18 +244,6 @@ func (n Node) doubts(self slurm.JobID, cards []record.Assigned) map[gpu.ID]strin
 	return all
 }
 
-// shared says why others may use the GPUs legally, or why that is unknown; both are empty if the job has them alone.
-func shared(a *slurm.Sharing) (why, unknown string) {
-	switch {
-	case a == nil:
-	case a.Shared == slurm.Yes:
-		why = a.Why
-	case a.Shared == slurm.Unknown:
-		unknown = a.Why
-	}
-	return why, unknown
-}
-
 // Cleaned is what clean-up did to processes of an ended job, with what was seen before and after it. The case's own
 // Seen is the later one that saw anything.
 type Cleaned struct {
@@ -341,12 +329,12 @@ func (c Case) addRecords(s *compare.Input) {
 		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog, Idle: c.limits().Report,
 		Proofs: node.Proofs,
 	})
-	s.Clients = record.Clients(node.Runs, c.Seen.Epoch.Driver)
+	s.Clients = compare.Clients(node.Runs, c.Seen.Epoch.Driver)
 	if c.Phase == slurm.Epilog && self.Mistakable(node.Runs, c.Job, s.Now.Snapshot.At, twice) {
 		s.RunDoubt = twiceDoubt
 	}
 	s.Unread = node.doubts(c.Job.ID, c.Seen.Cards)
-	s.Shared, s.SharedUnknown = shared(c.Sharing)
+	s.Shared, s.SharedUnknown = c.Sharing.Reasons()
 }
 
 // Self returns this run's record as far as it exists: at a start, what the hook has just found out about it.

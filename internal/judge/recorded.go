@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"bookend/internal/attribution"
 	"bookend/internal/catalog"
+	"bookend/internal/condition"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -63,7 +65,7 @@ func (c Case) intruders() (all []intruder) {
 // service. Root's may belong to anything, such as Bookend's own test; those from before the run are findings of its
 // start.
 func isStranger(self record.Run, p record.RecordedProcess) bool {
-	ofJob := !p.Apart && self.MayOwn(p)
+	ofJob := !p.Apart && attribution.MayOwn(self, p)
 	ofNode := p.UID == 0 && !p.Apart || p.Service != "" && p.Most <= record.MaxBaseline
 	return !ofJob && !ofNode && !slices.ContainsFunc(cmp.Or(self.Start, &record.End{}).Processes,
 		func(o record.Process) bool { return o.PID == p.PID && o.Start == p.Start })
@@ -114,7 +116,7 @@ func (n Node) jobWithout(self record.Run, p record.RecordedProcess) (job slurm.J
 		if r.Given(p.GPU) {
 			return 0, false
 		}
-		job, known = cmp.Or(job, r.Job.ID), known || r.BeganBefore(p)
+		job, known = cmp.Or(job, r.Job.ID), known || attribution.BeganBefore(r, p)
 	}
 	return job, known
 }
@@ -138,7 +140,7 @@ func (c Case) errors() *gpu.KernelLog {
 		i := slices.IndexFunc(run.Devices, func(d record.Assigned) bool { return d.Device.ID == g.ID })
 		if i >= 0 && run.Devices[i].Device.BusID != "" {
 			for _, f := range g.Faults {
-				all.Xids = withRecorded(all.Xids, run.Devices[i].Device.BusID, f)
+				all.Xids = condition.WithRecorded(all.Xids, run.Devices[i].Device.BusID, f)
 			}
 		}
 	}
@@ -146,22 +148,6 @@ func (c Case) errors() *gpu.KernelLog {
 		return nil
 	}
 	return &all
-}
-
-// withRecorded adds an error that the recorder saw to those of the kernel log. An event without a number adds nothing
-// to an error of the same GPU that has one and is not a program's.
-func withRecorded(log []gpu.Xid, bus gpu.BusID, f record.RecordedFault) []gpu.Xid {
-	known := false
-	for i, x := range log {
-		if x.BusID == bus && x.Code == f.Code {
-			log[i].Seen, known = f.First, true
-		}
-		known = known || x.BusID == bus && gpu.IsEvent(f.Code) && !catalog.OfProgram(x.Code)
-	}
-	if known {
-		return log
-	}
-	return append(log, gpu.Xid{BusID: bus, Code: f.Code, More: f.Times() - 1, Seen: f.First, EventOnly: f.Lines == 0})
 }
 
 // indexOf returns Slurm's index of a GPU, from the given GPUs or from any record of the node; nil if none has it.
@@ -179,11 +165,11 @@ func (n Node) indexOf(cards []record.Assigned, id gpu.ID) *int {
 // perhapsOf says which job a process in no job's cgroup may still belong to, empty for none: without cgroup tracking a
 // job's processes carry no mark, and in a container a user has another UID.
 func (n Node) perhapsOf(self record.Run, epoch gpu.Epoch, p record.RecordedProcess) string {
-	if self.MayOwn(p) {
+	if attribution.MayOwn(self, p) {
 		return "it began in a container while the job ran, and may be the job's own"
 	}
 	for _, r := range n.Runs {
-		if r.Name() != self.Name() && !r.Epoch.OtherBoot(epoch) && r.MayOwn(p) {
+		if r.Name() != self.Name() && !r.Epoch.OtherBoot(epoch) && attribution.MayOwn(r, p) {
 			return fmt.Sprintf("it is in no job's cgroup, but may be of job %s, which ran when it began", r.JobName())
 		}
 	}

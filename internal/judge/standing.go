@@ -48,11 +48,11 @@ func (c Case) standing() []record.StandingFault {
 	case c.Phase == slurm.Prolog:
 		return now.Faults
 	case c.Phase == slurm.HealthCheck:
-		return now.Without(func(f record.StandingFault) bool { return f.Xid.Seq > kept.Mark.Seq }).Faults
+		return condition.Without(now, func(f record.StandingFault) bool { return f.Xid.Seq > kept.Mark.Seq }).Faults
 	case mark == nil || !c.Past.Run.Epoch.Same(c.Seen.Epoch):
 		return nil // which of them came before the job is unknown
 	default:
-		return now.Without(func(f record.StandingFault) bool { return f.Xid.Seq > mark.Seq }).Faults
+		return condition.Without(now, func(f record.StandingFault) bool { return f.Xid.Seq > mark.Seq }).Faults
 	}
 }
 

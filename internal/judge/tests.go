@@ -86,7 +86,7 @@ func Busy(s compare.Input, card record.Assigned) string {
 	reading, ok := s.Now.Snapshot.Reading(id)
 	bytes, unknown := record.Unexplained(reading, s.Limits, s.Baselines[id])
 	stranger := func(p gpu.Process) bool {
-		return slices.Contains(p.Kinds, gpu.MPS) || !resident(s.Baselines[id], p.PID, s.Now.Processes[p.PID])
+		return slices.Contains(p.Kinds, gpu.MPS) || !compare.IsResident(s.Baselines[id], p.PID, s.Now.Processes[p.PID])
 	}
 	switch {
 	case !ok || s.Now.Curves[id].Why != "" || reading.ProcessesUnknown != "":
@@ -99,13 +99,6 @@ func Busy(s compare.Input, card record.Assigned) string {
 		return "memory of it is in use, or may be"
 	}
 	return ""
-}
-
-// resident reports whether a process is one that the baseline expects, and not another one with its PID.
-func resident(b record.Baseline, pid int, facts record.Process) bool {
-	return facts.Why == "" && !facts.Gone && slices.ContainsFunc(b.Residents, func(r record.Resident) bool {
-		return r.PID == pid && r.Start == facts.Start
-	})
 }
 
 // Known returns the PIDs of the processes that the baselines expect on the GPUs of a plan.

@@ -109,7 +109,7 @@ func outputOf(h judge.JobOutput, all []joblog.Stream, r joblog.TailReply, requeu
 		}
 		h.Outputs = append(h.Outputs, o)
 	}
-	words, none := record.Unread(h.Outputs)
+	words, none := joblog.Unread(h.Outputs)
 	if none {
 		h.Unknown = words
 	} else {

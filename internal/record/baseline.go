@@ -32,15 +32,6 @@ type Resident struct {
 	Service string        `json:"service,omitempty"`
 }
 
-// Expected returns what a sample of a GPU with this baseline may show and still be clean.
-func (b Baseline) Expected(l Limits) gpu.Expected {
-	e := gpu.Expected{Bytes: b.Bytes}
-	for _, r := range b.Residents {
-		e.Processes = append(e.Processes, gpu.ExpectedProcess{PID: r.PID, Bytes: r.Bytes, Share: l.PerClient})
-	}
-	return e
-}
-
 // Wander is how far the figures of services vary by themselves, in bytes: a few pages of 2 MiB.
 const Wander = 4 << 20
 

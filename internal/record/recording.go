@@ -1,7 +1,6 @@
 package record
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -68,22 +67,6 @@ func (r Recordings) About(run Run) *Recording {
 		return &own
 	}
 	return nil
-}
-
-// RecordedUntil returns what was recorded of a run and until when it ran: soFar and its last sample if it has not
-// ended. It is nil if nothing was recorded.
-func (r Run) RecordedUntil(soFar *Recording) (recording *Recording, until time.Duration) {
-	end := r.Epilog()
-	if end != nil {
-		soFar = end.Recording
-	}
-	switch {
-	case soFar == nil || soFar.Samples == 0:
-		return nil, 0
-	case end == nil:
-		return soFar, soFar.To
-	}
-	return soFar, end.Over()
 }
 
 // Proofs returns the proofs of all recordings.
@@ -206,24 +189,18 @@ func (r *Recording) Proofs() (seen []Sighting) {
 	return seen
 }
 
-// Clients returns, by GPU model, the least memory that the driver holds for a process beyond the process's figure, in
-// the recordings of jobs under one driver version. A job can increase its own figure, but no other job's.
-func Clients(runs []Run, driver string) map[string]uint64 {
-	least := map[string]uint64{}
-	for _, r := range runs {
-		for _, e := range r.Ends {
-			if e.Recording == nil || driver == "" || r.EpochOf(e).Driver != driver {
-				continue
-			}
-			for _, g := range e.Recording.GPUs {
-				i := slices.IndexFunc(r.Devices, func(d Assigned) bool { return d.Device.ID == g.ID })
-				if i < 0 || g.Client == 0 {
-					continue
-				}
-				model := r.Devices[i].Device.Name
-				least[model] = min(g.Client, cmp.Or(least[model], g.Client))
-			}
-		}
+// RecordedUntil returns what was recorded of a run and until when it ran: soFar and its last sample if it has not
+// ended. It is nil if nothing was recorded.
+func (r Run) RecordedUntil(soFar *Recording) (recording *Recording, until time.Duration) {
+	end := r.Epilog()
+	if end != nil {
+		soFar = end.Recording
 	}
-	return least
+	switch {
+	case soFar == nil || soFar.Samples == 0:
+		return nil, 0
+	case end == nil:
+		return soFar, soFar.To
+	}
+	return soFar, end.Over()
 }

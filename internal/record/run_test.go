@@ -65,23 +65,6 @@ func TestNoProofOfTwoJobs(t *testing.T) {
 	}
 }
 
-// The least counts of each model of GPU, under one version of the driver.
-func TestClients(t *testing.T) {
-	run := func(driver, model string, client uint64) Run {
-		r := Run{Epoch: gpu.Epoch{Boot: "b", Driver: driver, Module: "m"}}
-		r.Devices = []Assigned{{Device: gpu.Device{ID: "GPU-0", Name: model}}}
-		r.Ends = []End{{}, {Recording: &Recording{GPUs: []GPURecording{{ID: "GPU-0", Client: client}}}}}
-		return r
-	}
-	runs := []Run{run("600", "A", 20), run("600", "A", 18), run("600", "A", 0), run("580", "A", 9), run("600", "B", 30)}
-	if got := fmt.Sprint(Clients(runs, "600")); got != "map[A:18 B:30]" {
-		t.Errorf("got %s", got)
-	}
-	if got := Clients([]Run{run("", "A", 20)}, ""); len(got) != 0 {
-		t.Errorf("without a version: got %v", got)
-	}
-}
-
 // A job is named as its user knows it, everywhere the same.
 func TestJobName(t *testing.T) {
 	run := func(id, leader slurm.JobID, array slurm.ArrayTask) Run {

@@ -98,18 +98,6 @@ func Rest(r gpu.Reading, l Limits, b Baseline) gpu.Figure {
 	return gpu.Figure{Bytes: bytes, Unknown: unknown}
 }
 
-// Lacks reports whether this sample proves that a finding's process has left its GPU.
-func (s Side) Lacks(f Finding) bool {
-	r, read := s.Snapshot.Reading(f.GPU)
-	if f.Holder == nil || !read || r.ProcessesUnknown != "" {
-		return false
-	}
-	now, known := s.Processes[f.Holder.PID]
-	another := known && now.Why == "" && now.Start != f.Holder.Start
-	_, listed := s.Listed(f.GPU, f.Holder.PID)
-	return another || !listed
-}
-
 // StayOf returns what stayed on a GPU of a process or, with PID 0, of no listed process.
 func (s Side) StayOf(id gpu.ID, pid int) (Stay, bool) {
 	i := slices.IndexFunc(s.Stayed[id], func(p Stay) bool { return p.PID == pid })

@@ -2,7 +2,6 @@ package record
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -62,34 +61,4 @@ func (s Standing) Words(now gpu.Epoch) string {
 		}
 	}
 	return strings.Join(all, "; ")
-}
-
-// maxStanding is more than the fatal codes that a node's GPUs can have at once.
-const maxStanding = 128
-
-// With adds a fault, unless one with the same code on the same GPU stands for which the node was not drained.
-func (s Standing) With(f StandingFault) Standing {
-	same := func(o StandingFault) bool { return o.Xid.BusID == f.Xid.BusID && o.Xid.Code == f.Xid.Code }
-	if i := slices.IndexFunc(s.Faults, same); i >= 0 && !s.Faults[i].Drained {
-		return s
-	}
-	s = s.Without(same)
-	s.Faults = append(s.Faults, f)
-	s.Faults = s.Faults[max(0, len(s.Faults)-maxStanding):]
-	return s
-}
-
-// Has returns a test for errors that are on record. One more of a code for which no node was drained says nothing new.
-func (s Standing) Has(now gpu.Epoch) func(gpu.Xid) bool {
-	return func(x gpu.Xid) bool {
-		return s.Epoch.Same(now) && slices.ContainsFunc(s.Faults, func(f StandingFault) bool {
-			return f.Xid.BusID == x.BusID && f.Xid.Code == x.Code && (!f.Drained || x.Seq <= f.Xid.Seq)
-		})
-	}
-}
-
-// Without removes the faults that are over.
-func (s Standing) Without(over func(StandingFault) bool) Standing {
-	s.Faults = slices.DeleteFunc(slices.Clone(s.Faults), over)
-	return s
 }

@@ -18,21 +18,6 @@ type Strike struct {
 	Xids  []int          `json:"xids,omitempty"`
 }
 
-// Words returns what was found, with its meaning and what NVIDIA asks for.
-func (s Strike) Words() string {
-	var words []string
-	for _, n := range s.Xids {
-		e, _ := catalog.LookupXid(n)
-		words = append(words, fmt.Sprintf("%s (%s; NVIDIA asks: %s)", gpu.Error(n), e.Meaning, e.Asks))
-	}
-	for _, c := range s.Codes {
-		if entry, _ := catalog.Lookup(c); c != catalog.Xid && c != catalog.XidFatal {
-			words = append(words, fmt.Sprintf("%s (%s)", c, entry.Title))
-		}
-	}
-	return strings.Join(words, ", ")
-}
-
 // Struck is a GPU with strikes.
 type Struck struct {
 	Index   *int       `json:"index"` // Slurm's index; null if it is not certain
@@ -61,4 +46,19 @@ func (s Struck) Words() string {
 	}
 	const form = "GPU %s: %d faults in %s: repeat offender; bookend rma %[1]s"
 	return fmt.Sprintf(form, s.Name(), len(s.Faults), period)
+}
+
+// Words returns what was found, with its meaning and what NVIDIA asks for.
+func (s Strike) Words() string {
+	var words []string
+	for _, n := range s.Xids {
+		e, _ := catalog.LookupXid(n)
+		words = append(words, fmt.Sprintf("%s (%s; NVIDIA asks: %s)", gpu.Error(n), e.Meaning, e.Asks))
+	}
+	for _, c := range s.Codes {
+		if entry, _ := catalog.Lookup(c); c != catalog.Xid && c != catalog.XidFatal {
+			words = append(words, fmt.Sprintf("%s (%s)", c, entry.Title))
+		}
+	}
+	return strings.Join(words, ", ")
 }

@@ -246,7 +246,7 @@ func (r *recorder) keep(f record.RecordedFault, since time.Duration, runs []reco
 ) (added bool) {
 	f.First, f.Wall = r.env.Clock.Boot(), r.env.Clock.Wall()
 	f.Last = f.First
-	return r.kept.Runs.AddFault(f, since, isMeant, runs)
+	return addFault(r.kept.Runs, f, since, isMeant, runs)
 }
 
 func (r *recorder) tell(run record.Run, recording record.Recording, look gpu.Snapshot, shared bool) {

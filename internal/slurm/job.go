@@ -317,3 +317,16 @@ const Drained = "DRAIN"
 
 // Drained reports whether the node takes no new jobs.
 func (n Node) Drained() bool { return slices.Contains(n.Flags, Drained) }
+
+// Reasons returns why others may use the GPUs legally, or why that is unknown; both are empty if the job has them
+// alone.
+func (a *Sharing) Reasons() (why, unknown string) {
+	switch {
+	case a == nil:
+	case a.Shared == Yes:
+		why = a.Why
+	case a.Shared == Unknown:
+		unknown = a.Why
+	}
+	return why, unknown
+}

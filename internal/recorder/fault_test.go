@@ -1,4 +1,4 @@
-package record
+package recorder
 
 import (
 	"fmt"
@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
 // faultRuns are open runs: 1 and 2 share GPU-a, 3 has GPU-b, and nobody recorded 4 yet.
-func faultRuns() (runs []Run, recorded Recordings) {
-	recorded = Recordings{}
+func faultRuns() (runs []record.Run, recorded record.Recordings) {
+	recorded = record.Recordings{}
 	for i, id := range []gpu.ID{"GPU-a", "GPU-a", "GPU-b", "GPU-a"} {
-		r := Run{Job: slurm.Job{ID: slurm.JobID(i + 1)}, Key: "w1", Start: &End{At: time.Second * time.Duration(i+1)},
-			Devices: []Assigned{{Device: gpu.Device{ID: id}}}}
+		r := record.Run{Job: slurm.Job{ID: slurm.JobID(i + 1)}, Key: "w1", Start: &record.End{At: time.Second * time.Duration(i+1)},
+			Devices: []record.Assigned{{Device: gpu.Device{ID: id}}}}
 		runs = append(runs, r)
 		if i < 3 {
-			recorded[r.Name()] = Recording{Samples: 1, GPUs: []GPURecording{{ID: id}}}
+			recorded[r.Name()] = record.Recording{Samples: 1, GPUs: []record.GPURecording{{ID: id}}}
 		}
 	}
 	return runs, recorded
@@ -32,7 +33,7 @@ func TestFaultOfRuns(t *testing.T) {
 	} {
 		runs, recorded := faultRuns()
 		isMeant := func(d gpu.Device) bool { return d.ID == "GPU-a" }
-		added := recorded.AddFault(RecordedFault{Code: 79, Lines: 1}, since, isMeant, runs)
+		added := addFault(recorded, record.RecordedFault{Code: 79, Lines: 1}, since, isMeant, runs)
 		got := ""
 		for _, run := range runs[:3] {
 			all := []any{}
@@ -49,11 +50,11 @@ func TestFaultOfRuns(t *testing.T) {
 
 // However many errors there are, few are kept: one of each code, with its first and last time, and who else was there.
 func TestFaultsAreBounded(t *testing.T) {
-	g := GPURecording{}
+	g := record.GPURecording{}
 	for i := range 1000 {
 		at := time.Duration(i) * time.Second
-		g.addFault(RecordedFault{Code: 1 + i%20, First: at, Last: at, Lines: 1, Jobs: []slurm.JobID{slurm.JobID(i)}})
-		g.addFault(RecordedFault{Code: 1 + i%20, First: at, Last: at, Events: 1})
+		keepFault(&g, record.RecordedFault{Code: 1 + i%20, First: at, Last: at, Lines: 1, Jobs: []slurm.JobID{slurm.JobID(i)}})
+		keepFault(&g, record.RecordedFault{Code: 1 + i%20, First: at, Last: at, Events: 1})
 	}
 	if len(g.Faults) != maxFaults || g.MoreFaults != 2*4*50 {
 		t.Fatalf("%d kept, %d not", len(g.Faults), g.MoreFaults)
