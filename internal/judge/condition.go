@@ -12,16 +12,17 @@ import (
 	"bookend/internal/slurm"
 )
 
-// earlier returns the errors that stand on the job's GPUs at its start, which does not ask for their health.
-func (c Case) earlier() []record.Finding {
-	return condition.Judge(condition.Input{Cards: c.Seen.Cards, Standing: c.standing(), Lost: c.lost(), Blind: true})
+// earlierErrors returns the errors that stand on the job's GPUs at its start, which does not ask for their health.
+func earlierErrors(c Case) []record.Finding {
+	in := condition.Input{Cards: c.Seen.Cards, Standing: standingOf(c), Lost: lostBuses(c), Blind: true}
+	return condition.Judge(in)
 }
 
 // condition returns what driver and kernel log report about the job's GPUs, even if the driver is stuck or lost one.
 func (c Case) condition() []record.Finding {
 	in := condition.Input{
-		Cards: c.Seen.Cards, Unseen: c.notFound(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
-		Kernel: c.errors(), Standing: c.standing(), Lost: c.lost(),
+		Cards: c.Seen.Cards, Unseen: notFound(c), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
+		Kernel: errorsOf(c), Standing: standingOf(c), Lost: lostBuses(c),
 	}
 	if c.Seen.Kernel != nil && !c.Past.Run.Epoch.Same(c.Seen.Kernel.Epoch) {
 		in.KernelDoubt = "the driver was reloaded since the job began, or no one can tell: that may have cured the GPU"
@@ -39,7 +40,7 @@ func (c Case) condition() []record.Finding {
 
 // Subjects returns the job's GPUs, and those of its start that are missing now and have findings.
 func (c Case) Subjects(j Judgement) []record.Assigned {
-	gone := slices.DeleteFunc(c.notFound(), func(card record.Assigned) bool {
+	gone := slices.DeleteFunc(notFound(c), func(card record.Assigned) bool {
 		on := func(f record.Finding) bool { return f.GPU != "" && f.GPU == card.Device.ID }
 		return !slices.ContainsFunc(j.Found, on)
 	})
@@ -47,7 +48,7 @@ func (c Case) Subjects(j Judgement) []record.Assigned {
 }
 
 // notFound returns the job's GPUs, by the record of its start, that this hook did not find among the driver's.
-func (c Case) notFound() []record.Assigned {
+func notFound(c Case) []record.Assigned {
 	if c.Phase != slurm.Epilog {
 		return nil
 	}
@@ -71,7 +72,7 @@ func Mark(run record.Run, job slurm.Job) *gpu.KernelMark {
 }
 
 // sinceJobBegan returns the kernel log since the job's start, nil if unknown. A mark holds for one boot.
-func (c Case) sinceJobBegan() *gpu.KernelLog {
+func sinceJobBegan(c Case) *gpu.KernelLog {
 	run, log := c.Past.Run, c.Seen.Kernel
 	if Mark(run, c.Job) == nil || log == nil || run.Epoch.Boot == "" || run.Epoch.Boot != log.Epoch.Boot {
 		return nil
@@ -96,7 +97,7 @@ func (c Case) symptoms(j Judgement) diagnosis.Input {
 	h := c.Output
 	in := diagnosis.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
-		Probes: probesOf(c.Tests), Health: c.Seen.Health, Kernel: c.errors(),
+		Probes: probesOf(c.Tests), Health: c.Seen.Health, Kernel: errorsOf(c),
 		AddressSpace: h.AddressSpace,
 		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
 	}

@@ -27,12 +27,12 @@ type Judgement struct {
 
 // Judge judges a case. A finding is never withdrawn: later cases of a hook only add to them.
 func Judge(c Case) Judgement {
-	found := slices.Concat(c.Faults, c.onGPUs())
+	found := slices.Concat(c.Faults, onGPUs(c))
 	if c.Phase == slurm.Epilog {
 		found = append(found, c.recorded(found)...)
 		found = append(found, c.condition()...)
 	} else {
-		found = append(found, c.earlier()...)
+		found = append(found, earlierErrors(c)...)
 	}
 	found = slices.Concat(found, c.Later, FoundByTests(c.Seen.Cards, c.Tests))
 	return c.decide(found)
@@ -40,7 +40,7 @@ func Judge(c Case) Judgement {
 
 // onGPUs returns the findings of the comparison. If processes were ended, the first findings count unless the samples
 // after that prove them gone.
-func (c Case) onGPUs() []record.Finding {
+func onGPUs(c Case) []record.Finding {
 	if c.Cleaned == nil {
 		return Compared(c.Scene(c.Seen.Side))
 	}

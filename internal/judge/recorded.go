@@ -33,8 +33,8 @@ var ofIntruders = map[catalog.Code]struct{ expected, observed string }{
 		"process %[1]d of this job was on a GPU that it was not given, for %[3]v"},
 }
 
-// intruders returns what the recorder saw of other jobs and of no job on this job's GPUs, and of this job on others.
-func (c Case) intruders() (all []intruder) {
+// intrudersOf returns what the recorder saw of other jobs and of no job on this job's GPUs, and of this job on others.
+func intrudersOf(c Case) (all []intruder) {
 	if c.Past.Recording == nil || !c.Past.Turn.Leads() {
 		return nil
 	}
@@ -72,7 +72,7 @@ func isStranger(self record.Run, p record.RecordedProcess) bool {
 }
 
 // AsksRecorded reports processes recorded on GPUs that are not their job's: the node's records show if that is legal.
-func (c Case) AsksRecorded() bool { return len(c.intruders()) > 0 }
+func (c Case) AsksRecorded() bool { return len(intrudersOf(c)) > 0 }
 
 // recorded returns findings for processes, this job's or on its GPUs, that were between its two ends on a GPU which
 // their job was not given, if that is certain: no GPU is given out in parts, and no recorded run says that their job
@@ -82,7 +82,7 @@ func (c Case) recorded(found []record.Finding) (more []record.Finding) {
 		return nil
 	}
 	self := c.Self()
-	for _, i := range c.intruders() {
+	for _, i := range intrudersOf(c) {
 		p := i.process
 		same := func(f record.Finding) bool { return f.Holder != nil && f.Holder.PID == p.PID && f.GPU == p.GPU }
 		job, known := c.Node.jobWithout(self, p)
@@ -121,10 +121,10 @@ func (n Node) jobWithout(self record.Run, p record.RecordedProcess) (job slurm.J
 	return job, known
 }
 
-// errors returns the kernel log since the job's start with the errors that the recorder saw, nil if nothing is known.
+// errorsOf returns the kernel log since the job's start with the errors that the recorder saw, nil if nothing is known.
 // An error that is in both is one.
-func (c Case) errors() *gpu.KernelLog {
-	log, run, boot := c.sinceJobBegan(), c.Past.Run, c.Seen.Epoch.Boot
+func errorsOf(c Case) *gpu.KernelLog {
+	log, run, boot := sinceJobBegan(c), c.Past.Run, c.Seen.Epoch.Boot
 	if c.Seen.Kernel != nil {
 		boot = cmp.Or(c.Seen.Kernel.Epoch.Boot, boot)
 	}

@@ -13,7 +13,7 @@ import (
 // StandingAfter returns what the node is to keep of fatal errors after this hook, given what it keeps now. drained is
 // set if the node is drained for the findings that are judged so.
 func (c Case) StandingAfter(now record.Standing, j Judgement, drained bool) record.Standing {
-	look := c.glance()
+	look := glanceOf(c)
 	now = look.Absorb(now)
 	now.Faults = slices.Clone(now.Faults)
 	for i := range now.Faults {
@@ -27,23 +27,23 @@ func (c Case) StandingAfter(now record.Standing, j Judgement, drained bool) reco
 	return now
 }
 
-// glance is what this hook has seen of fatal errors.
-func (c Case) glance() condition.Look {
+// glanceOf is what this hook has seen of fatal errors.
+func glanceOf(c Case) condition.Look {
 	return condition.Look{
 		Epoch: c.Seen.Epoch, Kernel: c.Seen.Kernel, Health: c.Seen.Health,
-		Cards: slices.Concat(c.Seen.Cards, c.notFound()),
+		Cards: slices.Concat(c.Seen.Cards, notFound(c)),
 		Known: c.Past.Standing, Hook: record.StandingFault{At: c.At, Hook: c.Phase, Job: c.Job.ID},
 	}
 }
 
-// standing returns the fatal errors that were there before this job, or, for a health check, that an earlier hook or
+// standingOf returns the fatal errors that were there before this job, or, for a health check, that an earlier hook or
 // check has put on record.
-func (c Case) standing() []record.StandingFault {
+func standingOf(c Case) []record.StandingFault {
 	kept := c.Past.Standing
 	if !kept.Epoch.Same(c.Seen.Epoch) {
 		return nil
 	}
-	now := c.glance().Absorb(kept)
+	now := glanceOf(c).Absorb(kept)
 	switch mark := Mark(c.Past.Run, c.Job); {
 	case c.Phase == slurm.Prolog:
 		return now.Faults
@@ -56,8 +56,8 @@ func (c Case) standing() []record.StandingFault {
 	}
 }
 
-// lost returns the buses of the GPUs that the driver has lost, or refuses to use before a reset.
-func (c Case) lost() (buses []gpu.BusID) {
+// lostBuses returns the buses of the GPUs that the driver has lost, or refuses to use before a reset.
+func lostBuses(c Case) (buses []gpu.BusID) {
 	for _, card := range c.Seen.Cards {
 		if slices.ContainsFunc(c.Seen.Side.Snapshot.Faults, func(f gpu.Fault) bool {
 			return (f.Code == gpu.FaultLost || f.Code == gpu.FaultReset) && f.Concerns(card.Device)
@@ -69,7 +69,7 @@ func (c Case) lost() (buses []gpu.BusID) {
 }
 
 // occupied returns why a health check must not drain the node: a job is on it, or may be.
-func (c Case) occupied() string {
+func occupied(c Case) string {
 	if c.Node == nil {
 		return "the records of the node's jobs were not read"
 	}

@@ -26,9 +26,9 @@ func notOfProgram(f record.Finding) bool {
 	return ofDriver(f) && f.Cause() != catalog.ByProgram && f.Cause() != catalog.Unclear
 }
 
-// consequence reports an error that tells the job's owner nothing: the clean-up of a program that the owner ended, or
+// isConsequence reports an error that tells the job's owner nothing: the clean-up of a program that the owner ended, or
 // that another error on the same GPU explains.
-func (s Scene) consequence(f record.Finding) bool {
+func isConsequence(s Scene, f record.Finding) bool {
 	explains := func(o record.Finding) bool { return ofDriver(o) && o.Xid != xidCleanUp && o.GPU == f.GPU }
 	cancelled := s.Cancelled && f.CausedBy == 0
 	return ofDriver(f) && f.Xid == xidCleanUp && (cancelled || slices.ContainsFunc(s.Findings, explains))
@@ -46,7 +46,7 @@ func (s Scene) fault(f record.Finding) []string {
 	other := func(o record.Finding) bool { return notOfProgram(o) && o.GPU == f.GPU }
 	switch {
 	case broke(f), f.Code == catalog.Lost && f.Unknown == "", f.Code == catalog.ECC && f.Unknown == "":
-		return []string{fmt.Sprintf("  This was not your code. %s; your admins see it too", s.next())}
+		return []string{fmt.Sprintf("  This was not your code. %s; your admins see it too", nextStep(s))}
 	case !ofDriver(f), f.Xid == xidCleanUp && f.CausedBy == 0:
 	case notOfProgram(f):
 		return []string{"  No program causes this. Whether it ended your job cannot be told. Your admins see it too"}
@@ -64,7 +64,7 @@ func (s Scene) fault(f record.Finding) []string {
 
 // during says when an error of the job's time was: the kernel log is read from the job's start to where its end begins,
 // and has a clock of its own, so only the recorder tells more.
-func (s Scene) during(f record.Finding) moment {
+func during(s Scene, f record.Finding) moment {
 	ago := (s.Ended - f.Seen).Round(time.Second)
 	if f.Seen == 0 || ago < time.Second {
 		return "during your job"
@@ -72,8 +72,8 @@ func (s Scene) during(f record.Finding) moment {
 	return moment(fmt.Sprintf("%v before your job ended", ago))
 }
 
-// next returns what the owner of a job that met a fault can do, by how the job ended.
-func (s Scene) next() string {
+// nextStep returns what the owner of a job that met a fault can do, by how the job ended.
+func nextStep(s Scene) string {
 	exit, exclude := s.Run.Job.Exit, "sbatch --exclude="+s.Run.Job.Node
 	switch {
 	case !exit.Known || s.Cancelled:

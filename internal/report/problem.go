@@ -70,7 +70,7 @@ func (s Scene) problem(f record.Finding, at moment) []string {
 	case f.Earlier:
 		at = atStart
 	case at == atEnd && (f.Code == catalog.Xid || f.Code == catalog.XidFatal || f.Code == catalog.KernelLog):
-		at = s.during(f)
+		at = during(s, f)
 	}
 	state := cmp.Or(traits.Milder, "had a fault")
 	if broke(f) && f.Code == catalog.XidFatal {

@@ -17,10 +17,10 @@ const idleFrom = 10 * time.Minute
 
 // Running returns what can be reported of a job while it runs, for a terminal that its end report does not reach.
 func Running(s Scene) string {
-	used, idle := used(s.Recording), s.idle()
+	used, idle := used(s.Recording), idleGPUs(s)
 	var out []string
 	for _, g := range used {
-		where := fmt.Sprintf("%s GPU %d", s.Run.Job.Node, s.number(g.ID))
+		where := fmt.Sprintf("%s GPU %d", s.Run.Job.Node, numberOf(s, g.ID))
 		others := mostOfOthers(s.Run, g)
 		switch {
 		case others > 0 && !s.Shared:
@@ -64,7 +64,7 @@ func (s Scene) peak() string {
 	}
 	if len(used) > 1 && low.Own.Bytes < high.Own.Bytes/10*9 {
 		least := strings.TrimSuffix(gpu.Size(low.Own.Bytes), " GiB")
-		words += fmt.Sprintf("%s (GPU %d) to ", least, s.number(low.ID))
+		words += fmt.Sprintf("%s (GPU %d) to ", least, numberOf(s, low.ID))
 	}
 	words += s.of(high.Own.Bytes)
 	switch {
@@ -90,28 +90,28 @@ func used(r *record.Recording) (all []record.GPURecording) {
 	return all
 }
 
-// number returns Slurm's number of a GPU, -1 if it is none of the job's.
-func (s Scene) number(id gpu.ID) int {
+// numberOf returns Slurm's number of a GPU, -1 if it is none of the job's.
+func numberOf(s Scene, id gpu.ID) int {
 	if i := s.rank(id); i < len(s.Cards) {
 		return s.Cards[i].Index
 	}
 	return -1
 }
 
-func (s Scene) idle() (numbers []string) {
+func idleGPUs(s Scene) (numbers []string) {
 	if s.Recording == nil {
 		return nil
 	}
 	for _, g := range s.Recording.GPUs {
 		if s.Recording.Idle(g, s.began(), s.Ended) {
-			numbers = append(numbers, fmt.Sprint(s.number(g.ID)))
+			numbers = append(numbers, fmt.Sprint(numberOf(s, g.ID)))
 		}
 	}
 	return numbers
 }
 
-func (s Scene) neverUsed() []string {
-	idle := s.idle()
+func neverUsed(s Scene) []string {
+	idle := idleGPUs(s)
 	switch {
 	case len(used(s.Recording)) == 0 || s.Ended-s.began() < idleFrom || len(idle) == 0:
 		return nil

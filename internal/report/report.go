@@ -68,7 +68,7 @@ func End(s Scene) string {
 	case len(told) == 0:
 		body = append(body, s.quiet(s.leftClean()))
 	}
-	return s.bounded(append(body, s.neverUsed()...), s.endAdvice(told, len(ended) > 0))
+	return s.bounded(append(body, neverUsed(s)...), s.endAdvice(told, len(ended) > 0))
 }
 
 // Clean reports whether there is nothing to report beyond one line.
@@ -82,7 +82,7 @@ func (s Scene) reported() []record.Finding {
 		if e, known := catalog.Lookup(f.Code); known && e.Scope == catalog.Own {
 			private = true
 		}
-		if s.Verdict.Tells(i) && !private && !s.consequence(f) {
+		if s.Verdict.Tells(i) && !private && !isConsequence(s, f) {
 			out = append(out, f)
 		}
 	}

@@ -16,7 +16,7 @@ func (s Scene) asked() bool {
 
 // why returns the answer first, then its evidence, what to try, and what was ruled out; bookend show has every cause.
 func (s Scene) why() []string {
-	out := []string{s.headline()}
+	out := []string{headlineOf(s)}
 	for _, c := range s.Why.Causes {
 		if c.Explains() {
 			out = append(out, "  "+evidence(c, len(s.Cards) > 1))
@@ -44,7 +44,7 @@ func (s Scene) why() []string {
 	return out
 }
 
-func (s Scene) headline() string {
+func headlineOf(s Scene) string {
 	headline, on := string(safetext.Clean(s.Why.Headline, Width)), s.Run.Job.Node
 	if s.Why.Reason != record.ByMessage {
 		return headline
