@@ -13,7 +13,8 @@ import (
 	"bookend/test/must"
 )
 
-// Device nodes that this process may not open are told from those that are not there. access(2) goes by the real user.
+// A device node that this process may not open is reported, one that does not exist is not. access(2) checks the real
+// user.
 func TestDenied(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become another user")

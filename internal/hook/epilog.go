@@ -20,7 +20,7 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	c = h.know(recall(a, c))
 	h.stopped.setUnfinished(closing(a.Store, c.Self()))
-	c, seen := node.Observe(a, withStanding(a, c))
+	c, seen := node.Observe(a, c)
 	h.stopped.setUnfinished(closing(a.Store, completed(h.know(c))))
 	c = cleanUp(a, node.Consult(a, c))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
@@ -28,12 +28,12 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	c = probe.AtEnd(a, h.know(c), j) // a message in the output may ask for a test
 	c, j = h.judge(c)
 	why, faults := diagnose(a, c, j)
-	faults = slices.Concat(faults, keepStanding(a, c, j, j.Exit != 0))
 	o := h.keep(c, j.With(c, faults...))
 	text := report.End(scene(c, o.Judgement, why))
 	end := h.end(c, o.Judgement, text, why)
 	h.stopped.finish()
-	o = h.keep(c, o.Judgement.With(c, node.Fault(closeRun(a.Store, c, seen.Output.Place, end))...))
+	faults = node.Fault(closeRun(a.Store, c, seen.Output.Place, end))
+	o = h.keep(c, o.Judgement.With(c, slices.Concat(faults, keepStanding(a, c, j, j.Exit != 0))...))
 	if c.Past.Turn.Leads() {
 		o.JobLog, faults = tell(a, c, seen.Output.Place, hangs, text)
 		o.Judgement = o.Judgement.Late(faults...)
@@ -41,7 +41,7 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	return o
 }
 
-// recall finds the record of the job's start, and whose turn this end is. Without a record, or if this end is already
+// recall finds the record of the job's start, the errors of GPUs on record, and which turn this end has. Without a record, or if this end is already
 // recorded, nothing is certain.
 func recall(a *node.Access, c judge.Case) judge.Case {
 	const once = "one epilog a run"
@@ -59,7 +59,7 @@ func recall(a *node.Access, c judge.Case) judge.Case {
 		c.Past.Turn = judge.Repeated
 		c.Faults = append(c.Faults, record.Saw(catalog.Again, "this job's epilog has run before", once))
 	}
-	return c
+	return withStanding(a, c)
 }
 
 // closing returns a function that records an end.

@@ -30,7 +30,7 @@ func inventory(a *Access, c judge.Case, n *numbers) judge.Case {
 		return c
 	}
 	c.Seen.Epoch = list.Epoch
-	if a.Config.NVIDIA.DriverProc == "" && len(list.Cards) == 0 { // the fault of the driver is a finding already
+	if a.Config.NVIDIA.DriverProc == "" && len(list.Cards) == 0 { // the driver's own fault is a finding
 		return c
 	}
 	if f := problem(a, *list); f != nil {

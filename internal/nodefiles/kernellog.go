@@ -30,11 +30,8 @@ const (
 // fills in Last. Last is valid unless Unknown is set. Strings in it come from outside: bounded, not sanitized.
 //
 // It counts only what the kernel itself wrote: what root's programs write to the log has another facility than the
-// kernel's, which the kernel does not let them choose.
-func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog { return readLog(dev, nil, since) }
-
-// readLog is ReadLog that also fills in Before, from another mark on.
-func readLog(dev string, before, since *gpu.KernelMark) gpu.KernelLog {
+// kernel's, which the kernel does not let them choose. Before is filled in from an earlier mark on, if there is one.
+func ReadLog(dev string, since, before *gpu.KernelMark) gpu.KernelLog {
 	path := filepath.Join(dev, "kmsg")
 	fd, err := openLog(path)
 	if err != nil {

@@ -48,7 +48,7 @@ var update = flag.Bool("update", false, "rewrite testdata/kmsg.json and testdata
 // Lines of several drivers and kernels as the device gives them; what follows from each.
 func TestReadRealLines(t *testing.T) {
 	first := mark(1, 0)
-	got := must.Have(json.MarshalIndent(ReadLog(devices(t, realLog(t)), &first), "", " "))(t)
+	got := must.Have(json.MarshalIndent(ReadLog(devices(t, realLog(t)), &first, nil), "", " "))(t)
 	golden.File(t, *update, "testdata/kmsg.json", string(got))
 }
 
@@ -62,7 +62,7 @@ func TestReadSince(t *testing.T) {
 			at := must.Have(time.ParseDuration(fields[1]))(t)
 			since = &gpu.KernelMark{Seq: must.Have(strconv.ParseUint(fields[0], 10, 64))(t), At: at}
 		}
-		log := ReadLog(dir, since)
+		log := ReadLog(dir, since, nil)
 		return fmt.Sprintf("%d Xids, %d kills, lost: %v, last: %v, %s", len(log.Xids), len(log.Kills), log.Lost,
 			log.Last, log.Unknown)
 	})
@@ -106,7 +106,7 @@ func play(answers []any) func([]byte) (int, error) {
 func TestLines(t *testing.T) {
 	since := mark(1, 1)
 	golden.Lines(t, *update, "testdata/lines.txt", func(line string) string {
-		log := ReadLog(devices(t, line+"\n"), &since)
+		log := ReadLog(devices(t, line+"\n"), &since, nil)
 		log.Last = gpu.KernelMark{}
 		return string(must.Have(json.Marshal(log))(t))
 	})
@@ -152,7 +152,7 @@ func TestLinesBefore(t *testing.T) {
 		"not asked":   {nil, &since, "[] [64]"},
 		"after since": {&since, &from, "[] [79 13 48 64]"},
 	} {
-		log := readLog(devices(t, text), tt.before, tt.since)
+		log := ReadLog(devices(t, text), tt.since, tt.before)
 		codes := func(all []gpu.Xid) (some []int) {
 			for _, x := range all {
 				some = append(some, x.Code)
@@ -166,11 +166,11 @@ func TestLinesBefore(t *testing.T) {
 func TestLongLines(t *testing.T) {
 	since := mark(1, 1)
 	long := strings.Repeat(`\x41`, 3*maxText)
-	log := ReadLog(devices(t, "4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, "+long+"\n"), &since)
+	log := ReadLog(devices(t, "4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, "+long+"\n"), &since, nil)
 	must.Not(t, len(log.Xids) != 1 || len(log.Xids[0].Text) >= maxText || !strings.HasSuffix(log.Xids[0].Text, "AAAA"),
 		"a long line: %+v", log)
 	endless := strings.Repeat("x", 3*maxRecord)
-	log = ReadLog(devices(t, "4,2,2,-;"+endless+"\n4,3,3,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n4,4,4,-;NVRM: Xid (PCI:0000:1b:00): 32, cut"), &since)
+	log = ReadLog(devices(t, "4,2,2,-;"+endless+"\n4,3,3,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n4,4,4,-;NVRM: Xid (PCI:0000:1b:00): 32, cut"), &since, nil)
 	must.Not(t, len(log.Xids) != 1 || log.Last.Seq != 3,
 		"a line longer than any record, and one without an end: %+v", log)
 }
@@ -191,7 +191,7 @@ func TestFewStandForAll(t *testing.T) {
 	}
 	say("0000:3d:00 GPU-I:02", 13, 1)
 	since := mark(1, 1)
-	log := ReadLog(devices(t, b.String()), &since)
+	log := ReadLog(devices(t, b.String()), &since, nil)
 	type line struct{ seq, pid, more int }
 	var got []line
 	for _, x := range log.Xids {
@@ -211,7 +211,7 @@ func TestTooMany(t *testing.T) {
 		fmt.Fprintf(&b, "6,%d,%[1]d,-;oom-kill:constraint=CONSTRAINT_NONE,task_memcg=/j,task=x,pid=%d,uid=1\n", 2*i+3, i+1)
 	}
 	since := mark(1, 1)
-	log := ReadLog(devices(t, b.String()), &since)
+	log := ReadLog(devices(t, b.String()), &since, nil)
 	n := len(log.Xids)
 	must.Not(t, n != maxXids || log.Xids[0].Code != 1001 || log.Xids[n-1].Code != 1000+maxXids || !log.Lost, "%+v", log)
 	must.Not(t, len(log.Kills) != maxKills || log.Kills[maxKills-1].PID != maxXids+1, "%d kills", len(log.Kills))
@@ -243,7 +243,7 @@ func TestUnreadable(t *testing.T) {
 		dir := t.TempDir()
 		must.Do(t, tt.plant(filepath.Join(dir, "kmsg")))
 		for _, s := range []*gpu.KernelMark{nil, &since} {
-			if log := ReadLog(dir, s); !strings.Contains(log.Unknown, tt.want) || len(log.Xids) != 0 {
+			if log := ReadLog(dir, s, nil); !strings.Contains(log.Unknown, tt.want) || len(log.Xids) != 0 {
 				t.Errorf("%s: %+v", name, log)
 			}
 		}
@@ -375,7 +375,7 @@ func TestFailedStartsCountOnce(t *testing.T) {
 		fmt.Fprintf(&b, "3,%d,%d,-;NVRM: GPU 0000:1b:00.0: rm_init_adapter failed, device minor number 3\n", seq+1, us)
 	}
 	since := mark(1, 0)
-	log := ReadLog(devices(t, b.String()), &since)
+	log := ReadLog(devices(t, b.String()), &since, nil)
 	must.Not(t, len(log.Xids) != 2 || log.Xids[0].Seq != 5 || log.Xids[1].Seq != 7 || log.Xids[0].More != 0 ||
 		!strings.HasPrefix(log.Xids[0].Text, "RmInitAdapter failed!"), "%+v", log.Xids)
 }

@@ -49,7 +49,7 @@ var HasGPU = child.NewOperation("present", func(r Request) (bool, error) {
 
 // ReadKernel reads the kernel's log, a ring buffer of up to many megabytes, record by record, and the epoch.
 var ReadKernel = child.NewOperation("kernel", func(r Request) (gpu.KernelLog, error) {
-	log := readLog(r.Dev, r.Before, r.Since)
+	log := ReadLog(r.Dev, r.Since, r.Before)
 	log.Epoch = ReadEpoch(r.Proc, r.Sys)
 	return log, nil
 })

@@ -10,7 +10,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// faultRuns are open runs: 1 and 2 share GPU-a, 3 has GPU-b, and nobody recorded 4 yet.
+// faultRuns are open runs: 1 and 2 share GPU-a, 3 has GPU-b, and there is no recording of 4 yet.
 func faultRuns() (runs []record.Run, recorded record.Recordings) {
 	recorded = record.Recordings{}
 	for i, id := range []gpu.ID{"GPU-a", "GPU-a", "GPU-b", "GPU-a"} {

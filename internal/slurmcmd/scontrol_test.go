@@ -57,7 +57,7 @@ func TestReadAgainRightBefore(t *testing.T) {
 	must.Fail(t, "an update", must.Err(os.Stat(log)), os.ErrNotExist)
 }
 
-// A drain that nothing else ensures counts only if Slurm shows it afterwards. Whoever drained first keeps the reason.
+// A node counts as drained only if Slurm shows it so afterwards. A reason that was set before is kept.
 func TestEnsureDrained(t *testing.T) {
 	up, down := node("IDLE", ""), node("MIXED+COMPLETING+DRAIN", "disk swap [root@2026-11-21T07:00:00]")
 	for name, tt := range map[string]struct {

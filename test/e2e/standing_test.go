@@ -34,7 +34,7 @@ func (s *story) logsXid(number int, text string) {
 	must.Do(s.t, os.WriteFile(world.KernelLog(), append(log, line...), 0o600))
 }
 
-// A fatal error between two jobs is told to the next job, and drains at its end; once an admin has resumed the node, the
+// A fatal error between two jobs is reported to the next job, and drains at its end; once an admin has resumed the node, the
 // same entry does not.
 func TestFatalErrorBetweenJobs(t *testing.T) {
 	t.Parallel()

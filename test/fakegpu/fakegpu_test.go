@@ -36,7 +36,7 @@ func TestSetRefusesWhatNobodyUnderstands(t *testing.T) {
 // A fake node has a kernel log as a real one has, and it is the tests' own: what they remove stays away.
 func TestKernelLog(t *testing.T) {
 	w := newWorld(t)
-	log := nodefiles.ReadLog(w.Dev(), &gpu.KernelMark{Seq: 1, At: time.Second})
+	log := nodefiles.ReadLog(w.Dev(), &gpu.KernelMark{Seq: 1, At: time.Second}, nil)
 	if log.Unknown != "" || log.Lost || log.Last.Seq != 2 || len(log.Xids)+len(log.Kills) != 0 {
 		t.Errorf("%+v, want two harmless entries", log)
 	}
