@@ -162,7 +162,7 @@ func noteOnly(alike []gpu.Xid) string {
 func (in Input) xid(c record.Assigned, now gpu.Health, alike []gpu.Xid) record.Finding {
 	f := withDoubts(about(alike), in.KernelDoubt)
 	isLost := f.Xid == fallenOffTheBus || f.Xid == gpu.BusLost
-	if f.Code == catalog.XidFatal && known(now, gpu.RecoveryAction) == "none" {
+	if f.Code == catalog.XidFatal && needsNoRecovery(now) {
 		f.AddDoubt("the driver itself asks for no recovery of the GPU")
 	}
 	if f.Code == catalog.XidFatal && !isLost && in.Blind {

@@ -14,8 +14,7 @@ import (
 
 // earlierErrors returns the errors that stand on the job's GPUs at its start, which does not ask for their health.
 func earlierErrors(c Case) []record.Finding {
-	in := condition.Input{Cards: c.Seen.Cards, Standing: standingOf(c), Lost: lostBuses(c), Blind: true}
-	return condition.Judge(in)
+	return condition.Judge(condition.Input{Cards: c.Seen.Cards, Standing: standingOf(c), Lost: lostBuses(c)})
 }
 
 // condition returns what driver and kernel log report about the job's GPUs, even if the driver is stuck or lost one.

@@ -56,12 +56,13 @@ func standingOf(c Case) []record.StandingFault {
 	}
 }
 
-// lostBuses returns the buses of the GPUs that the driver has lost, or refuses to use before a reset.
+// lostBuses returns the buses of the GPUs that the driver has lost, or refuses to use, in every look of a watch.
 func lostBuses(c Case) (buses []gpu.BusID) {
 	for _, card := range c.Seen.Cards {
-		if slices.ContainsFunc(c.Seen.Side.Snapshot.Faults, func(f gpu.Fault) bool {
+		isLost := func(f gpu.Fault) bool {
 			return (f.Code == gpu.FaultLost || f.Code == gpu.FaultReset) && f.Concerns(card.Device)
-		}) {
+		}
+		if c.Seen.Side.Curves[card.Device.ID].Steady && slices.ContainsFunc(c.Seen.Side.Snapshot.Faults, isLost) {
 			buses = append(buses, card.Device.BusID)
 		}
 	}

@@ -63,7 +63,11 @@ func (l *life) hook(phase slurm.Context, since *gpu.KernelMark) Check {
 			Facts: []gpu.Fact{{Code: gpu.RecoveryAction, Value: strings.TrimPrefix(l.recovery, "silent")}}}}
 	}
 	if l.lost {
-		k.Seen.Side.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: k.Seen.Cards[0].Device.ID}}
+		id := k.Seen.Cards[0].Device.ID
+		k.Seen.Side.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: id}}
+		if phase != slurm.HealthCheck { // which looks once
+			k.Seen.Side.Curves = map[gpu.ID]record.Curve{id: {State: record.Unreadable, Steady: true}}
+		}
 	}
 	return k
 }
@@ -161,6 +165,7 @@ func TestStandingFaults(t *testing.T) {
 			"check 48 before drain (held); end 48 drain",
 		"check, 48, says none, check, check":         "check; check 48 warn; check",
 		"check, 48, says silent, check, check":       "check; check 48 warn; check 48 before warn",
+		"check, 48, lost, check, check":              "check; check 48 warn; check 48 before warn",
 		"check, 79, says recover_imex, check, check": "check; check 79 warn; check 79 before drain",
 		"check, 48, says recover_imex, check, check": "check; check 48 warn; check 48 before warn",
 	} {
