@@ -79,8 +79,12 @@ func newWatchdog() watchdog { return watchdog{time.NewTimer(5 * time.Second)} }
 // limit makes the watchdog wait for a deadline.
 func (w watchdog) limit(d node.Deadline) { w.Reset(d.Left(1<<62, 0)) }
 
-// LastWords is the time to report a stop: slurmd grants 10 ms from SIGTERM to SIGKILL, and a killed hook has failed.
-const LastWords = 5 * time.Millisecond
+// The time to report a stop. slurmd grants 10 ms from SIGTERM to SIGKILL, and a killed hook has failed. A deadline ends
+// well before slurmd's own: there a hook that a busy machine starved may take longer.
+const (
+	termWords     = 5 * time.Millisecond
+	deadlineWords = 200 * time.Millisecond
+)
 
 // guard calls end at the deadline or SIGTERM, even if the hook is stuck, and before that say.
 func (w watchdog) guard(end func(), onPanic func(*child.Panic), say func(why string)) (stop func()) {
@@ -89,13 +93,13 @@ func (w watchdog) guard(end func(), onPanic func(*child.Panic), say func(why str
 	signal.Notify(term, syscall.SIGTERM)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else Go ends a process whose stderr has no reader
 	child.Go(onPanic, func() {
-		why := "SIGTERM"
+		why, grace := "SIGTERM", termWords
 		select {
 		case <-done:
 			return
 		case <-term:
 		case <-w.C:
-			why = "the deadline"
+			why, grace = "the deadline", deadlineWords
 		}
 		said := make(chan struct{})
 		child.Go(func(*child.Panic) {}, func() {
@@ -104,7 +108,7 @@ func (w watchdog) guard(end func(), onPanic func(*child.Panic), say func(why str
 		})
 		select {
 		case <-said:
-		case <-time.After(LastWords):
+		case <-time.After(grace):
 		}
 		end()
 	})

@@ -91,7 +91,7 @@ func TestShippedDeadlineEndsHooks(t *testing.T) {
 				Exit:  func(int) { close(ended) },
 			})
 			<-ended
-			if took := time.Since(began); took < tt.promise || took > tt.promise+LastWords {
+			if took := time.Since(began); took < tt.promise || took > tt.promise+deadlineWords {
 				t.Errorf("%s stuck at %s: ended after %v, want %v", tt.context, tt.stuck, took, tt.promise)
 			}
 		})
