@@ -214,6 +214,7 @@ var frameworks = []chain{
 	{torch: true, real: true, mode: "observe", brisk: true, steps: one("programs-unread", (*run).programsUnread)},
 	{torch: true, real: true, mode: "observe", brisk: true, steps: without(unrecorded, "programs-twice",
 		(*run).programsTwice)},
+	{torch: true, real: true, mode: "observe", brisk: true, steps: one("programs-remedied", (*run).programsRemedied)},
 }
 
 // one is a step without a control; without and despite are steps with one.

@@ -1,6 +1,17 @@
-// A program of CUDA's runtime that takes blocks of 2 GiB until there is no more, with the check that such programs have.
+// Programs of CUDA's runtime that take memory, with the check that such programs have.
+//
+// usage: plain          takes blocks of 2 GiB until there is no more
+//        plain caught   does so, and ends well
+//        plain half     takes half of the GPU
+//        plain keep     frees most of the GPU into the pool of cudaMallocAsync, which keeps it, and waits
+//        plain trim     does so, and trims the pool
+//        plain heap     gives the heap of the device (malloc in a kernel) more than the GPU has
+//        plain heap8    gives it 8 MiB
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <unistd.h>
 #include <cuda_runtime.h>
 
 #define CHECK(call)                                                                                                            \
@@ -12,16 +23,70 @@
 		}                                                                                                              \
 	} while (0)
 
-int main(int argc, char **)
+static const size_t block = (size_t)2 << 30;
+
+__global__ void touch(int *failed)
 {
-	const size_t block = (size_t)2 << 30;
+	void *p = malloc(64);
+	*failed = p == NULL;
+	free(p);
+}
+
+static void heap(size_t bytes)
+{
+	int *failed, seen;
+	CHECK(cudaDeviceSetLimit(cudaLimitMallocHeapSize, bytes));
+	CHECK(cudaMalloc(&failed, sizeof *failed));
+	touch<<<1, 1>>>(failed);
+	CHECK(cudaGetLastError());
+	CHECK(cudaMemcpy(&seen, failed, sizeof seen, cudaMemcpyDeviceToHost));
+	if (seen) {
+		fprintf(stderr, "malloc in a kernel: out of memory\n");
+		exit(EXIT_FAILURE);
+	}
+}
+
+static void pool(size_t bytes, bool trim)
+{
+	cudaMemPool_t all;
+	uint64_t keep = UINT64_MAX;
+	void *p;
+	CHECK(cudaDeviceGetDefaultMemPool(&all, 0));
+	CHECK(cudaMemPoolSetAttribute(all, cudaMemPoolAttrReleaseThreshold, &keep));
+	CHECK(cudaMallocAsync(&p, bytes, 0));
+	CHECK(cudaMemsetAsync(p, 7, bytes, 0));
+	CHECK(cudaFreeAsync(p, 0));
+	CHECK(cudaStreamSynchronize(0));
+	if (trim) CHECK(cudaMemPoolTrimTo(all, 0));
+	sleep(40);
+}
+
+static void blocks(bool caught)
+{
 	for (;;) {
 		void *p;
-		if (argc > 1 && cudaMalloc(&p, block) == cudaErrorMemoryAllocation) { // caught
+		if (caught && cudaMalloc(&p, block) == cudaErrorMemoryAllocation) {
 			fprintf(stderr, "cudaMalloc failed: %s, working with what there is\n", cudaGetErrorString(cudaGetLastError()));
-			return 0;
+			return;
 		}
-		if (argc == 1) CHECK(cudaMalloc(&p, block));
+		if (!caught) CHECK(cudaMalloc(&p, block));
 		CHECK(cudaMemset(p, 7, block));
 	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *how = argc > 1 ? argv[1] : "";
+	size_t free, total;
+	CHECK(cudaMemGetInfo(&free, &total));
+	if (!strcmp(how, "heap")) heap(total * 2);
+	else if (!strcmp(how, "heap8")) heap((size_t)8 << 20);
+	else if (!strcmp(how, "keep") || !strcmp(how, "trim")) pool(total / 10 * 7, !strcmp(how, "trim"));
+	else if (!strcmp(how, "half")) {
+		void *p;
+		CHECK(cudaMalloc(&p, total / 2));
+		CHECK(cudaMemset(p, 7, total / 2));
+		CHECK(cudaDeviceSynchronize());
+	} else blocks(!strcmp(how, "caught"));
+	return 0;
 }

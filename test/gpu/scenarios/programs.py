@@ -3,6 +3,7 @@
 usage: programs.py NAME          ends by the framework's exception
        programs.py NAME slowly   does so over seconds
        programs.py NAME held    takes a little, and waits
+       programs.py NAME half [F] takes half of the GPU; PyTorch may have the fraction F of it
        programs.py NAME caught   logs the exception, frees what it has, goes on with less and ends well
        programs.py rank          a task of a step, with PyTorch: the third takes all, the others some, and wait
 NAME: torch, jax, cupy, numba, triton (a kernel that wants more shared memory than there is), onnx (without a GPU: host
@@ -90,6 +91,25 @@ def caught(name):
         print(f"step {step}: loss {1 / (step + 1):.4f}", flush=True)
 
 
+def half(name, fraction=1):
+    if name == "torch":
+        import torch
+        torch.cuda.set_per_process_memory_fraction(float(fraction))
+    size, held = total() // 2, []
+    for block in globals()[name + "_blocks"]():
+        held.append(block)
+        if len(held) * 2 * GIB >= size:
+            return
+
+
+def total():
+    """The memory of the first GPU in bytes, without a context of CUDA."""
+    import subprocess
+    text = subprocess.run(["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"],
+                          capture_output=True, text=True, check=True).stdout
+    return int(text.split()[0]) << 20
+
+
 def rank():
     import torch
     held = torch.empty(GIB, dtype=torch.uint8, device="cuda").fill_(7)
@@ -107,6 +127,8 @@ if __name__ == "__main__":
         block = next(globals()[sys.argv[1] + "_blocks"]())
         time.sleep(WAIT)
         del block
+    elif sys.argv[2:3] == ["half"]:
+        half(sys.argv[1], *sys.argv[3:])
     elif sys.argv[2:] == ["caught"]:
         caught(sys.argv[1])
     else:
