@@ -70,6 +70,7 @@ func (st statement) message() (found, bool) {
 	}
 	f := found{Message: blank()}
 	f.Kind, f.Framework, f.Line = kind, st.framework(kind), shown(st.line.body, st.pos)
+	f.Program = st.program(f.Framework)
 	if kind == record.KindFault || kind == record.KindShared || st.text == record.SegmentFailed {
 		f.group = st.text
 	}

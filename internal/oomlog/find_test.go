@@ -46,6 +46,9 @@ func told(t *testing.T, found []record.Message) string {
 			t.Errorf("%+v", m)
 		}
 		text := fmt.Sprint(m.Kind, " ", cmp.Or(m.Framework, "-"))
+		if m.Program != "" {
+			text += " in " + string(m.Program)
+		}
 		for i, f := range m.Figures() {
 			name := []string{"asked", "total", "free", "in use", "allocated", "idle"}[i]
 			if f.Known() {
@@ -103,7 +106,7 @@ func TestFind(t *testing.T) {
 
 // Every section of words.txt is known, its words can be met, and of each program there is a message.
 func TestWords(t *testing.T) {
-	classes := []class{isSign, isSpeaker, isGPU, isHost, isHostCall, isStart, isError, goesOn, isMemory, isOther, isCode, isCompiler}
+	classes := []class{isSign, isSpeaker, isProgram, isGPU, isHost, isHostCall, isStart, isError, goesOn, isMemory, isOther, isCode, isCompiler}
 	for line := range strings.Lines(wordsFile) {
 		head, begins := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "== ")
 		name, _, _ := strings.Cut(head, ": ")
@@ -117,6 +120,11 @@ func TestWords(t *testing.T) {
 		if !regexp.MustCompile(`(device|init|host|shared|fault) ` + string(program.framework) + `\b`).MatchString(met) {
 			t.Errorf("speaker %d, %q: put one of its messages into testdata/lines.txt, then go test -update", at,
 				program.framework)
+		}
+	}
+	for _, p := range vocabulary().programs {
+		if !regexp.MustCompile(` (in )?` + regexp.QuoteMeta(string(p.name)) + `\b`).MatchString(met) {
+			t.Errorf("program %q: put one of its messages into testdata/lines.txt, then go test -update", p.name)
 		}
 	}
 }

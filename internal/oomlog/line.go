@@ -48,7 +48,9 @@ func newLine(text string) line {
 	if head := strings.ToLower(before[:min(len(before), maxBefore)]); head != "" {
 		f := evidenceIn(head)
 		l.facts.speaker = min(l.facts.speaker, f.speaker)
+		l.facts.program = min(l.facts.program, f.program)
 		l.facts.has[goesOn] = l.facts.has[goesOn] || f.has[goesOn]
+		l.facts.has[isGPU] = l.facts.has[isGPU] || f.has[isGPU]
 		l.facts.has[isError] = l.facts.has[isError] || isLevel().MatchString(head)
 	}
 	return l

@@ -249,6 +249,28 @@ func (st statement) speaker() speaker {
 	return speaker{framework: record.FromOther}
 }
 
+// How many lines around a message may show its program, as a traceback does.
+const (
+	programAbove = 100
+	programBelow = 30
+)
+
+// program returns the program that the library worked for; none if it is the library itself, or unknown. Lines of other
+// processes count too: a job rarely runs several programs at once.
+func (s *scan) program(library record.Framework) record.Framework {
+	mute := slices.Contains([]record.Framework{record.FromCUDA, record.FromOther, "HIP", "NCCL", "OpenCL"}, library)
+	best := nowhere
+	for _, l := range s.lines[max(0, s.at-programAbove):min(len(s.lines), s.at+programBelow+1)] {
+		if p := l.facts.program; p < best && (mute || !vocabulary().programs[p].library) {
+			best = p
+		}
+	}
+	if best == nowhere || vocabulary().programs[best].name == library {
+		return record.FromOther
+	}
+	return vocabulary().programs[best].name
+}
+
 func (st statement) framework(k record.MessageKind) record.Framework {
 	f := st.speaker().framework
 	if f == record.FromOther && (k != record.KindHost || st.facts.has[isGPU] || st.facts.has[isHostCall]) {

@@ -16,6 +16,7 @@ type class string
 const (
 	isSign     class = "sign"
 	isSpeaker  class = "speaker"
+	isProgram  class = "program"
 	isGPU      class = "GPU"
 	isHost     class = "host"
 	isHostCall class = "host call"
@@ -33,7 +34,7 @@ type word struct {
 	text   string
 	class  class
 	kind   record.MessageKind // for a sign: what ran out; unsaid if the text around decides
-	who    int                // for a speaker: its index in words.speakers
+	who    int                // for a speaker or program: its index in words.speakers or words.programs
 	traits []string           // of a sign
 }
 
@@ -48,6 +49,13 @@ var wordsFile string
 type words struct {
 	byStart  map[string][]*word
 	speakers []speaker
+	programs []program
+}
+
+// program is what a library may work for. A library itself counts only if the message names none.
+type program struct {
+	name    record.Framework
+	library bool
 }
 
 var vocabulary = sync.OnceValue(func() *words {
@@ -73,8 +81,12 @@ func (all *words) section(head string) word {
 	name, details, _ := strings.Cut(head, ": ")
 	traits := strings.Split(details, ", ")
 	w := word{class: class(name), kind: record.MessageKind(traits[0]), who: len(all.speakers), traits: traits[1:]}
-	if w.class == isSpeaker {
+	switch w.class {
+	case isSpeaker:
 		all.speakers = append(all.speakers, speaker{record.Framework(traits[0]), w.is("GPU")})
+	case isProgram:
+		w.who = len(all.programs)
+		all.programs = append(all.programs, program{record.Framework(traits[0]), w.is("library")})
 	}
 	return w
 }
@@ -93,13 +105,14 @@ type facts struct {
 	hits    []hit
 	has     map[class]bool
 	speaker int // its index in words.speakers, or nowhere
+	program int // its index in words.programs, or nowhere
 	code    int // where source code begins, or nowhere
 }
 
 const nowhere = 1 << 30
 
 func evidenceIn(lower string) facts {
-	f, all := facts{has: map[class]bool{}, speaker: nowhere, code: nowhere}, vocabulary().byStart
+	f, all := facts{has: map[class]bool{}, speaker: nowhere, program: nowhere, code: nowhere}, vocabulary().byStart
 	for i := range max(0, len(lower)-2) {
 		for _, w := range all[lower[i:i+3]] {
 			if strings.HasPrefix(lower[i:], w.text) {
@@ -122,6 +135,10 @@ func (f *facts) note(w *word, at int, lower string) {
 		f.code = min(f.code, at)
 	case isSpeaker:
 		f.speaker = min(f.speaker, w.who)
+	case isProgram:
+		if begins || !isAlnum(w.text[0]) {
+			f.program = min(f.program, w.who)
+		}
 	case isGPU:
 		rest := lower[at+len(w.text):]
 		if (begins || w.text == "cuda") && !f.has[isGPU] && !(w.text == "gpu" && hostname().MatchString(rest)) {

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"strings"
 
 	"bookend/internal/gpu"
@@ -28,13 +29,8 @@ type Output struct {
 
 // Name returns how a text calls it to the job's owner.
 func (k OutputKind) Name() string {
-	switch k {
-	case ScriptOutput:
-		return "its output"
-	case ScriptErrors:
-		return "its errors"
-	}
-	return "a step's output"
+	names := map[OutputKind]string{ScriptOutput: "its output", ScriptErrors: "its errors"}
+	return cmp.Or(names[k], "a step's output")
 }
 
 // MaxOutputPath is the longest path of an output that is kept, in bytes.
@@ -79,14 +75,15 @@ const (
 type Message struct {
 	Kind      MessageKind `json:"kind"`
 	Framework Framework   `json:"framework,omitempty"`
-	GPU       *int        `json:"gpu,omitempty"` // as PyTorch or vLLM count it, within the job
-	Asked     gpu.Figure  `json:"asked"`         // the allocation that failed
-	Total     gpu.Figure  `json:"total"`         // of the GPU, or of the process's share of it
-	Free      gpu.Figure  `json:"free"`          // of the GPU
-	InUse     gpu.Figure  `json:"in_use"`        // by this process, context included
-	Allocated gpu.Figure  `json:"allocated"`     // of the framework's pool, in live use
-	Idle      gpu.Figure  `json:"idle"`          // of the framework's pool, reserved but unallocated
-	PID       int         `json:"pid,omitempty"` // of the process that printed it, if the line has it
+	Program   Framework   `json:"program,omitempty"` // that the framework worked for: vLLM for PyTorch in vLLM
+	GPU       *int        `json:"gpu,omitempty"`     // as PyTorch or vLLM count it, within the job
+	Asked     gpu.Figure  `json:"asked"`             // the allocation that failed
+	Total     gpu.Figure  `json:"total"`             // of the GPU, or of the process's share of it
+	Free      gpu.Figure  `json:"free"`              // of the GPU
+	InUse     gpu.Figure  `json:"in_use"`            // by this process, context included
+	Allocated gpu.Figure  `json:"allocated"`         // of the framework's pool, in live use
+	Idle      gpu.Figure  `json:"idle"`              // of the framework's pool, reserved but unallocated
+	PID       int         `json:"pid,omitempty"`     // of the process that printed it, if the line has it
 	// Rank is the process's number in its job or step, if the launcher's line prefix has it.
 	Rank   *int          `json:"rank,omitempty"`
 	Others []gpu.Process `json:"others,omitempty"`
@@ -95,6 +92,9 @@ type Message struct {
 	// File numbers the files of one job's output, from 0. Messages are in order of time only within a file.
 	File int `json:"file,omitempty"`
 }
+
+// Speaker returns the program that failed or, if that is unknown, the framework that printed the message.
+func (m Message) Speaker() Framework { return cmp.Or(m.Program, m.Framework) }
 
 func (m *Message) Figures() []*gpu.Figure {
 	return []*gpu.Figure{&m.Asked, &m.Total, &m.Free, &m.InUse, &m.Allocated, &m.Idle}

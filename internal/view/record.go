@@ -62,7 +62,8 @@ type Test struct {
 type Message struct {
 	Kind      record.MessageKind `json:"kind"`
 	Framework record.Framework   `json:"framework,omitempty"`
-	Asked     gpu.Figure         `json:"asked"` // the allocation that failed
+	Program   record.Framework   `json:"program,omitempty"` // that the framework worked for
+	Asked     gpu.Figure         `json:"asked"`             // the allocation that failed
 	Line      string             `json:"line"`
 	Count     int                `json:"count"`
 	Output    int                `json:"output"` // which of the outputs has it
@@ -118,7 +119,7 @@ func newEnd(at string, r record.Run, e record.End) HookEnd {
 	out := HookEnd{At: e.Wall, Unseen: e.Unseen, Verdict: *newVerdict(e), GPUs: []GPUEnd{},
 		Findings: newFindings(at, e), KernelLog: kernelLog(e.Kernel), Outputs: e.Outputs, Diagnosis: e.Diagnosis,
 		LeftOut: e.Rest, Messages: each(e.Messages, func(m record.Message) Message {
-			return Message{m.Kind, m.Framework, m.Asked, m.Line, m.Count, m.File}
+			return Message{m.Kind, m.Framework, m.Program, m.Asked, m.Line, m.Count, m.File}
 		})}
 	for _, d := range r.Devices {
 		if reading, ok := e.Snapshot.Reading(d.Device.ID); ok {

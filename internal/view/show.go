@@ -199,7 +199,7 @@ func (e HookEnd) messagesText(w io.Writer) {
 		}
 	}
 	for _, m := range e.Messages {
-		says := cmp.Or(string(m.Framework), "unnamed")
+		says := cmp.Or(string(m.Program), string(m.Framework), "unnamed")
 		if m.Count > 1 {
 			says += fmt.Sprintf(", %d times", m.Count)
 		}
