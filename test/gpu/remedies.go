@@ -16,16 +16,16 @@ type remedy struct {
 	advice string           // what the job's log says of it; "" where it depends on the program
 }
 
-// remedies try the advice: a pool of cudaMallocAsync that starves a second process, a heap of the device as large as the
-// GPU, limits that a program sets itself, and a pool in pieces.
+// remedies try the advice: a pool of cudaMallocAsync that starves a second process, a heap of the device that is
+// full, limits that a program sets itself, and a pool in pieces.
 func (r *run) remedies() []remedy {
 	python := r.python + " " + r.site.Program("programs.py")
 	return []remedy{
 		{name: "pool of cudaMallocAsync", yes: record.CauseProcesses,
 			fails: r.site.Program("plain") + " keep & sleep 15; exec " + r.site.Program("plain") + " half",
 			typed: r.site.Program("plain") + " trim & sleep 15; exec " + r.site.Program("plain") + " half"},
-		{name: "heap of the device", fails: r.site.Program("plain") + " heap", yes: record.CauseOwn,
-			typed: r.site.Program("plain") + " heap8"},
+		{name: "heap of the device", fails: r.site.Program("plain") + " heap", yes: record.CauseLimits,
+			typed: r.site.Program("plain") + " larger"},
 		{name: "PyTorch's own limit", fails: python + " torch half .2", typed: python + " torch half 1", yes: record.CauseShare},
 		{name: "JAX's own limit", before: []string{"export XLA_CLIENT_MEM_FRACTION=.2"},
 			fails: python + " jax half", yes: record.CauseShare,

@@ -5,8 +5,8 @@
 //        plain half     takes half of the GPU
 //        plain keep     frees most of the GPU into the pool of cudaMallocAsync, which keeps it, and waits
 //        plain trim     does so, and trims the pool
-//        plain heap     gives the heap of the device (malloc in a kernel) more than the GPU has
-//        plain heap8    gives it 8 MiB
+//        plain heap     wants 64 MiB of the device's heap (malloc in a kernel), which has 8 MiB
+//        plain larger   does so with a heap of 1 GiB
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -25,23 +25,23 @@
 
 static const size_t block = (size_t)2 << 30;
 
-__global__ void touch(int *failed)
+__global__ void fill(size_t bytes, int *failed)
 {
-	void *p = malloc(64);
+	char *p = (char *)malloc(bytes);
 	*failed = p == NULL;
 	free(p);
 }
 
-static void heap(size_t bytes)
+static void heap(size_t limit)
 {
 	int *failed, seen;
-	CHECK(cudaDeviceSetLimit(cudaLimitMallocHeapSize, bytes));
+	if (limit) CHECK(cudaDeviceSetLimit(cudaLimitMallocHeapSize, limit));
 	CHECK(cudaMalloc(&failed, sizeof *failed));
-	touch<<<1, 1>>>(failed);
+	fill<<<1, 1>>>((size_t)64 << 20, failed);
 	CHECK(cudaGetLastError());
 	CHECK(cudaMemcpy(&seen, failed, sizeof seen, cudaMemcpyDeviceToHost));
 	if (seen) {
-		fprintf(stderr, "malloc in a kernel: out of memory\n");
+		fprintf(stderr, "CUDA error: malloc in a kernel failed: out of memory\n");
 		exit(EXIT_FAILURE);
 	}
 }
@@ -79,8 +79,8 @@ int main(int argc, char **argv)
 	const char *how = argc > 1 ? argv[1] : "";
 	size_t free, total;
 	CHECK(cudaMemGetInfo(&free, &total));
-	if (!strcmp(how, "heap")) heap(total * 2);
-	else if (!strcmp(how, "heap8")) heap((size_t)8 << 20);
+	if (!strcmp(how, "heap")) heap(0);
+	else if (!strcmp(how, "larger")) heap((size_t)1 << 30);
 	else if (!strcmp(how, "keep") || !strcmp(how, "trim")) pool(total / 10 * 7, !strcmp(how, "trim"));
 	else if (!strcmp(how, "half")) {
 		void *p;
