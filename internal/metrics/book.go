@@ -108,9 +108,7 @@ func (b *book) record(r *Recorded) {
 	for _, part := range r.Busy {
 		b.observe(busyShare, part, r.Partition)
 	}
-	if r.Unused > 0 {
-		*b.at(unusedGPUs, r.Partition) += float64(r.Unused)
-	}
+	*b.at(unusedGPUs, r.Partition) += float64(r.Unused) // from 0: the first that is not used is an increase
 }
 
 // check replaces what the last health check saw by what this one did: a GPU that was not read has no figure.

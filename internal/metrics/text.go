@@ -57,7 +57,7 @@ var (
 var families = map[string]family{
 	hookRuns: {kind: "counter", labels: []string{"hook", "action"}, from: runsFrom,
 		help: "Runs of the hooks for jobs with GPUs, and of the health check, by the strongest action of the policy."},
-	findings: {kind: "counter", labels: []string{"code", "hook"},
+	findings: {kind: "counter", labels: []string{"code", "hook"}, from: everySerious(),
 		help: "Findings of all kinds, by code and hook."},
 	ownErrors: {kind: "counter", labels: []string{"code"}, from: everyOwnCode(),
 		help: "Errors of Bookend itself or of the driver as a whole, by code; not what the policy only notes."},
@@ -103,6 +103,18 @@ func everyOwnCode() (all [][]string) {
 	for _, e := range catalog.All() {
 		if (e.Scope == catalog.Own || e.Scope == catalog.Driver) && e.Severity != catalog.Note {
 			all = append(all, []string{string(e.Code)})
+		}
+	}
+	return all
+}
+
+// everySerious is what alerts are about: only with a 0 before it is the first of a node an increase.
+func everySerious() (all [][]string) {
+	for _, e := range catalog.All() {
+		for _, hook := range []Hook{Prolog, Epilog, HealthCheck} {
+			if e.Severity == catalog.Serious {
+				all = append(all, []string{string(e.Code), string(hook)})
+			}
 		}
 	}
 	return all
