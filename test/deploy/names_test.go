@@ -100,7 +100,7 @@ func TestAlertsAreExplained(t *testing.T) {
 		}
 		name, body := rules[at[2]:at[3]], rules[at[1]:end]
 		for _, want := range []string{"summary: \"", "description: \"", "action: \"",
-			"runbook_url: docs/monitoring.md#" + strings.ToLower(name) + "\n", "severity: "} {
+			"/monitoring.md#" + strings.ToLower(name) + "\"\n", "severity: "} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s has no %s", name, strings.TrimSpace(want))
 			}
