@@ -56,32 +56,23 @@ type Sighting struct {
 
 // cause is one reason why memory can run out.
 type cause struct {
+	name     record.CauseName
 	judge    func(evidence) record.Cause
-	sentence string   // in a headline
-	try      []string // what the job's owner can do about it
+	sentence string // in a headline
 }
 
-var causes = map[record.CauseName]cause{
-	record.CauseOthers:   {others, "another process held memory of your GPU", nil},
-	record.CauseLeftover: {leftover, "an earlier job left GPU memory in use", nil},
-	record.CauseUnlisted: {unlisted, "GPU memory was in use without a process", nil},
-	record.CausePieces:   {pieces, "free GPU memory is fragmented", nil},
-	record.CausePool: {pool, "fragmentation inside your framework's pool",
-		[]string{"a smaller batch, inputs of one size"}},
-	record.CauseFault: {fault, "GPU or driver had a fault", nil},
-	record.CauseOwn: {own, "your job needed more than the GPU has",
-		[]string{"smaller batch, gradient checkpointing, lower precision, more GPUs"}},
-	record.CauseProcesses: {processes, "several processes of your job share one GPU",
-		[]string{"set the device from the local rank (SLURM_LOCALID, LOCAL_RANK)"}},
-	record.CauseLimits: {limits, "a limit of your job, not the GPU",
-		[]string{"ulimit -v unlimited; look for ulimit in script and .bashrc"}},
-	record.CauseShare: {share, "your job had only a share of the GPU", nil},
-}
-
-// order is the order in which causes are reported.
-var order = []record.CauseName{
-	record.CauseOthers, record.CauseLeftover, record.CauseUnlisted, record.CausePieces, record.CausePool,
-	record.CauseFault, record.CauseOwn, record.CauseProcesses, record.CauseLimits, record.CauseShare,
+// causes are in the order in which they are reported. Only a share of a GPU is by design.
+var causes = []cause{
+	{record.CauseOthers, others, "another process held memory of your GPU"},
+	{record.CauseLeftover, leftover, "an earlier job left GPU memory in use"},
+	{record.CauseUnlisted, unlisted, "GPU memory was in use without a process"},
+	{record.CausePieces, pieces, "free GPU memory is fragmented"},
+	{record.CausePool, pool, "fragmentation inside your framework's pool"},
+	{record.CauseFault, fault, "GPU or driver had a fault"},
+	{record.CauseOwn, own, "your job needed more than the GPU has"},
+	{record.CauseProcesses, processes, "several processes of your job share one GPU"},
+	{record.CauseLimits, limits, "a limit of your job, not the GPU"},
+	{record.CauseShare, share, "your job had only a share of the GPU"},
 }
 
 // rank orders causes by how much each explains: the first that is yes comes first in the headline.
@@ -99,9 +90,9 @@ var ofNode = []record.CauseName{
 func Why(in Input) record.Diagnosis {
 	e := gather(in)
 	var d record.Diagnosis
-	for _, n := range order {
-		c := causes[n].judge(e)
-		c.Name = n
+	for _, of := range causes {
+		c := of.judge(e)
+		c.Name = of.name
 		d.Causes = append(d.Causes, withdrawn(e, elsewhere(e, c)))
 	}
 	shared := &d.Causes[len(d.Causes)-1]
@@ -138,10 +129,26 @@ func explaining(e evidence, d record.Diagnosis) []record.CauseName {
 	return all
 }
 
-func yes(evidence string) record.Cause { return record.Cause{Answer: record.Yes, Evidence: evidence} }
-func no(evidence string) record.Cause  { return record.Cause{Answer: record.No, Evidence: evidence} }
-func cannotTell(evidence string) record.Cause {
-	return record.Cause{Answer: record.CannotTell, Evidence: evidence}
+func answer(a record.Answer, evidence string) record.Cause {
+	return record.Cause{Answer: a, Evidence: evidence}
+}
+func yes(evidence string) record.Cause        { return answer(record.Yes, evidence) }
+func no(evidence string) record.Cause         { return answer(record.No, evidence) }
+func cannotTell(evidence string) record.Cause { return answer(record.CannotTell, evidence) }
+
+// rules is a decision as a table: the first row that holds has the answer, the zero value if none does.
+type rules[T any] []struct {
+	holds bool
+	then  T
+}
+
+func (all rules[T]) first() (none T) {
+	for _, rule := range all {
+		if rule.holds {
+			return rule.then
+		}
+	}
+	return none
 }
 
 // on adds the GPU that the evidence is about, if it is certain.

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,6 @@ func mayMatter(f gpu.Figure) bool { return !f.Known() || f.Bytes >= significant 
 // evidence is an input and what follows from it for more than one cause.
 type evidence struct {
 	in       Input // without messages that the job survived, and without samples if the job is spread
-	kernel   gpu.KernelLog
 	messages map[record.MessageKind][]record.Message
 	faults   []*OutputFault // that the output reports, most certain first
 	// metFault: a fault may have led to the failure. It came before it in the output, or the kernel log has it.
@@ -59,17 +59,13 @@ type evidence struct {
 
 // gather derives the evidence.
 func gather(in Input) evidence {
-	in.Messages = lastWords(in.Messages)
+	in.Messages, in.Kernel = lastWords(in.Messages), cmp.Or(in.Kernel, &gpu.KernelLog{Unknown: "not read"})
 	e := evidence{
 		in: in, messages: map[record.MessageKind][]record.Message{}, unsearched: unsearched(in), held: bothEnds(in),
-		kernel: gpu.KernelLog{Unknown: "not read"},
 		spread: in.Job.HetJobID != 0 || strings.ContainsAny(in.Job.NodeList, ",["),
 		served: slices.ContainsFunc(in.Seen, func(s Sighting) bool { return s.Own && s.Bytes.Bytes > 0 }),
 	}
 	e.addressLimited = in.AddressSpace.Known() && in.AddressSpace.Bytes > 0 && in.AddressSpace.Bytes < record.Unlimited
-	if in.Kernel != nil {
-		e.kernel = *in.Kernel
-	}
 	for _, m := range in.Messages {
 		e.messages[m.Kind] = append(e.messages[m.Kind], m)
 	}
@@ -111,13 +107,10 @@ func lastWords(all []record.Message) (left []record.Message) {
 }
 
 func unsearched(in Input) string {
-	switch {
-	case in.MessagesUnknown != "":
-		return fmt.Sprintf("its output was not read (%s)", in.MessagesUnknown)
-	case in.MessagesPart != "":
-		return fmt.Sprintf("its output was read in part (%s)", in.MessagesPart)
-	}
-	return ""
+	return rules[string]{
+		{in.MessagesUnknown != "", fmt.Sprintf("its output was not read (%s)", in.MessagesUnknown)},
+		{in.MessagesPart != "", fmt.Sprintf("its output was read in part (%s)", in.MessagesPart)},
+	}.first()
 }
 
 // identified returns the PIDs proven to be the job's, and those proven not to be.
@@ -128,12 +121,10 @@ func identified(in Input, found []held) (ours, foreign map[int]bool) {
 		foreign[s.PID] = foreign[s.PID] || s.Foreign && !s.Own
 	}
 	for _, m := range in.Messages {
-		if m.PID != 0 {
-			ours[m.PID] = true
-		}
+		ours[m.PID] = m.PID != 0 || ours[0]
 	}
 	for _, f := range in.Findings {
-		if f.Code == catalog.Orphan && live(f) && f.Unknown == "" {
+		if live(f) && f.Code == catalog.Orphan && f.Unknown == "" {
 			ours[f.Holder.PID] = true
 		}
 	}
@@ -295,10 +286,8 @@ func (e evidence) deviceOf(m record.Message) *record.Assigned {
 // capacity returns the memory of a GPU that processes can use: all but the driver's own part. It is 0 if unknown.
 func (e evidence) capacity(id gpu.ID) uint64 {
 	for _, side := range []*record.Side{e.in.End, e.in.Start} {
-		if side == nil {
-			continue
-		}
-		if r, ok := side.Snapshot.Reading(id); ok && r.Memory.Total.Known() {
+		r, ok := cmp.Or(side, &record.Side{}).Snapshot.Reading(id)
+		if ok && r.Memory.Total.Known() {
 			return r.Memory.Total.Bytes - min(r.Memory.Total.Bytes, r.Memory.Reserved.Bytes)
 		}
 	}

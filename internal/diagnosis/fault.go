@@ -15,11 +15,8 @@ import (
 // fault judges errors of the GPUs and their driver: by what the ends found, or else by logs and messages.
 func fault(e evidence) record.Cause {
 	var found record.Cause
-	for _, f := range e.in.Findings {
-		found = worse(found, blame(f, false, len(e.balances) > 0))
-	}
-	for _, f := range e.in.StartFindings {
-		found = worse(found, blame(f, true, len(e.balances) > 0))
+	for i, f := range slices.Concat(e.in.Findings, e.in.StartFindings) {
+		found = worse(found, blame(f, i >= len(e.in.Findings), len(e.balances) > 0))
 	}
 	if found.Answer == record.Yes || found.Answer == record.CannotTell {
 		return found
@@ -28,7 +25,7 @@ func fault(e evidence) record.Cause {
 }
 
 // blame judges one finding of an end, if it is about a fault. If CUDA served the job, there was a driver.
-func blame(f record.Finding, start, served bool) (c record.Cause) {
+func blame(f record.Finding, start, served bool) record.Cause {
 	is := f.Code.Traits()
 	text := is.Fault
 	if f.Code == catalog.XidFatal && f.Xid != 0 {
@@ -37,21 +34,16 @@ func blame(f record.Finding, start, served bool) (c record.Cause) {
 	// A driver that hung or broke before the job may have recovered.
 	doubtful := start && (f.Code == catalog.Stuck || f.Code == catalog.Broken) || f.Unknown != "" ||
 		(is.Doubtful || f.Earlier) && len(f.Doubts) > 0 || condition.Disputed(f) || f.Code == catalog.NoDriver && served
-	switch {
-	case f.NoteOnly != "":
-		return record.Cause{}
-	case start && (f.Code == catalog.Slow || f.Code == catalog.Unread || f.Earlier): // it was read later
-		return record.Cause{}
-	case is.Silence != "" && (is.Fault == "" || doubtful):
-		c = cannotTell(is.Silence)
-	case is.Fault != "" && doubtful:
-		c = cannotTell("not certain: " + text)
-	case is.Fault != "":
-		c = yes(text)
-	case f.Code == catalog.Xid && f.Unknown == "" && !start:
-		c = byXid(f)
-	default:
-		return record.Cause{}
+	readLater := start && (f.Code == catalog.Slow || f.Code == catalog.Unread || f.Earlier)
+	c := rules[record.Cause]{
+		{f.NoteOnly != "" || readLater, record.Cause{}},
+		{is.Silence != "" && (is.Fault == "" || doubtful), cannotTell(is.Silence)},
+		{is.Fault != "" && doubtful, cannotTell("not certain: " + text)},
+		{is.Fault != "", yes(text)},
+		{f.Code == catalog.Xid && f.Unknown == "" && !start, byXid(f)},
+	}.first()
+	if c.Answer == "" {
+		return c
 	}
 	c.Index = f.Index
 	if start || f.Earlier {
@@ -67,47 +59,37 @@ const containedError = 94
 func byXid(f record.Finding) record.Cause {
 	number := cmp.Or(f.CausedBy, f.Xid)
 	e, _ := f.DriverError()
-	switch {
-	case e.Cause == catalog.ByProgram:
-		return no("the driver reported a program's error, not the GPU's")
-	case number == containedError:
-		return yes(fmt.Sprintf("the GPU had a memory error that ended a program (Xid %d)", number))
-	case e.Cause != catalog.Unclear:
-		text := "the driver reported an error that is no program's (%s): %s"
-		return cannotTell(fmt.Sprintf(text, gpu.Error(number), e.Meaning))
-	}
-	return cannotTell(fmt.Sprintf("the driver reported an error that is not known to be a program's (%s)",
-		gpu.Error(number)))
+	const reported = "the driver reported an error that is "
+	name := fmt.Sprintf(" (%s)", gpu.Error(number))
+	return rules[record.Cause]{
+		{e.Cause == catalog.ByProgram, no("the driver reported a program's error, not the GPU's")},
+		{number == containedError, yes("the GPU had a memory error that ended a program" + name)},
+		{e.Cause != catalog.Unclear, cannotTell(reported + "no program's" + name + ": " + e.Meaning)},
+		{true, cannotTell(reported + "not known to be a program's" + name)},
+	}.first()
 }
 
 // unfound judges a fault without a finding: one that something else reports, or that may have gone unread.
 func unfound(e evidence) record.Cause {
-	unread := unread(e)
-	claim, certain := "", false
-	if len(e.faults) > 0 && slices.Contains(e.faults[0].keeps, record.CauseFault) {
-		claim, certain = e.faults[0].Claim, e.faults[0].Certain
+	met, unread, claim, certain := len(e.messages[record.KindFault]) > 0, unread(e), "", false
+	if len(e.faults) > 0 && e.faults[0].is(string(record.CauseFault)) {
+		claim, certain = "your program's output reports "+e.faults[0].Claim, e.faults[0].is("certain")
 	}
-	switch {
-	case e.kernel.Mismatch != "": // any program on the node may have used its own library
-		return cannotTell("a program on this node had a library of another version than the driver")
-	case logged(e):
-		return cannotTell("the driver reported a fault of a GPU; whether of your job's cannot be told")
-	case certain && !e.spread: // only for a job of one node is it known on which node the fault occurred
-		return yes("your program's output reports " + claim)
-	case claim != "":
-		return cannotTell("your program's output reports " + claim)
-	case unread != "":
-		return cannotTell(unread)
-	case len(e.messages[record.KindFault]) > 0 && untested(e.in) != "":
-		return cannotTell("your program met a GPU error; CUDA was not tested after it")
-	}
-	return record.Cause{}
+	return rules[record.Cause]{
+		// any program on the node may have used its own library
+		{e.in.Kernel.Mismatch != "", cannotTell("a program on this node had a library of another version than the driver")},
+		{logged(e), cannotTell("the driver reported a fault of a GPU; whether of your job's cannot be told")},
+		{certain && !e.spread, yes(claim)}, // only for a job of one node is it known on which node the fault occurred
+		{claim != "", cannotTell(claim)},
+		{unread != "", cannotTell(unread)},
+		{met && untested(e.in) != "", cannotTell("your program met a GPU error; CUDA was not tested after it")},
+	}.first()
 }
 
 // logged reports whether the kernel log has a fault that may be on a GPU of the job and is not known as a program's. A
 // note is none.
 func logged(e evidence) bool {
-	return slices.ContainsFunc(e.kernel.Xids, func(x gpu.Xid) bool {
+	return slices.ContainsFunc(e.in.Kernel.Xids, func(x gpu.Xid) bool {
 		mayBeOn := func(c record.Assigned) bool { return c.Device.BusID == "" || c.Device.BusID == x.BusID }
 		row, _ := catalog.LookupXid(cmp.Or(x.CausedBy, x.Code))
 		isFault := row.Cause != catalog.ByProgram && !row.Noted()
@@ -132,8 +114,57 @@ func unread(e evidence) string {
 }
 
 func unreadLog(e evidence) string {
-	if e.kernel.Unknown != "" || e.kernel.Lost {
-		return "the kernel log was not read in full"
+	return rules[string]{{e.in.Kernel.Unknown != "" || e.in.Kernel.Lost, "the kernel log was not read in full"}}.first()
+}
+
+// inOrder judges, for a job that failed, whether its GPUs were in order from its start to its end. It is yes only if
+// everything that tells was read and nothing was found; a test allocation that was due and not made is named with it.
+func inOrder(e evidence) record.Cause {
+	c := wasInOrder(e)
+	if failed(e.in.Job.Exit) == "" {
+		return record.Cause{}
 	}
-	return ""
+	lead := map[record.Answer]string{record.Yes: "The GPUs were in order ", record.No: "The GPUs were not in order: ",
+		record.CannotTell: "Whether the GPUs were in order is not known: "}
+	c.Name, c.Evidence = record.InOrder, lead[c.Answer]+c.Evidence
+	return c
+}
+
+func wasInOrder(e evidence) record.Cause {
+	for _, f := range slices.Concat(e.in.StartFindings, e.in.Findings) {
+		entry, known := catalog.Lookup(f.Code)
+		switch {
+		case f.Unknown != "", !known, entry.Scope == catalog.Own && entry.Severity != catalog.Note:
+			return cannotTell(entry.Title)
+		case entry.Severity != catalog.Note:
+			return no(entry.Title)
+		}
+	}
+	why, text := notRead(e), "from start to end"
+	if i := slices.IndexFunc(e.in.Probes, gpu.Probe.Untested); i >= 0 {
+		text += "; not tested by an allocation: " + e.in.Probes[i].Why
+	}
+	return rules[record.Cause]{{why != "", cannotTell(why)}, {true, yes(text)}}.first()
+}
+
+// notRead returns what is not known of the job's GPUs between its start and its end, "" if nothing.
+func notRead(e evidence) string {
+	partly := func(h gpu.Health) bool {
+		return slices.ContainsFunc(h.Facts, func(f gpu.Fact) bool { return f.Unknown != "" })
+	}
+	unclean := func(c record.Assigned) bool {
+		at := func(s *record.Side) bool { return s != nil && s.Curves[c.Device.ID].State == record.Clean }
+		return !at(e.in.Start) || !at(e.in.End)
+	}
+	claim := ""
+	if len(e.faults) > 0 && !e.faults[0].ofProgram() {
+		claim = "the job's output reports " + e.faults[0].Claim
+	}
+	return cmp.Or(unread(e), rules[string]{
+		{slices.ContainsFunc(e.in.Health, partly), "part of the GPUs' condition could not be read"},
+		{e.in.Kernel.Mismatch != "" || logged(e), "the kernel log has an error that may be of these GPUs"},
+		{claim != "", claim},
+		{e.spread, "the GPUs of other nodes are not known"},
+		{slices.ContainsFunc(e.in.Cards, unclean), "not every GPU was seen clean at both ends"},
+	}.first())
 }

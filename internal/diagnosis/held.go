@@ -12,20 +12,14 @@ import (
 	"bookend/internal/slurm"
 )
 
-// others judges memory of processes that are not the job's.
-func others(e evidence) record.Cause {
-	return cmp.Or(atEnds(e, record.CauseOthers), othersMeanwhile(e), absent(e, record.CauseOthers))
+// found answers for memory that the job could not use: by what the ends found, by what else tells, or as absent.
+func found(e evidence, n record.CauseName, elsewise func(evidence) record.Cause) record.Cause {
+	return cmp.Or(atEnds(e, n), elsewise(e), absent(e, n))
 }
 
-// leftover judges memory that is recorded as left by an earlier job.
-func leftover(e evidence) record.Cause {
-	return cmp.Or(atEnds(e, record.CauseLeftover), unrecorded(e), absent(e, record.CauseLeftover))
-}
-
-// unlisted judges memory that no process accounts for.
-func unlisted(e evidence) record.Cause {
-	return cmp.Or(atEnds(e, record.CauseUnlisted), unlistedMeanwhile(e), absent(e, record.CauseUnlisted))
-}
+func others(e evidence) record.Cause   { return found(e, record.CauseOthers, othersMeanwhile) }
+func leftover(e evidence) record.Cause { return found(e, record.CauseLeftover, unrecorded) }
+func unlisted(e evidence) record.Cause { return found(e, record.CauseUnlisted, unlistedMeanwhile) }
 
 // held is a finding about memory on one of the job's GPUs that the job could not use.
 type held struct {
@@ -67,11 +61,6 @@ func kindOf(f record.Finding) record.CauseName {
 	return ""
 }
 
-// isLeft reports whether memory is recorded as left by an earlier job.
-func isLeft(f record.Finding) bool {
-	return f.Code == catalog.Dirty && f.Owner != nil && f.Unknown == ""
-}
-
 // atEnds judges a cause by the memory of its kind that the ends found. Like every step of the three causes, it returns
 // the zero Cause if it has no answer.
 func atEnds(e evidence, n record.CauseName) record.Cause {
@@ -101,7 +90,8 @@ type stock struct {
 // stocksOf sums up the findings of one kind, largest first.
 func stocksOf(e evidence, n record.CauseName) (all []stock) {
 	for _, h := range e.held {
-		f, left, job := h.finding, isLeft(h.finding), e.in.Job.ID
+		f, job := h.finding, e.in.Job.ID
+		left := f.Code == catalog.Dirty && f.Owner != nil && f.Unknown == ""
 		if kindOf(f) != n && !(n == record.CauseLeftover && left) {
 			continue
 		}
@@ -132,21 +122,15 @@ func weigh(e evidence, n record.CauseName, stocks []stock) record.Cause {
 			return on(e.assigned(s.gpu), yes(wording(s, e.in.Job)))
 		}
 	}
-	s := stocks[0]
-	c, failed := on(e.assigned(s.gpu), cannotTell(wording(s, e.in.Job))), len(balancesOn(e, s.gpu)) > 0
-	switch {
-	case failed && e.othersRuledOut:
-		c.Answer, c.Evidence = record.No, c.Evidence+", but not decisive"
-	case !failed && !e.othersRuledOut && s.bytes >= significant && (s.start || n != record.CauseUnlisted):
-		c.Answer = record.Yes
-	case failed, s.bytes >= significant, s.atLeast:
-		c.Evidence += unweighed
-	case n != record.CauseLeftover || unlooked(e.in, n) != "":
-		c.Evidence += " only, as far as was seen"
-	default:
-		c.Answer, c.Evidence = record.No, c.Evidence+" only"
-	}
-	return c
+	s, text := stocks[0], wording(stocks[0], e.in.Job)
+	failed, much := len(balancesOn(e, s.gpu)) > 0, s.bytes >= significant
+	return on(e.assigned(s.gpu), rules[record.Cause]{
+		{failed && e.othersRuledOut, no(text + ", but not decisive")},
+		{!failed && !e.othersRuledOut && much && (s.start || n != record.CauseUnlisted), yes(text)},
+		{failed || much || s.atLeast, cannotTell(text + unweighed)},
+		{n != record.CauseLeftover || unlooked(e.in, n) != "", cannotTell(text + " only, as far as was seen")},
+		{true, no(text + " only")},
+	}.first())
 }
 
 // balancesOn returns the failures that were, or may have been, on this GPU.
@@ -157,18 +141,18 @@ func balancesOn(e evidence, id gpu.ID) []failure {
 
 // wording describes how much was found and when. It names the job that left it only if that is the same user's.
 func wording(s stock, job slurm.Job) string {
-	text := gpu.Size(s.bytes)
+	text, o := gpu.Size(s.bytes), s.owners[0]
 	if s.atLeast {
 		text = "at least " + text
 	}
-	switch o := s.owners[0]; {
+	switch known := len(s.owners) == 1 && o != nil; {
 	case s.own:
 		return text + " at the end of your job, left by your job"
 	case !s.start:
 		return text + " at the end of your job"
-	case len(s.owners) == 1 && o != nil && o.Job == job.ID:
-		return text + fmt.Sprintf(" when your job began, %sby an earlier run of this job", record.Probably(o))
-	case len(s.owners) == 1 && o != nil && o.UID == job.UID && o.Job != 0:
+	case known && o.Job == job.ID:
+		return text + " when your job began, " + record.Probably(o) + "by an earlier run of this job"
+	case known && o.UID == job.UID && o.Job != 0:
 		return text + fmt.Sprintf(" when your job began, %sby your job %d", record.Probably(o), o.Job)
 	}
 	return text + " when your job began"
@@ -223,13 +207,11 @@ func unlistedMeanwhile(e evidence) record.Cause {
 		}
 		text, mine := gpu.Size(r.Unlisted.Bytes)+" while your job ran", e.assigned(r.ID)
 		here := func(f failure) bool { return mine != nil && f.gpu == mine }
-		switch {
-		case r.Together > 0:
-			return on(mine, cannotTell(text+"; it may be managed memory of your job"))
-		case slices.ContainsFunc(e.failures, here):
-			return on(mine, yes(text))
-		}
-		return on(mine, cannotTell(text+unweighed))
+		return on(mine, rules[record.Cause]{
+			{r.Together > 0, cannotTell(text + "; it may be managed memory of your job")},
+			{slices.ContainsFunc(e.failures, here), yes(text)},
+			{true, cannotTell(text + unweighed)},
+		}.first())
 	}
 	unknown := func(h held) bool { return h.finding.Unknown != "" && !live(h.finding) }
 	if slices.ContainsFunc(e.held, unknown) && !e.restKnown {
@@ -255,33 +237,86 @@ func unrecorded(e evidence) record.Cause {
 // figures, by a limit that kept CUDA from starting, or if every interval was recorded and the job's own use explains
 // the failure.
 func absent(e evidence, n record.CauseName) record.Cause {
-	switch why := unlooked(e.in, n); {
-	case n == record.CauseLeftover && why == "":
-		return no("none on record")
-	case e.alone:
-		return no("none when it failed")
-	case why != "":
-		return cannotTell(why)
-	case e.restKnown && e.unexplained == 0, stoppedByLimit(e):
-		return no("none at start or end")
-	case e.in.Whole && own(e).Answer == record.Yes:
-		return no("none at start or end, nor in any sample between")
-	}
-	return cannotTell("none at start or end; what was there in between is not known")
+	why := unlooked(e.in, n)
+	return rules[record.Cause]{
+		{n == record.CauseLeftover && why == "", no("none on record")},
+		{e.alone, no("none when it failed")},
+		{why != "", cannotTell(why)},
+		{e.restKnown && e.unexplained == 0 || stoppedByLimit(e), no("none at start or end")},
+		{e.in.Whole && own(e).Answer == record.Yes, no("none at start or end, nor in any sample between")},
+		{true, cannotTell("none at start or end; what was there in between is not known")},
+	}.first()
 }
 
 // unlooked returns why the job's ends cannot answer a cause, or "" if they can. For Leftover, only the start counts.
 func unlooked(in Input, n record.CauseName) string {
 	unseen := func(s *record.Side) bool { return s == nil || !s.Settled(in.Cards) }
-	switch {
-	case len(in.Cards) == 0:
+	return rules[string]{
+		{len(in.Cards) == 0, noGPUs},
+		{unseen(in.Start), "its GPUs were not seen, or had not settled, at its start"},
+		{n != record.CauseLeftover && unseen(in.End), "its GPUs were not seen, or had not settled, at its end"},
+		{in.Shared != "", "others may use this GPU"},
+	}.first()
+}
+
+// pieces judges by test allocations whether free memory is fragmented. If the messages show that less was free than was
+// requested, fragmentation made no difference.
+func pieces(e evidence) record.Cause {
+	if len(e.balances) > 0 && len(e.balances) == len(e.failures) && len(e.withRoom) == 0 {
+		f := e.balances[0]
+		return on(f.gpu, no(fmt.Sprintf("only %s free, %s asked", gpu.Size(f.free), gpu.Size(f.asked))))
+	}
+	for _, p := range e.in.Probes {
+		if p.Result != gpu.ProbeGap || p.Free.Bytes < p.Largest.Bytes+significant || fit(e.failures, p.Largest.Bytes) {
+			continue
+		}
+		gap := fmt.Sprintf("%s free, largest block %s", gpu.Size(p.Free.Bytes), gpu.Size(p.Largest.Bytes))
+		if e.unplaced {
+			return on(e.assigned(p.Device), cannotTell(gap+unweighed))
+		}
+		return on(e.assigned(p.Device), yes(gap))
+	}
+	if len(e.withRoom) > 0 {
+		f := e.withRoom[0]
+		return on(f.gpu, cannotTell(gpu.Size(f.free)+" was free, yet "+gpu.Size(f.asked)+" could not be had"))
+	}
+	why := untested(e.in)
+	return rules[record.Cause]{{why != "", cannotTell(why)}, {true, no("free memory came in one block")}}.first()
+}
+
+// fit reports whether every failed allocation would have fit into a block. One of unknown size might not.
+func fit(failures []failure, block uint64) bool {
+	mayNot := func(f failure) bool { return !f.message.Asked.Known() || f.asked > block }
+	return len(failures) > 0 && !slices.ContainsFunc(failures, mayNot)
+}
+
+// untested returns why the test allocations do not answer, or "" if every GPU has a result.
+func untested(in Input) string {
+	if len(in.Cards) == 0 {
 		return noGPUs
-	case unseen(in.Start):
-		return "its GPUs were not seen, or had not settled, at its start"
-	case n != record.CauseLeftover && unseen(in.End):
-		return "its GPUs were not seen, or had not settled, at its end"
-	case in.Shared != "":
-		return "others may use this GPU"
+	}
+	for _, c := range in.Cards {
+		tells := func(p gpu.Probe) bool {
+			done := p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap
+			return p.Device == c.Device.ID && done && p.Free.Known() && p.Largest.Known()
+		}
+		if !slices.ContainsFunc(in.Probes, tells) {
+			return "not tested, or without a result (the probe does, at a clean end)"
+		}
 	}
 	return ""
+}
+
+// pool judges fragmentation inside the framework's own pool.
+func pool(e evidence) record.Cause {
+	var c record.Cause
+	for _, f := range e.failures {
+		idle, asked, free := gpu.Size(f.message.Idle.Bytes), gpu.Size(f.asked), gpu.Size(f.free)
+		c = worse(c, rules[record.Cause]{
+			{!f.balanced || !f.message.Idle.Known(), cannotTell("a message does not say what the pool kept")},
+			{f.poolMattered(), on(f.gpu, yes(idle+" reserved but unallocated; "+asked+" requested, "+free+" free"))},
+			{true, on(f.gpu, no(idle+" unused, "+asked+" asked"))},
+		}.first())
+	}
+	return cmp.Or(c, notTheGPU(e), cannotTell(cmp.Or(e.unsearched, "no message in its output tells")))
 }

@@ -28,28 +28,22 @@ func hostMemory(e evidence) record.Cause {
 	byProgram := func(m record.Message) bool { return !m.Ambiguous() }
 	slurms := slices.ContainsFunc(messages, bySlurm) || ended(exit, slurmOutOfMemory)
 	full, pid := len(e.balances) > len(e.withRoom), killed(e)
-	switch {
-	case (pid != 0 || slurms) && full && !(ended(exit, 9) && slurms):
-		return cannotTell("host memory ran out too; whether that came first cannot be told")
-	case pid != 0:
-		return yes(fmt.Sprintf("host memory ran out: the kernel ended your process %d", pid))
-	case slurms:
-		return yes("host memory ran out, not the GPU's")
-	case len(messages) == 0:
-		return record.Cause{}
-	case len(e.failures) > 0:
-		return cannotTell("refused host memory too" + unweighed)
-	case e.addressLimited:
-		return yes("refused host memory; ulimit -v is " + gpu.Size(e.in.AddressSpace.Bytes))
-	case slices.ContainsFunc(messages, byProgram):
-		return yes("refused host memory, not the GPU's")
-	}
-	return cannotTell("a library could not be mapped: a limit, or a directory that allows no programs")
+	unclear, limit := full && !(ended(exit, 9) && slurms), gpu.Size(e.in.AddressSpace.Bytes)
+	return rules[record.Cause]{
+		{(pid != 0 || slurms) && unclear, cannotTell("host memory ran out too; whether that came first cannot be told")},
+		{pid != 0, yes(fmt.Sprintf("host memory ran out: the kernel ended your process %d", pid))},
+		{slurms, yes("host memory ran out, not the GPU's")},
+		{len(messages) == 0, record.Cause{}},
+		{len(e.failures) > 0, cannotTell("refused host memory too" + unweighed)},
+		{e.addressLimited, yes("refused host memory; ulimit -v is " + limit)},
+		{slices.ContainsFunc(messages, byProgram), yes("refused host memory, not the GPU's")},
+		{true, cannotTell("a library could not be mapped: a limit, or a directory that allows no programs")},
+	}.first()
 }
 
 // killed returns a process of the job killed for host memory, or 0. The time is unknown: the log has its own clock.
 func killed(e evidence) (pid int) {
-	for _, k := range e.kernel.Kills {
+	for _, k := range e.in.Kernel.Kills {
 		if e.in.Job.Owns(slurm.OwnerOfCgroup("0::" + k.Cgroup)) {
 			return k.PID
 		}
@@ -88,13 +82,7 @@ func addressSpace(e evidence) string {
 
 // notTheGPU is no if no program can have been refused GPU memory, or else no answer.
 func notTheGPU(e evidence) record.Cause {
-	switch {
-	case stoppedByLimit(e):
-		return no(didNotStart)
-	case hostAlone(e):
-		return no("it was host memory")
-	}
-	return record.Cause{}
+	return rules[record.Cause]{{stoppedByLimit(e), no(didNotStart)}, {hostAlone(e), no("it was host memory")}}.first()
 }
 
 // stoppedByLimit reports whether a limit kept CUDA from starting.
@@ -103,22 +91,19 @@ func stoppedByLimit(e evidence) bool { return e.startFailed && addressSpace(e) !
 const didNotStart = "CUDA did not even start"
 
 func unlimited(e evidence) record.Cause {
-	unread := cmp.Or(unreadLog(e), e.unsearched)
-	full := len(e.balances) > 0 && len(e.withRoom) == 0
-	switch {
-	case full && len(e.balances) == len(e.in.Messages): // no other message was found
-		return no("the GPU's memory ran out")
-	case e.startFailed:
-		return cannotTell("CUDA could not start for want of memory; no limit was seen, but a script may set ulimit -v")
-	case e.addressLimited:
-		return cannotTell("ulimit -v is " + gpu.Size(e.in.AddressSpace.Bytes))
-	case unread != "":
-		return cannotTell(unread)
-	case !e.in.AddressSpace.Known() || e.in.AddressSpace.Bytes < record.Unlimited,
-		len(e.failures) > 0 && !e.served: // a CPU allocator may print the same
-		return cannotTell("its ulimit -v when it failed is not known (the task hooks tell the first)")
-	}
-	return no("no ulimit -v, nothing killed")
+	unread, space := cmp.Or(unreadLog(e), e.unsearched), e.in.AddressSpace
+	full := len(e.balances) > 0 && len(e.withRoom) == 0 && len(e.balances) == len(e.in.Messages) // no other message
+	open := !space.Known() || space.Bytes < record.Unlimited ||
+		len(e.failures) > 0 && !e.served // a CPU allocator may print the same
+	const noStart = "CUDA could not start for want of memory; no limit was seen, but a script may set ulimit -v"
+	return rules[record.Cause]{
+		{full, no("the GPU's memory ran out")},
+		{e.startFailed, cannotTell(noStart)},
+		{e.addressLimited, cannotTell("ulimit -v is " + gpu.Size(space.Bytes))},
+		{unread != "", cannotTell(unread)},
+		{open, cannotTell("its ulimit -v when it failed is not known (the task hooks tell the first)")},
+		{true, no("no ulimit -v, nothing killed")},
+	}.first()
 }
 
 // share judges whether the job had less than a whole GPU.
@@ -133,15 +118,11 @@ func share(e evidence) record.Cause {
 		}
 		return on(&c, yes(text))
 	}
-	switch {
-	case e.in.Shared != "":
-		return yes("others may use the same GPU: " + e.in.Shared)
-	case e.in.Job.MPSPercent != "":
-		return yes("CUDA MPS shares the GPU")
-	case len(e.in.Cards) == 0:
-		return cannotTell(noGPUs)
-	case e.in.SharedUnknown != "":
-		return cannotTell(e.in.SharedUnknown)
-	}
-	return no("it had the whole GPU")
+	return rules[record.Cause]{
+		{e.in.Shared != "", yes("others may use the same GPU: " + e.in.Shared)},
+		{e.in.Job.MPSPercent != "", yes("CUDA MPS shares the GPU")},
+		{len(e.in.Cards) == 0, cannotTell(noGPUs)},
+		{e.in.SharedUnknown != "", cannotTell(e.in.SharedUnknown)},
+		{true, no("it had the whole GPU")},
+	}.first()
 }

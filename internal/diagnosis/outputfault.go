@@ -1,140 +1,67 @@
 package diagnosis
 
 import (
+	_ "embed"
 	"slices"
 	"strings"
+	"sync"
 
-	"bookend/internal/catalog"
 	"bookend/internal/record"
 )
 
-// OutputFault is an error of a GPU, its driver or a kernel that programs print. docs/users.md has the same table.
+// OutputFault is an error of a GPU, its driver or a kernel that programs print: a row of faults.txt.
 type OutputFault struct {
-	Says  []string // texts and names by which it is recognised, in any case
-	Claim string   // what such a message reports
-	Cause catalog.Cause
-	// Certain means that no program can cause it.
-	Certain bool
-	Means   string
-	Try     string // NODE stands for the job's node
-
-	kind  record.MessageKind // of the message, a fault if empty
-	keeps []record.CauseName // these are not ruled out after it
+	Says   []string // texts and names by which it is recognised, in any case
+	Claim  string   // what such a message reports
+	Means  string
+	Try    string   // NODE stands for the job's node
+	traits []string // as in faults.txt
 }
 
-// What to try after several of the faults.
-const (
-	elsewhereToo = "resubmit with sbatch --exclude=NODE, and tell your admin"
-	sanitizer    = "run once with CUDA_LAUNCH_BLOCKING=1 or under compute-sanitizer (AMD: AMD_SERIALIZE_KERNEL=3)"
-)
+//go:embed faults.txt
+var faultsFile string
 
-var ofGPU = []record.CauseName{record.CauseFault}
+// OutputFaults returns the rows of faults.txt.
+var OutputFaults = sync.OnceValue(func() (all []OutputFault) {
+	repeated := strings.NewReplacer("ELSEWHERE", "resubmit with sbatch --exclude=NODE, and tell your admin", "SANITIZER",
+		"run once with CUDA_LAUNCH_BLOCKING=1 or under compute-sanitizer (AMD: AMD_SERIALIZE_KERNEL=3)")
+	for _, p := range paragraphs(faultsFile) {
+		traits := strings.Split(strings.TrimPrefix(p[0], "== "), ", ")
+		all = append(all, OutputFault{p[4:], p[1], p[2], repeated.Replace(p[3]), traits})
+	}
+	return all
+})
 
-// outputFaults has what a message means: the first row with a text that is in the message decides. Errors that CUDA or
-// HIP attribute to the program say nothing against a GPU, and nothing for it either. The last row is for all others.
-var outputFaults = []OutputFault{
-	{[]string{"uncorrectable ECC error", "cudaErrorECCUncorrectable", "CUDA_ERROR_ECC_UNCORRECTABLE",
-		"hipErrorECCNotCorrectable"}, "an uncorrectable memory error (ECC)", catalog.ByHardware, true,
-		"The GPU's memory failed, not your code.", elsewhereToo, "", ofGPU},
-	{[]string{"uncorrectable NVLink error", "cudaErrorNvlinkUncorrectable", "CUDA_ERROR_NVLINK_UNCORRECTABLE"},
-		"an uncorrectable NVLink error", catalog.ByLink, true,
-		"A link between GPUs failed, not your code.", elsewhereToo, "", ofGPU},
-	{[]string{"GPU is lost", "NVMLError_GpuIsLost", "NVML_ERROR_GPU_IS_LOST"}, "that a GPU is lost", catalog.ByHardware,
-		true, "The driver no longer reaches a GPU: not your code.", elsewhereToo, "", ofGPU},
-	{[]string{"Unable to determine the device handle for", "GPU requires reset", "NVMLError_ResetRequired",
-		"couldn't communicate with the NVIDIA driver", "NVML: Driver Not Loaded", "NVMLError_DriverNotLoaded"},
-		"that the driver did not reach a GPU", catalog.ByDriver, false,
-		"A GPU or its driver failed, not your code.", elsewhereToo, "", ofGPU},
-	{[]string{"system not yet initialized", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY"},
-		"that CUDA was not ready on this node (802)", catalog.ByDriver, false,
-		"With NVSwitch, the NVLink fabric is not up (nvidia-fabricmanager): the node's fault, not your code.",
-		elsewhereToo, "", ofGPU},
-	{[]string{"driver/library version mismatch", "NVMLError_LibRmVersionMismatch", "NVML/RM version mismatch"},
-		"that the driver and its library have different versions", catalog.ByDriver, false,
-		"The node's driver was upgraded and not reloaded, so no job can use a GPU there: not your code.", elsewhereToo,
-		"", ofGPU},
-	{[]string{"devices are busy or unavailable", "is/are busy or unavailable", "cudaErrorDevicesUnavailable",
-		"cudaErrorDeviceUnavailable", "CUDA_ERROR_DEVICE_UNAVAILABLE"},
-		"that the GPU was refused as busy", catalog.Unclear, false,
-		"Another process has it for itself, or its compute mode admits no other: no proof of a fault.",
-		"is a second process of yours on it? If not, " + elsewhereToo, "",
-		[]record.CauseName{record.CauseFault, record.CauseOthers}},
-	{[]string{"MPS client", "MPS server", "device connections have been exhausted", "CUDA_ERROR_MPS_", "cudaErrorMps"},
-		"that MPS did not answer", catalog.Unclear, false,
-		"The MPS daemon was not started, has ended or is full, or CUDA_MPS_PIPE_DIRECTORY names another directory.",
-		"start nvidia-cuda-mps-control in your job, or unset that variable", "", ofGPU},
-	{[]string{"nvidia-container-cli: ", "nvidia-container-runtime: ", "could not select device driver", "CDI devices",
-		"98-nvidia.sh exited"}, "that the container did not get the GPU", catalog.Unclear, false,
-		"The node's driver or container tools, or an image that needs a newer driver: which cannot be told.",
-		"does the image run on another node? " + elsewhereToo, "", ofGPU},
-	{[]string{"CUDA driver version is insufficient", "NVIDIA driver on your system is too old",
-		"unsupported display driver / cuda driver combination", "forward compatibility was attempted",
-		"cudaErrorInsufficientDriver", "hipErrorInsufficientDriver", "cudaErrorSystemDriverMismatch",
-		"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
-		"that the node's driver does not fit the program's CUDA", catalog.Unclear, false,
-		"Your CUDA or container is newer than the node's driver, or brings a driver library of its own.",
-		"an older image or toolkit, or a node with a newer driver", "", ofGPU},
-	{[]string{"no CUDA-capable device", "no ROCm-capable device", "No CUDA GPUs are available",
-		"No HIP GPUs are available", "Found no NVIDIA driver", "could not find any nv files",
-		"ROCk module is NOT loaded", "open /dev/kfd", "cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE", "hipErrorNoDevice"},
-		"that no GPU was visible", catalog.Unclear, false,
-		"The job has no GPU, a variable or a container hides it, or the driver lost it.",
-		"echo $SLURM_JOB_GPUS $CUDA_VISIBLE_DEVICES; if both are right, " + elsewhereToo, "", ofGPU},
-	{[]string{"illegal memory access", "cudaErrorIllegalAddress", "CUDA_ERROR_ILLEGAL_ADDRESS",
-		"hipErrorIllegalAddress", "Memory access fault by GPU", "HSA_STATUS_ERROR_MEMORY_FAULT",
-		"HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION", "misaligned address", "cudaErrorMisalignedAddress",
-		"CUDA_ERROR_MISALIGNED_ADDRESS", "illegal instruction", "cudaErrorIllegalInstruction",
-		"CUDA_ERROR_ILLEGAL_INSTRUCTION", "invalid program counter", "launch failure", "cudaErrorLaunchFailure",
-		"CUDA_ERROR_LAUNCH_FAILED", "hipErrorLaunchFailure"},
-		"that a kernel used a wrong address or instruction", catalog.ByProgram, false,
-		"Most likely an error of your program, such as an index out of range.", sanitizer, "", nil},
-	{[]string{"device-side assert", "cudaErrorAssert", "CUDA_ERROR_ASSERT", "hipErrorAssert"},
-		"a failed assertion in a kernel", catalog.ByProgram, false,
-		"Most likely an error of your program, such as a label or token id beyond the number of classes.", sanitizer,
-		"", nil},
-	{[]string{"launch timed out", "cudaErrorLaunchTimeout", "CUDA_ERROR_LAUNCH_TIMEOUT", "hipErrorLaunchTimeOut"},
-		"that a kernel ran for too long", catalog.ByProgram, false,
-		"A kernel of your program exceeded the driver's time limit.", "shorter kernels; " + sanitizer, "", nil},
-	{[]string{"invalid device ordinal", "cudaErrorInvalidDevice", "CUDA_ERROR_INVALID_DEVICE", "hipErrorInvalidDevice"},
-		"a GPU number that the job does not have", catalog.ByProgram, false,
-		"GPUs count from 0 in each job or task.", "set the device from the local rank (SLURM_LOCALID, LOCAL_RANK)",
-		"", nil},
-	{[]string{"memory capacity is unbalanced"}, "that other processes may hold memory of its GPUs", catalog.Unclear,
-		false, "One GPU of the job had far less free memory than another.",
-		"nvidia-smi in your job: is the other process yours?", record.KindDevice,
-		[]record.CauseName{record.CauseOthers}},
-	{[]string{"NVRM: Xid", "CUDA unknown error", "CUDA driver initialization failed", "Failed to initialize NVML",
-		"NVMLError_Unknown", "hardware stack error", "HW Exception by GPU", "HSA_STATUS_ERROR_EXCEPTION",
-		"peer GPU memory over nvlink or a hardware error", "cudaErrorContained", "CUDA_ERROR_CONTAINED",
-		"initialization error", "unknown error", "cudaErrorUnknown", "CUDA_ERROR_UNKNOWN", "hipErrorUnknown"},
-		"an error of the GPU or its driver", catalog.Unclear, false, "Whose fault it was cannot be told.",
-		"resubmit once with sbatch --exclude=NODE; if it fails there too, look at your program", "", ofGPU},
+// paragraphs returns the rows of an embedded table: the lines between empty ones, without comments and quotes.
+func paragraphs(text string) (all [][]string) {
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
+		var lines []string
+		for line := range strings.Lines(paragraph) {
+			if line = strings.Trim(line, "\n\""); line != "" && line[0] != '#' {
+				lines = append(lines, line)
+			}
+		}
+		if lines != nil {
+			all = append(all, lines)
+		}
+	}
+	return all
 }
 
-// OutputFaults returns the whole table.
-func OutputFaults() []OutputFault { return outputFaults }
+func (f OutputFault) is(trait string) bool { return slices.Contains(f.traits, trait) }
+func (f OutputFault) ofProgram() bool      { return f.is("program") }
 
 // outputFault returns the row for a message, nil if it reports no fault. A fault that is in no row is of the last.
 func outputFault(m record.Message) *OutputFault {
-	line := strings.ToLower(m.Line)
-	for i, f := range outputFaults {
+	line, all := strings.ToLower(m.Line), OutputFaults()
+	for i, f := range all {
 		said := func(text string) bool { return strings.Contains(line, strings.ToLower(text)) }
-		if f.isOf(m.Kind) && (slices.ContainsFunc(f.Says, said) || i == len(outputFaults)-1) {
-			return &outputFaults[i]
+		fits := m.Kind == record.KindFault && !f.is("device") || m.Kind == record.KindDevice && f.is("device")
+		if fits && (slices.ContainsFunc(f.Says, said) || i == len(all)-1) {
+			return &all[i]
 		}
 	}
 	return nil
-}
-
-func (f OutputFault) isOf(k record.MessageKind) bool {
-	return k == f.kind || k == record.KindFault && f.kind == ""
-}
-
-func (f OutputFault) ofProgram() bool { return f.Cause == catalog.ByProgram }
-
-// advice returns what it means and what to do, for the owner of a job on one node.
-func (f OutputFault) advice(node string) string {
-	return f.Means + " Try: " + strings.ReplaceAll(f.Try, "NODE", node)
 }
 
 // faultsIn returns the faults that messages report: certain ones first, a program's own last.
@@ -145,13 +72,7 @@ func faultsIn(all []record.Message) (found []*OutputFault) {
 		}
 	}
 	weight := func(f *OutputFault) int {
-		switch {
-		case f.Certain:
-			return 0
-		case f.ofProgram():
-			return 2
-		}
-		return 1
+		return rules[int]{{f.is("certain"), 0}, {f.ofProgram(), 2}, {true, 1}}.first()
 	}
 	slices.SortStableFunc(found, func(a, b *OutputFault) int { return weight(a) - weight(b) })
 	return found
@@ -166,7 +87,7 @@ func afterFault(e evidence) bool {
 			return true
 		}
 		f := outputFault(m)
-		faulty[m.File] = faulty[m.File] || f != nil && f.kind == "" && !f.ofProgram()
+		faulty[m.File] = faulty[m.File] || f != nil && !f.is("device") && !f.ofProgram()
 	}
 	return false
 }
@@ -176,7 +97,7 @@ func afterFault(e evidence) bool {
 func withdrawn(e evidence, c record.Cause) record.Cause {
 	ofJob := []record.CauseName{record.CauseOwn, record.CausePool, record.CauseProcesses}
 	for _, f := range e.faults {
-		if c.Answer == record.No && slices.Contains(f.keeps, c.Name) {
+		if c.Answer == record.No && f.is(string(c.Name)) {
 			c.Answer, c.Evidence = record.CannotTell, "your program's output reports "+f.Claim
 		}
 	}
@@ -196,7 +117,7 @@ func reported(e evidence) (lines []string) {
 		node = "NODE"
 	}
 	for _, f := range e.faults[:min(len(e.faults), mostReported)] {
-		lines = append(lines, f.advice(node))
+		lines = append(lines, f.Means+" Try: "+strings.ReplaceAll(f.Try, "NODE", node))
 	}
 	return lines
 }

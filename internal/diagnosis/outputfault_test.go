@@ -30,13 +30,13 @@ func TestEveryFaultHasItsRow(t *testing.T) {
 	for _, sign := range signs {
 		row := outputFault(record.Message{Kind: record.KindFault, Line: sign})
 		says := func(text string) bool { return within(text)(sign) }
-		must.Not(t, !slices.ContainsFunc(row.Says, says), "no row of outputFaults for %q", sign)
+		must.Not(t, !slices.ContainsFunc(row.Says, says), "no row of faults.txt for %q", sign)
 	}
 	for _, row := range OutputFaults() {
 		for _, text := range row.Says {
-			must.Not(t, row.kind == "" && !slices.ContainsFunc(signs, within(text)), "oomlog finds no %q", text)
+			must.Not(t, !row.is("device") && !slices.ContainsFunc(signs, within(text)), "oomlog finds no %q", text)
 		}
-		must.Not(t, len(row.advice("a-name-of-a-node-01")) > 220, "%q: too long for a line", row.Claim)
+		must.Not(t, len(row.Means+" Try: "+strings.ReplaceAll(row.Try, "NODE", "a-name-of-a-node-01")) > 220, "%q: too long for a line", row.Claim)
 	}
 }
 
@@ -49,10 +49,10 @@ func TestWhatTheOutputContradicts(t *testing.T) {
 		means  string
 		blamed bool // on the job's own use
 	}{
-		"RuntimeError: CUDA error: uncorrectable ECC error encountered\n" + oom:                                      {ofGPU, "not your code", false},
+		"RuntimeError: CUDA error: uncorrectable ECC error encountered\n" + oom:                                      {[]record.CauseName{record.CauseFault}, "not your code", false},
 		"RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n" + oom:                         {[]record.CauseName{record.CauseFault, record.CauseOthers}, "compute mode", false},
 		"ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes.":               {[]record.CauseName{record.CauseOthers}, "far less free memory", false},
-		"RuntimeError: CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server\n" + oom: {ofGPU, "MPS daemon", false},
+		"RuntimeError: CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server\n" + oom: {[]record.CauseName{record.CauseFault}, "MPS daemon", false},
 		"RuntimeError: CUDA error: device-side assert triggered\n" + oom:                                             {nil, "error of your program", true},
 	} {
 		for _, given := range []record.Message{itself, torch(20, 10, 0, 0)} {

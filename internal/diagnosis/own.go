@@ -27,19 +27,16 @@ func own(e evidence) record.Cause {
 }
 
 func need(f failure) record.Cause {
-	needed := f.mine - min(f.mine, f.idle)
-	switch use := fmt.Sprintf("used %s, then requested %s more", pair(f.mine, " of ", f.total), gpu.Size(f.asked)); {
-	case f.asked > f.total:
-		return yes(atOnce(f.asked, f.total))
-	case !f.short():
-		return no(fmt.Sprintf("%s was free, %s asked", gpu.Size(f.free), gpu.Size(f.asked)))
-	case f.restKnown && !f.together(), // or it needs more than the GPU has, whatever others held
-		!f.restKnown && needed+f.asked > f.total:
-		return yes(use)
-	case f.restKnown:
-		return no(fmt.Sprintf("%s asked fit in %s", pair(needed, " + ", f.asked), gpu.Size(f.total)))
-	}
-	return cannotTell("the message does not say how much it had in all")
+	needed, asked := f.mine-min(f.mine, f.idle), gpu.Size(f.asked)
+	// or it needs more than the GPU has, whatever others held
+	tooMuch := f.restKnown && !f.together() || !f.restKnown && needed+f.asked > f.total
+	return rules[record.Cause]{
+		{f.asked > f.total, yes(atOnce(f.asked, f.total))},
+		{!f.short(), no(gpu.Size(f.free) + " was free, " + asked + " asked")},
+		{tooMuch, yes("used " + pair(f.mine, " of ", f.total) + ", then requested " + asked + " more")},
+		{f.restKnown, no(pair(needed, " + ", f.asked) + " asked fit in " + gpu.Size(f.total))},
+		{true, cannotTell("the message does not say how much it had in all")},
+	}.first()
 }
 
 func atOnce(asked, room uint64) string {
@@ -58,19 +55,15 @@ func measured(e evidence) record.Cause {
 	case e.in.Every == 0:
 		return cannotTell("not measured (the recorder would)")
 	}
-	c, most := cannotTell("no sample saw any"), uint64(0)
+	c, part := cannotTell("no sample saw any"), 0.0
 	for _, s := range e.in.Seen {
 		bytes, room := s.Bytes.Bytes, e.capacity(s.Device)
-		full := fills(bytes, room)
-		if !s.Own || room == 0 || bytes <= most || c.Answer == record.Yes && !full {
+		if !s.Own || room == 0 || float64(bytes) <= part*float64(room) {
 			continue
 		}
-		most = bytes
+		part = float64(bytes) / float64(room)
 		use := fmt.Sprintf("at least %s in one process, sampled every %v", pair(bytes, " of ", room), e.in.Every)
-		c = on(e.assigned(s.Device), cannotTell(use))
-		if full {
-			c.Answer = record.Yes
-		}
+		c = on(e.assigned(s.Device), rules[record.Cause]{{fills(bytes, room), yes(use)}, {true, cannotTell(use)}}.first())
 	}
 	return c
 }
@@ -83,23 +76,18 @@ func processes(e evidence) record.Cause {
 		}
 	}
 	r, several := mostTogether(e)
-	switch {
-	case e.alone:
-		return no("one alone had it when it failed")
-	case r.Together > 1 && e.othersRuledOut:
-		return no(several + ", but not decisive")
-	case r.Together > 1 && fillTogether(e, r):
-		return on(e.assigned(r.ID), yes(several))
-	case r.Together > 1:
-		return on(e.assigned(r.ID), cannotTell(several+unweighed))
-	case e.unexplained > 0:
-		return cannotTell(fmt.Sprintf("something else held %s; it may be your job's own", gpu.Size(e.unexplained)))
-	case e.restKnown && !slices.ContainsFunc(e.failures, func(f failure) bool { return f.sum(e.ownPIDs) > 0 }):
-		return no("the rest was not your job's")
-	case stoppedByLimit(e):
-		return no(didNotStart)
-	}
-	return cannotTell("no two were seen at once")
+	here, crowd := e.assigned(r.ID), r.Together > 1
+	ours := func(f failure) bool { return f.sum(e.ownPIDs) > 0 }
+	return rules[record.Cause]{
+		{e.alone, no("one alone had it when it failed")},
+		{crowd && e.othersRuledOut, no(several + ", but not decisive")},
+		{crowd && fillTogether(e, r), on(here, yes(several))},
+		{crowd, on(here, cannotTell(several+unweighed))},
+		{e.unexplained > 0, cannotTell("something else held " + gpu.Size(e.unexplained) + "; it may be your job's own")},
+		{e.restKnown && !slices.ContainsFunc(e.failures, ours), no("the rest was not your job's")},
+		{stoppedByLimit(e), no(didNotStart)},
+		{true, cannotTell("no two were seen at once")},
+	}.first()
 }
 
 // mostTogether returns the GPU with the most processes of the job in one sample, and describes its use.
