@@ -13,7 +13,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
-	"bookend/internal/judge"
 	"bookend/internal/oomlog"
 	"bookend/internal/record"
 	"bookend/internal/report"
@@ -65,9 +64,7 @@ func (s story) scene() report.Scene {
 var (
 	scenes  = readScenes()
 	changes = map[string]func(*story){
-		"pieces": func(s *story) {
-			s.Findings = judge.FoundByTests(s.Cards, []judge.TestResult{{Probe: s.Probes[0], Seen: 1}})
-		},
+		"inherited": func(s *story) { s.start = true },
 		"fault": func(s *story) {
 			s.Findings = condition.Judge(condition.Input{Cards: s.Cards, Now: s.Health, Kernel: s.Kernel})
 		},
@@ -114,11 +111,6 @@ func readScenes() map[string]func() story {
 			}
 			return s
 		}
-	}
-	all["inherited"] = func() story {
-		s := all["leftover"]()
-		s.start = true
-		return s
 	}
 	return all
 }
