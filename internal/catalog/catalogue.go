@@ -109,8 +109,9 @@ var entries = []Entry{
 		Traits{Start: ToNote, End: ToNote}},
 
 	{Gap, Warning, Card, Node, "free memory is fragmented",
-		"In two searches, the test allocation got a much smaller block than is free. Holes that processes leave do not " +
-			"cause that (from 2 MiB on they limit no allocation), and no healthy GPU has shown it: the driver is not well.",
+		"In two searches, the test allocation got a much smaller block than is free. Holes that processes leave do " +
+			"not cause that (from 2 MiB on they limit no allocation), and no healthy GPU has shown it: the driver " +
+			"is not well.",
 		"See bookend show JOBID for figures and holders. If it stays on an idle GPU, reset it or reboot the node.",
 		Traits{Exit: 16, Start: ToWarn, End: ToWarn, Condition: true, Milder: "had fragmented memory"}},
 	{Blocked, Serious, Card, Node, "no memory could be allocated",

@@ -87,7 +87,11 @@ doctors_without() {
 	grep -i driver "$scratch/doctor"
 }
 doctors_with() {
-	must "configure" configure enforce && shows "bookend doctor is content with the fake libraries" inside "bookend doctor"
+	must "configure" configure enforce && shows "bookend doctor is content with the fake libraries" devices_alone
+}
+devices_alone() { # this Slurm's jobs can use all GPUs: doctor says that, and nothing else is wrong
+	inside "bookend doctor" >"$scratch/doctor" 2>&1
+	says "$scratch/doctor" "ERROR devices: " && ! grep '^ERROR' "$scratch/doctor" | grep -v '^ERROR devices: '
 }
 
 # start [setup]: Slurm comes up. Its slurm.conf has one line about Bookend: it includes the package's lines, or setup's.
