@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -51,27 +53,9 @@ func OfProgram(number int) bool {
 	return e.Cause == ByProgram
 }
 
-// Errors without a number, and SXids: these are package gpu's codes for them, and its doubt about AMD.
+// sxid is package gpu's FirstSXid, amdUntried its doubt about AMD.
 const (
-	amdUncorrected = 10_000 + iota
-	amdReset
-	amdPageFault
-	amdNotGivenBack
-	amdHang
-	amdGone
-	amdHung
-	amdRecovered
-	amdReplace
-	amdCorrected
-
-	busLost    = 10_020
-	notStarted = 10_021
-	removed    = 10_022
-	portDown   = 10_023
-	pcieFatal  = 10_024
-
-	sxid = 100_000
-
+	sxid       = 100_000
 	amdUntried = "Bookend was never tried on AMD's hardware"
 )
 
@@ -102,164 +86,154 @@ const (
 // driverErrors are NVIDIA's numbers by its catalogue of Xids (of driver 610), and from 173 those that only its open
 // kernel module names. Of XidFatal the immediate action is a reset or more.
 var driverErrors = []DriverError{
-	{[]int{46}, XidFatal, ByHardware, "the GPU stopped processing", reset, ""},
-	{[]int{48}, XidFatal, ByHardware, "uncorrectable (double bit) memory error",
-		"reset the GPU; with 63 or 64, drain and reset", ""},
-	{[]int{62}, XidFatal, ByHardware, "a micro-controller of the GPU halted", reset, ""},
-	{[]int{64}, XidFatal, ByHardware, "remapping or retiring bad memory failed", reset, ""},
-	{[]int{79}, XidFatal, ByHardware, "the GPU has fallen off the bus", "restart the machine", ""},
-	{[]int{95}, XidFatal, ByHardware, "uncontained memory error: it may have reached several programs", reset, ""},
-	{[]int{110}, XidFatal, ByHardware, "security fault", reset, ""},
-	{[]int{119}, XidFatal, ByDriver, "the GPU's own processor (GSP) did not answer", reset, ""},
-	{[]int{120}, XidFatal, ByDriver, "error in the GPU's own processor (GSP)", reset, ""},
-	{[]int{136}, XidFatal, ByLink, "training of an NVLink failed", reset, ""},
-	{[]int{140}, XidFatal, ByHardware, "uncorrectable memory error that was not recovered", reset, ""},
-	{[]int{143}, XidFatal, ByHardware, "the GPU could not be initialised", reset, ""},
-	{[]int{156}, XidFatal, ByHardware, "a part of the GPU was retired", reset, ""},
-	{[]int{158}, XidFatal, ByHardware, "fatal timeout of the GPU", reset, ""},
-	{[]int{167}, XidFatal, ByHardware, "fatal timeout on PCIe", "reset the GPU; look at its seating", ""},
-	{[]int{169}, XidFatal, ByHardware, "the GPU's security processor (SEC2) halted", reset, ""},
-	{[]int{171}, XidFatal, ByHardware, "uncorrectable error of the GPU's memory (DRAM)", reset, ""},
-	{[]int{172}, XidFatal, ByHardware, "uncorrectable error of memory on the GPU's chip (SRAM)", reset, ""},
-	{[]int{54}, XidFatal, ByHardware, "auxiliary power is not connected",
-		"check cables and seating", "what is unplugged, no reset mends: look at the machine"},
-	{[]int{109}, XidFatal, Unclear, "context switch timeout: the GPU could not be taken from a program", reset,
-		hungDoubt},
-	{[]int{74}, XidFatal, ByLink, "NVLink error", "NVLink workflow", nvlinkDoubt},
-	{[]int{144, 145, 146, 149, 150}, XidFatal, ByLink, "NVLink 5 error", "NVLink 5 workflow", nvlinkDoubt},
-	{[]int{155}, XidFatal, ByLink, "NVLink error defined by software", reset,
-		"a link that an admin turned off is logged like this too"},
-	{[]int{159}, XidFatal, ByLink, "error of the link between CPU and GPU (CHI)",
-		"reset the GPU if it uses unified memory", "NVIDIA asks for a reset only if unified memory is in use"},
-	{[]int{151}, XidFatal, ByDriver, "key rotation of confidential computing failed",
-		"restart the virtual machine", "NVIDIA asks for a restart of the virtual machine only"},
+	row(XidFatal, ByHardware, "46", "the GPU stopped processing", reset),
+	row(XidFatal, ByHardware, "48", "uncorrectable (double bit) memory error",
+		"reset the GPU; with 63 or 64, drain and reset"),
+	row(XidFatal, ByHardware, "62", "a micro-controller of the GPU halted", reset),
+	row(XidFatal, ByHardware, "64", "remapping or retiring bad memory failed", reset),
+	row(XidFatal, ByHardware, "79", "the GPU has fallen off the bus", "restart the machine"),
+	row(XidFatal, ByHardware, "95", "uncontained memory error: it may have reached several programs", reset),
+	row(XidFatal, ByHardware, "110", "security fault", reset),
+	row(XidFatal, ByDriver, "119", "the GPU's own processor (GSP) did not answer", reset),
+	row(XidFatal, ByDriver, "120", "error in the GPU's own processor (GSP)", reset),
+	row(XidFatal, ByLink, "136", "training of an NVLink failed", reset),
+	row(XidFatal, ByHardware, "140", "uncorrectable memory error that was not recovered", reset),
+	row(XidFatal, ByHardware, "143", "the GPU could not be initialised", reset),
+	row(XidFatal, ByHardware, "156", "a part of the GPU was retired", reset),
+	row(XidFatal, ByHardware, "158", "fatal timeout of the GPU", reset),
+	row(XidFatal, ByHardware, "167", "fatal timeout on PCIe", "reset the GPU; look at its seating"),
+	row(XidFatal, ByHardware, "169", "the GPU's security processor (SEC2) halted", reset),
+	row(XidFatal, ByHardware, "171", "uncorrectable error of the GPU's memory (DRAM)", reset),
+	row(XidFatal, ByHardware, "172", "uncorrectable error of memory on the GPU's chip (SRAM)", reset),
+	row(XidFatal, ByHardware, "54", "auxiliary power is not connected", "check cables and seating",
+		"what is unplugged, no reset mends: look at the machine"),
+	row(XidFatal, Unclear, "109", "context switch timeout: the GPU could not be taken from a program", reset,
+		hungDoubt),
+	row(XidFatal, ByLink, "74", "NVLink error", "NVLink workflow", nvlinkDoubt),
+	row(XidFatal, ByLink, "144 145 146 149 150", "NVLink 5 error", "NVLink 5 workflow", nvlinkDoubt),
+	row(XidFatal, ByLink, "155", "NVLink error defined by software", reset,
+		"a link that an admin turned off is logged like this too"),
+	row(XidFatal, ByLink, "159", "error of the link between CPU and GPU (CHI)",
+		"reset the GPU if it uses unified memory", "NVIDIA asks for a reset only if unified memory is in use"),
+	row(XidFatal, ByDriver, "151", "key rotation of confidential computing failed", "restart the virtual machine",
+		"NVIDIA asks for a restart of the virtual machine only"),
 
-	{[]int{13}, Xid, ByProgram, "error in a program's kernel: wrong address, illegal instruction", restartApp, ""},
-	{[]int{31}, Xid, ByProgram, "memory page fault: a program's kernel used an address that is not its own", restartApp,
-		""},
-	{[]int{43}, Xid, ByProgram, "a program's work was stopped after an error of its own; the GPU goes on", ignore, ""},
-	{[]int{45}, Xid, ByProgram, "clean-up of a program after an earlier error, or because it was ended",
-		"follow the Xid before it", ""},
-	{[]int{8}, Xid, Unclear, "the GPU stopped processing for a program: an error of the program or the driver",
-		restartApp, ""},
-	{[]int{11, 25}, Xid, Unclear, "broken command stream: an error of a program or the driver", restartApp, ""},
-	{[]int{69}, Xid, Unclear, "wrong use of the graphics or compute engine, by a program or the driver", restartApp,
-		""},
-	{[]int{32, 80}, Xid, ByLink, "broken command stream: rather the quality of PCIe than a program", restartApp, ""},
-	{[]int{63}, Xid, ByHardware, "bad memory was remapped or retired", reset + " when convenient", ""},
-	{[]int{92}, Xid, ByHardware, "many corrected memory errors", ignore + "; " + support, ""},
-	{[]int{94}, Xid, ByHardware, "contained memory error: it hit one program, which was ended",
-		restartApp + "; reset when convenient", ""},
-	{[]int{157}, Xid, ByHardware, "a part of the GPU could not be retired", ignore + "; " + support, ""},
-	{[]int{162, 163, 164, 165}, Xid, ByHardware, "a notice about power smoothing", ignore, ""},
-	{[]int{168}, Xid, ByHardware, "errors in the protected part of memory while ECC is off: less memory is used",
-		"turn ECC on, or reboot", ""},
-	{[]int{175}, Xid, ByHardware, "error of the memory subsystem", support, ""},
-	{[]int{37, 38, 66, 67}, Xid, ByDriver, "error in the firmware that switches contexts (FECS)",
-		ignore + "; " + support, ""},
-	{[]int{44}, Xid, ByDriver, "error while contexts were switched", ignore + "; " + support, ""},
-	{[]int{60}, Xid, ByDriver, "error of the video processor (SEC2)", restartApp, ""},
-	{[]int{78}, Xid, ByDriver, "a virtual GPU could not be started", "update software and firmware", ""},
-	{[]int{93}, Xid, ByDriver, "the store of settings on the GPU (InfoROM) is written too often",
-		ignore + "; " + support, ""},
-	{[]int{141}, Xid, ByDriver, "error in a fast path of CUDA", ignore + "; " + support, ""},
-	{[]int{147, 148}, Xid, ByDriver, "NVLink 5 error that NVIDIA says to ignore", ignore, ""},
-	{[]int{166, 170}, Xid, ByDriver, "error of confidential computing", support, ""},
-	{[]int{121}, Xid, ByLink, "corrected errors of the link between CPU and GPU (C2C)", reset + " when convenient", ""},
-	{[]int{173}, Xid, ByLink, "fatal error of the link between CPU and GPU (C2C)", support, ""},
-	{[]int{176}, Xid, ByLink, "corrected error on PCIe", ignore, ""},
-	{[]int{108, 137}, Xid, Unclear, "access through NVLink that the other GPU refused",
-		"see what the other GPU says", ""},
-	{[]int{154}, Xid, Unclear, "the driver changed what recovery it asks for", "what the recovery action says", ""},
-	{[]int{160, 161}, Xid, Unclear, "a channel of the GPU was retired, or could not be", ignore + "; " + support, ""},
-	{[]int{174}, Xid, Unclear, "a program was ended as a consequence of another error", "follow the Xid before it", ""},
-	{[]int{14, 106, 107}, Xid, Unclear, "a test message", ignore, ""},
-	{slices.Concat(from(39, 41), from(70, 72), from(75, 77), []int{85}, from(126, 135)), Xid, Unclear,
-		"error of a copy engine", restartApp + "; " + support, ""},
-	{slices.Concat([]int{68, 83, 84, 88, 89}, from(96, 98)), Xid, Unclear, "error of a video decoder",
-		restartApp + "; " + support, ""},
-	{slices.Concat([]int{82}, from(99, 105)), Xid, Unclear, "error of a JPEG decoder", restartApp + "; " + support, ""},
-	{[]int{86, 139}, Xid, Unclear, "error of the optical flow engine", restartApp + "; " + support, ""},
-	{[]int{142}, Xid, Unclear, "error of a video encoder", support, ""},
-	{[]int{152, 153}, Xid, Unclear, "error of a deep learning accelerator, which no data center GPU has",
-		ignore + "; " + support, ""},
-	{slices.Concat(from(1, 7), []int{9, 10, 12}, from(15, 24), from(26, 30), from(33, 36), []int{42, 47}, from(49, 53),
-		from(55, 59), []int{61, 65, 73, 81, 87, 90, 91}, from(111, 118), from(122, 125), []int{138}), Xid, Unclear,
-		oldXid, support, ""},
+	row(Xid, ByProgram, "13", "error in a program's kernel: wrong address, illegal instruction", restartApp),
+	row(Xid, ByProgram, "31", "memory page fault: a program's kernel used an address that is not its own", restartApp),
+	row(Xid, ByProgram, "43", "a program's work was stopped after an error of its own; the GPU goes on", ignore),
+	row(Xid, ByProgram, "45", "clean-up of a program after an earlier error, or because it was ended",
+		"follow the Xid before it"),
+	row(Xid, Unclear, "8", "the GPU stopped processing for a program: an error of the program or the driver",
+		restartApp),
+	row(Xid, Unclear, "11 25", "broken command stream: an error of a program or the driver", restartApp),
+	row(Xid, Unclear, "69", "wrong use of the graphics or compute engine, by a program or the driver", restartApp),
+	row(Xid, ByLink, "32 80", "broken command stream: rather the quality of PCIe than a program", restartApp),
+	row(Xid, ByHardware, "63", "bad memory was remapped or retired", reset+" when convenient"),
+	row(Xid, ByHardware, "92", "many corrected memory errors", ignore+"; "+support),
+	row(Xid, ByHardware, "94", "contained memory error: it hit one program, which was ended",
+		restartApp+"; reset when convenient"),
+	row(Xid, ByHardware, "157", "a part of the GPU could not be retired", ignore+"; "+support),
+	row(Xid, ByHardware, "162 163 164 165", "a notice about power smoothing", ignore),
+	row(Xid, ByHardware, "168", "errors in the protected part of memory while ECC is off: less memory is used",
+		"turn ECC on, or reboot"),
+	row(Xid, ByHardware, "175", "error of the memory subsystem", support),
+	row(Xid, ByDriver, "37 38 66 67", "error in the firmware that switches contexts (FECS)", ignore+"; "+support),
+	row(Xid, ByDriver, "44", "error while contexts were switched", ignore+"; "+support),
+	row(Xid, ByDriver, "60", "error of the video processor (SEC2)", restartApp),
+	row(Xid, ByDriver, "78", "a virtual GPU could not be started", "update software and firmware"),
+	row(Xid, ByDriver, "93", "the store of settings on the GPU (InfoROM) is written too often",
+		ignore+"; "+support),
+	row(Xid, ByDriver, "141", "error in a fast path of CUDA", ignore+"; "+support),
+	row(Xid, ByDriver, "147 148", "NVLink 5 error that NVIDIA says to ignore", ignore),
+	row(Xid, ByDriver, "166 170", "error of confidential computing", support),
+	row(Xid, ByLink, "121", "corrected errors of the link between CPU and GPU (C2C)", reset+" when convenient"),
+	row(Xid, ByLink, "173", "fatal error of the link between CPU and GPU (C2C)", support),
+	row(Xid, ByLink, "176", "corrected error on PCIe", ignore),
+	row(Xid, Unclear, "108 137", "access through NVLink that the other GPU refused", "see what the other GPU says"),
+	row(Xid, Unclear, "154", "the driver changed what recovery it asks for", "what the recovery action says"),
+	row(Xid, Unclear, "160 161", "a channel of the GPU was retired, or could not be", ignore+"; "+support),
+	row(Xid, Unclear, "174", "a program was ended as a consequence of another error", "follow the Xid before it"),
+	row(Xid, Unclear, "14 106 107", "a test message", ignore),
+	row(Xid, Unclear, "39-41 70-72 75-77 85 126-135", "error of a copy engine", restartApp+"; "+support),
+	row(Xid, Unclear, "68 83 84 88 89 96-98", "error of a video decoder", restartApp+"; "+support),
+	row(Xid, Unclear, "82 99-105", "error of a JPEG decoder", restartApp+"; "+support),
+	row(Xid, Unclear, "86 139", "error of the optical flow engine", restartApp+"; "+support),
+	row(Xid, Unclear, "142", "error of a video encoder", support),
+	row(Xid, Unclear, "152 153", "error of a deep learning accelerator, which no data center GPU has",
+		ignore+"; "+support),
+	row(Xid, Unclear, "1-7 9 10 12 15-24 26-30 33-36 42 47 49-53 55-59 61 65 73 81 87 90 91 111-118 122-125 138",
+		oldXid, support),
 
 	// NVML's events without a number, by package gpu's codes for them
-	{[]int{20_001}, Xid, ByHardware, "bad memory was remapped or retired", reset + " when convenient", ""},
-	{[]int{20_002}, XidFatal, ByHardware, "remapping or retiring bad memory failed", reset, eventDoubt},
-	{[]int{20_003}, Xid, ByHardware, "contained memory error: it hit one program", restartApp, ""},
-	{[]int{20_004}, XidFatal, ByHardware, "uncontained memory error: it may have reached several programs",
-		reset, eventDoubt},
-	{[]int{20_005}, XidFatal, Unclear, "the GPU became unavailable", reset, eventDoubt},
-	{[]int{20_006}, Xid, Unclear, "the driver changed what recovery it asks for",
-		"what the recovery action says", ""},
+	row(Xid, ByHardware, "20001", "bad memory was remapped or retired", reset+" when convenient"),
+	row(XidFatal, ByHardware, "20002", "remapping or retiring bad memory failed", reset, eventDoubt),
+	row(Xid, ByHardware, "20003", "contained memory error: it hit one program", restartApp),
+	row(XidFatal, ByHardware, "20004", "uncontained memory error: it may have reached several programs", reset,
+		eventDoubt),
+	row(XidFatal, Unclear, "20005", "the GPU became unavailable", reset, eventDoubt),
+	row(Xid, Unclear, "20006", "the driver changed what recovery it asks for", "what the recovery action says"),
 
-	{[]int{amdUncorrected}, XidFatal, ByHardware, "uncorrectable hardware error",
-		"see amd-smi's RAS counters, reset", amdUntried},
-	{[]int{amdReset}, Xid, Unclear, "the driver reset the GPU and those linked with it: programs on them were ended",
-		"what came before it", ""},
-	{[]int{amdPageFault}, Xid, ByProgram, "memory page fault: a program's kernel used an address that is not its own",
-		restartApp, ""},
-	{[]int{amdNotGivenBack}, Xid, Unclear, "the driver counts memory of an ended program that was not given back",
-		"see what memory is in use", ""},
-	{[]int{amdHang}, Xid, Unclear, "the GPU hung: work on it did not end, because of a program or of the GPU",
-		"what came after it", amdUntried},
-	{[]int{amdGone}, XidFatal, Unclear, "the GPU's power controller answers all ones, as a device does that is gone",
-		"reboot; look at its seating", amdUntried},
-	{[]int{amdHung}, XidFatal, Unclear, "the GPU hung, and the driver did not reset it, or the reset failed", "reboot",
-		amdUntried},
-	{[]int{amdRecovered}, Xid, Unclear, "the GPU works again after a hang or reset", ignore, ""},
-	{[]int{amdReplace}, XidFatal, ByHardware, "more bad memory pages than allowed", "replace the GPU", amdUntried},
-	{[]int{amdCorrected}, Xid, ByHardware, "corrected memory error: nothing is lost", ignore, ""},
+	// AMD's errors and lines without a number, by package gpu's codes for them
+	row(XidFatal, ByHardware, "10000", "uncorrectable hardware error", "see amd-smi's RAS counters, reset", amdUntried),
+	row(Xid, Unclear, "10001", "the driver reset the GPU and those linked with it: programs on them were ended",
+		"what came before it"),
+	row(Xid, ByProgram, "10002", "memory page fault: a program's kernel used an address that is not its own",
+		restartApp),
+	row(Xid, Unclear, "10003", "the driver counts memory of an ended program that was not given back",
+		"see what memory is in use"),
+	row(Xid, Unclear, "10004", "the GPU hung: work on it did not end, because of a program or of the GPU",
+		"what came after it", amdUntried),
+	row(XidFatal, Unclear, "10005", "the GPU's power controller answers all ones, as a device does that is gone",
+		"reboot; look at its seating", amdUntried),
+	row(XidFatal, Unclear, "10006", "the GPU hung, and the driver did not reset it, or the reset failed", "reboot",
+		amdUntried),
+	row(Xid, Unclear, "10007", "the GPU works again after a hang or reset", ignore),
+	row(XidFatal, ByHardware, "10008", "more bad memory pages than allowed", "replace the GPU", amdUntried),
+	row(Xid, ByHardware, "10009", "corrected memory error: nothing is lost", ignore),
 
-	{[]int{busLost}, XidFatal, ByHardware, "the GPU has fallen off the bus", "restart the machine", ""},
-	{[]int{notStarted}, XidFatal, Unclear, "the driver could not start the GPU: no job can use it",
-		"reset the GPU or restart the machine", startDoubt},
-	{[]int{removed}, XidFatal, Unclear, "the GPU was taken out of the system while it was in use",
-		"restart the machine", removeDoubt},
-	{[]int{pcieFatal}, XidFatal, ByHardware, "uncorrected PCIe error of the GPU", "check its seating and slot",
-		pcieDoubt},
-	{[]int{portDown}, KernelLog, ByHardware, "a PCIe slot lost its link: a GPU or another device behind it is gone",
-		"see which device it was", ""},
+	row(XidFatal, ByHardware, "10020", "the GPU has fallen off the bus", "restart the machine"),
+	row(XidFatal, Unclear, "10021", "the driver could not start the GPU: no job can use it",
+		"reset the GPU or restart the machine", startDoubt),
+	row(XidFatal, Unclear, "10022", "the GPU was taken out of the system while it was in use", "restart the machine",
+		removeDoubt),
+	row(XidFatal, ByHardware, "10024", "uncorrected PCIe error of the GPU", "check its seating and slot", pcieDoubt),
+	row(KernelLog, ByHardware, "10023", "a PCIe slot lost its link: a GPU or another device behind it is gone",
+		"see which device it was"),
 
 	// SXids, by the guide of the fabric manager.
-	{sxids(from(23001, 23017), 10003, 12020, 22003, 22011), KernelLog, ByLink, "fatal error of a whole NVSwitch",
-		"restart the machine", ""},
-	{sxids(slices.Concat(from(11018, 11020), from(12024, 12027), from(12030, 12032), from(24004, 24007)), 11001, 11009,
-		11013, 12001, 12002, 12022, 14017, 15001, 15006, 15009, 15010, 15012, 15013, 19047, 19048, 19054, 19056, 19058,
-		19060, 19061, 19063, 19064, 19066, 19067, 19069, 19070, 20034, 22012), KernelLog, ByLink,
+	row(KernelLog, ByLink, "S10003 12020 22003 22011 23001-23017", "fatal error of a whole NVSwitch",
+		"restart the machine"),
+	row(KernelLog, ByLink,
+		"S11001 11009 11013 11018-11020 12001 12002 12022 12024-12027 12030-12032 14017 15001 15006 15009 15010 15012 "+
+			"15013 19047 19048 19054 19056 19058 19060 19061 19063 19064 19066 19067 19069 19070 20034 22012 24004-24007",
 		"fatal error of an NVSwitch link: GPUs behind it lose their work",
-		"reset the GPUs behind it, or all with the switches", switchDoubt},
-	{sxids(nil, 19084), KernelLog, ByLink, "an NVSwitch link does not answer, after another error",
-		"reset all GPUs and switches", switchDoubt},
-	{sxids(nil, 20012), KernelLog, ByLink, "bad connection of an NVSwitch link", "check its seating", switchDoubt},
-	{sxids(nil, 11004, 12028), KernelLog, ByLink, "access through an NVSwitch that it refused: other jobs go on",
-		ignore, ""},
-	{sxids(nil, 10001, 10002, 10004, 10005, 20001, 20009, 22013), KernelLog, ByLink,
-		"a notice of an NVSwitch: jobs go on", ignore, ""},
-	{sxids(slices.Concat(from(11021, 11023), from(24001, 24003)), 11012, 12021, 12023, 15008, 15011, 19049, 19055,
-		19057, 19059, 19062, 19065, 19068, 19071), KernelLog, ByLink, "corrected error of an NVSwitch: nothing is lost",
-		ignore, ""},
+		"reset the GPUs behind it, or all with the switches", switchDoubt),
+	row(KernelLog, ByLink, "S19084", "an NVSwitch link does not answer, after another error",
+		"reset all GPUs and switches", switchDoubt),
+	row(KernelLog, ByLink, "S20012", "bad connection of an NVSwitch link", "check its seating", switchDoubt),
+	row(KernelLog, ByLink, "S11004 12028", "access through an NVSwitch that it refused: other jobs go on", ignore),
+	row(KernelLog, ByLink, "S10001 10002 10004 10005 20001 20009 22013", "a notice of an NVSwitch: jobs go on", ignore),
+	row(KernelLog, ByLink,
+		"S11012 11021-11023 12021 12023 15008 15011 19049 19055 19057 19059 19062 19065 19068 19071 24001-24003",
+		"corrected error of an NVSwitch: nothing is lost", ignore),
 }
 
-// sxids returns the codes of some SXids, in order.
-func sxids(run []int, single ...int) []int {
-	all := slices.Sorted(slices.Values(append(single, run...)))
-	for i := range all {
-		all[i] += sxid
+// row makes a row of the table. Its numbers are single or "first-last"; with S before them they are SXids'.
+func row(code Code, cause Cause, numbers, meaning, asks string, doubt ...string) DriverError {
+	e := DriverError{Code: code, Cause: cause, Meaning: meaning, Asks: asks, Doubt: strings.Join(doubt, "")}
+	list, isSwitch := strings.CutPrefix(numbers, "S")
+	for _, field := range strings.Fields(list) {
+		from, to, _ := strings.Cut(field, "-")
+		first, _ := strconv.Atoi(from)
+		last, _ := strconv.Atoi(cmp.Or(to, from))
+		for n := first; n <= last; n++ {
+			e.Numbers = append(e.Numbers, n)
+			if isSwitch {
+				e.Numbers[len(e.Numbers)-1] += sxid
+			}
+		}
 	}
-	return all
-}
-
-// from returns the numbers from first to last.
-func from(first, last int) (all []int) {
-	for n := first; n <= last; n++ {
-		all = append(all, n)
-	}
-	return all
+	return e
 }
 
 // Noted reports whether the error calls for nothing and is no program's: a note is enough.

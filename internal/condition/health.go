@@ -26,12 +26,8 @@ type Input struct {
 	// KernelDoubt makes that log's entries uncertain: the driver was reloaded since, which may have cured the GPU.
 	KernelDoubt string
 	// Standing are fatal errors from before the job or, for a health check, on record since an earlier hook or check.
-	// All are of the driver's present epoch. Lost are the buses of GPUs that the driver has lost
-	// or refuses to use.
+	// All are of the driver's present epoch.
 	Standing []record.StandingFault
-	Lost     []gpu.BusID
-	// Blind is set if the driver reported no GPU's condition: whether a GPU recovered is then unknown.
-	Blind bool
 	// Doubt makes every finding uncertain (the hook sees only part of the node).
 	Doubt string
 }
@@ -188,12 +184,10 @@ func known(h gpu.Health, c gpu.FactCode) string {
 	return ""
 }
 
-// Compares reports whether Judge needs Input.Before: only if a counter is not 0.
+// Compares reports whether Judge needs Input.Before: only if the counter of memory errors is not 0.
 func Compares(now []gpu.Health) bool {
 	return slices.ContainsFunc(now, func(h gpu.Health) bool {
-		return slices.ContainsFunc(factRows, func(r Row) bool {
-			return r.counter && !slices.Contains([]string{"", "0"}, known(h, r.Fact))
-		})
+		return !slices.Contains([]string{"", "0"}, known(h, gpu.ECCUncorrected))
 	})
 }
 

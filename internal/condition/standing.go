@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -30,8 +31,11 @@ func (l Look) Absorb(s record.Standing) record.Standing {
 	case !epoch.Same(s.Epoch):
 		return s
 	}
-	if l.Known.Epoch.Same(epoch) { // an error that is new here may be newer than what the driver reported
-		s = Without(s, func(f record.StandingFault) bool { return f.Xid.Seq <= l.Known.Mark.Seq && l.recovered(f) })
+	s = Without(s, func(f record.StandingFault) bool { // one that is new here may be newer than what the driver reported
+		return l.Known.Epoch.Same(epoch) && f.Xid.Seq <= l.Known.Mark.Seq && l.recovered(f)
+	})
+	for i, f := range s.Faults {
+		s.Faults[i].GPU = cmp.Or(f.GPU, l.onBus(f.Xid.BusID))
 	}
 	if !isRead {
 		return s
@@ -44,7 +48,7 @@ func (l Look) Absorb(s record.Standing) record.Standing {
 			s = Without(s, func(f record.StandingFault) bool { return f.Xid.BusID == x.BusID })
 		case e.Code == catalog.XidFatal && e.Doubt == "":
 			f := l.Hook
-			f.Xid, f.GPU = x, l.OnBus(x.BusID)
+			f.Xid, f.GPU = x, l.onBus(x.BusID)
 			s = with(s, f)
 		}
 	}
@@ -56,14 +60,14 @@ func (l Look) Absorb(s record.Standing) record.Standing {
 
 // recovered reports whether the driver says now that the GPU of a fault needs no recovery.
 func (l Look) recovered(f record.StandingFault) bool {
-	id := l.OnBus(f.Xid.BusID)
+	id := l.onBus(f.Xid.BusID)
 	return slices.ContainsFunc(l.Health, func(h gpu.Health) bool {
 		return id != "" && h.Device == id && needsNoRecovery(h)
 	})
 }
 
-// OnBus returns the GPU that the hook knows on a bus, empty for none.
-func (l Look) OnBus(bus gpu.BusID) gpu.ID {
+// onBus returns the GPU that the hook knows on a bus, empty for none.
+func (l Look) onBus(bus gpu.BusID) gpu.ID {
 	for _, card := range l.Cards {
 		switch d := card.Device; {
 		case d.BusID != bus:
@@ -96,7 +100,7 @@ func (in Input) earlier(c record.Assigned, now gpu.Health, found []record.Findin
 		switch {
 		case s.Drained:
 			f.AddDoubt("the node was drained for this before: since then an admin decides")
-		case !in.stillHolds(c, s, found):
+		case !stillHolds(s, found):
 			f.AddDoubt("the driver does not say whether the GPU was reset since")
 		}
 		out = append(out, f)
@@ -104,18 +108,14 @@ func (in Input) earlier(c record.Assigned, now gpu.Health, found []record.Findin
 	return out
 }
 
-// stillHolds reports whether an earlier error is known not to be over: the driver asks for a recovery of the GPU or has
-// lost it, or it fell off the bus, which only a reboot mends.
-func (in Input) stillHolds(c record.Assigned, s record.StandingFault, found []record.Finding) bool {
+// stillHolds reports whether an earlier error is known not to be over: the driver asks for a recovery of the GPU, or it
+// fell off the bus, which only a reboot mends. A GPU that the driver has lost is a finding of its own, which drains.
+func stillHolds(s record.StandingFault, found []record.Finding) bool {
 	asks := func(f record.Finding) bool {
 		return f.Code == catalog.Recovery && f.Unknown == "" && len(f.Doubts) == 0
 	}
-	return s.Xid.Code == fallenOffTheBus || s.Xid.Code == gpu.BusLost || slices.Contains(in.Lost, c.Device.BusID) ||
-		slices.ContainsFunc(found, asks)
+	return s.Xid.Code == fallenOffTheBus || s.Xid.Code == gpu.BusLost || slices.ContainsFunc(found, asks)
 }
-
-// maxStanding is more than the fatal codes that a node's GPUs can have at once.
-const maxStanding = 128
 
 // with adds a fault, unless one with the same code on the same GPU stands for which the node was not drained.
 func with(s record.Standing, f record.StandingFault) record.Standing {
@@ -125,7 +125,6 @@ func with(s record.Standing, f record.StandingFault) record.Standing {
 	}
 	s = Without(s, same)
 	s.Faults = append(s.Faults, f)
-	s.Faults = s.Faults[max(0, len(s.Faults)-maxStanding):]
 	return s
 }
 

@@ -165,7 +165,7 @@ func (in Input) xid(c record.Assigned, now gpu.Health, alike []gpu.Xid) record.F
 	if f.Code == catalog.XidFatal && needsNoRecovery(now) {
 		f.AddDoubt("the driver itself asks for no recovery of the GPU")
 	}
-	if f.Code == catalog.XidFatal && !isLost && in.Blind {
+	if f.Code == catalog.XidFatal && !isLost && len(in.Now) == 0 {
 		f.AddDoubt("the driver did not say whether the GPU recovered")
 	}
 	if c.Device.Parent != "" && !slices.ContainsFunc(alike, func(x gpu.Xid) bool { return x.Instance == "" }) {

@@ -108,8 +108,8 @@ func TestPastedLines(t *testing.T) {
 		"<4>[1.0] 'amdgpu: Failed to evict queue 1'": {Code: AMDHang, Text: "Failed to evict queue 1"},
 		"": {}, "NVRM: ": {}, "xNVRM: Xid (PCI:0000:1b:00): 45": {},
 	} {
-		if got, ok := ParsePastedLine(text); !reflect.DeepEqual(got, want) || ok != (want.Code != 0) {
-			t.Errorf("%q: %+v, %v", text, got, ok)
+		if got := PastedErrors(text); len(got) != min(want.Code, 1) || len(got) == 1 && !reflect.DeepEqual(got[0], want) {
+			t.Errorf("%q: %+v", text, got)
 		}
 	}
 }
@@ -134,10 +134,10 @@ func FuzzKernelLine(f *testing.F) {
 	f.Add("pcieport 0000:64:01.0: AER: Uncorrected (Fatal) error received: 0000:1b:00.0")
 	f.Add("[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring sdma0 timeout, signaled seq=1, emitted seq=2")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, parse := range []func(string) (Xid, bool){ParseKernelLine, ParsePastedLine} {
-			x, ok := parse(text)
+		x, ok := ParseKernelLine(text)
+		for _, x := range append(PastedErrors(text), x) {
 			bus, err := ParseBusID(string(x.BusID))
-			if ok && (x.Code < 0 || x.Code > FirstSXid+99_999 || x.CausedBy < 0 || x.CausedBy > maxXid || bus != x.BusID ||
+			if ok = ok || x.Code > 0; ok && (x.Code < 0 || x.Code > FirstSXid+99_999 || x.CausedBy < 0 || x.CausedBy > maxXid || bus != x.BusID ||
 				err != nil && x.BusID != "" || x.OwnerPID() > MaxPID || len(x.Text)+len(x.Name) > len(text)) {
 				t.Errorf("%q: %+v", text, x)
 			}

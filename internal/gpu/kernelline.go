@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Bookend's codes for errors that have no number. They exceed NVIDIA's Xids, and are in records: they never change.
@@ -76,25 +77,7 @@ func ParseKernelLine(entry string) (Xid, bool) {
 			return x, true
 		}
 	}
-	return parsePort(entry)
-}
-
-// ParsePastedLine is ParseKernelLine for text that a person pasted: with the stamps of dmesg, syslog or the journal,
-// and perhaps as several lines. The first that is known counts. Such text proves nothing.
-func ParsePastedLine(text string) (Xid, bool) {
-	const form, longest, most = `(?m)(?:^|[\s>"'])((?:NVRM: |nvidia-nvswitch|amdgpu:? |\[drm:|pcieport ).*)$`, 3, 64
-	var lines []string
-	for _, found := range regexp.MustCompile(form).FindAllStringSubmatch(text, most) {
-		lines = append(lines, strings.TrimRight(found[1], "\r\"' "))
-	}
-	for i := range lines {
-		for n := 1; n <= min(longest, len(lines)-i); n++ {
-			if x, ok := ParseKernelLine(strings.Join(lines[i:i+n], "\n")); ok {
-				return x, true
-			}
-		}
-	}
-	return Xid{}, false
+	return parseForms(entry)
 }
 
 // OwnerPID returns the process whose work an error ended or concerns, 0 if none is known. Many lines name the process
@@ -140,55 +123,54 @@ func parseRecovery(x Xid) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// parseNVIDIA parses what NVIDIA's modules write about a GPU or an NVSwitch.
-func parseNVIDIA(entry string) (Xid, bool) {
-	if x, ok := parseXid(entry); ok {
+// forms are the lines with an address and without an Xid, by what begins them: NVIDIA's about a GPU, the SXids of an
+// NVSwitch without the lines that only have their details, and the kernel's own about PCIe. Of an uncorrected PCIe error
+// the address is that of the device that reported it.
+var forms = []struct {
+	begin, form string
+	code        int
+}{
+	{"NVRM: ", `GPU (?<bus>\S+?):? (?<text>.*GPU has fallen off the bus.*)`, BusLost},
+	{"NVRM: ", `The NVIDIA GPU (?<bus>\S+?):? (?<text>.*fallen off the bus and is not responding.*)`, BusLost},
+	{"NVRM: ", `GPU (?<bus>\S+?):? (?<text>.*(RmInitAdapter|rm_init_adapter) failed.*)`, NotStarted},
+	{"NVRM: ", `Attempting to remove device (?<bus>\S+?):? (?<text>.*with non-zero usage count.*)`, Removed},
+	{"nvidia-nvswitch", `\d+: SXid \(PCI:(?<bus>\S+)\): (?<code>\d{1,5})(, (?<text>.*))?`, FirstSXid},
+	{"pcieport ", `\S+: (?<text>AER: .*Uncorrected \(Fatal\) error.* (?<bus>[0-9a-f]+:\S+))`, PCIeFatal},
+	{"pcieport ", `(?<bus>\S+): (?<text>AER: .*Uncorrected \(Fatal\) error.*)`, PortDown},
+	{"pcieport ", `(?<bus>\S+): (?<text>DPC: containment event.*)`, PortDown},
+	{"pcieport ", `(?<bus>\S+): (?<text>pciehp: Slot\(.*\): Link Down)`, PortDown},
+}
+
+var formPatterns = sync.OnceValue(func() (all []*regexp.Regexp) {
+	for _, f := range forms {
+		all = append(all, regexp.MustCompile("(?s)^"+f.begin+f.form+"$"))
+	}
+	return all
+})
+
+func parseForms(entry string) (Xid, bool) {
+	for i, f := range forms {
+		if !strings.HasPrefix(entry, f.begin) {
+			continue
+		}
+		form := formPatterns()[i]
+		found := form.FindStringSubmatch(strings.ReplaceAll(entry, "\nNVRM:", "")) // an entry of several lines
+		if found == nil {
+			continue
+		}
+		bus, err := ParseBusID(found[form.SubexpIndex("bus")])
+		text := strings.TrimSpace(found[form.SubexpIndex("text")])
+		if err != nil || strings.HasPrefix(text, "Severity ") || strings.HasPrefix(text, "Data {") {
+			continue
+		}
+		x := Xid{BusID: bus, Code: f.code, Text: text}
+		if n := form.SubexpIndex("code"); n > 0 {
+			number, _ := Decimal(found[n], 99_999)
+			x.Code += number
+		}
 		return x, true
 	}
-	if strings.HasPrefix(entry, "nvidia-nvswitch") {
-		return parseSXid(entry)
-	}
-	line := strings.ReplaceAll(entry, "\nNVRM:", "")
-	for _, l := range nvidiaLines {
-		after, ok := strings.CutPrefix(line, l.before)
-		place, text, found := strings.Cut(after, " ")
-		bus, err := ParseBusID(strings.TrimSuffix(place, ":"))
-		if ok && found && err == nil && strings.Contains(text, l.words) {
-			return Xid{BusID: bus, Code: l.code, Text: text}, true
-		}
-	}
 	return Xid{}, false
-}
-
-// nvidiaLines are lines without a number: what is before the GPU's address, and words after it.
-var nvidiaLines = []struct {
-	before, words string
-	code          int
-}{
-	{"NVRM: GPU ", "GPU has fallen off the bus", BusLost},
-	{"NVRM: The NVIDIA GPU ", "fallen off the bus and is not responding", BusLost}, // several lines
-	{"NVRM: GPU ", "RmInitAdapter failed", NotStarted},
-	{"NVRM: GPU ", "rm_init_adapter failed", NotStarted},
-	{"NVRM: Attempting to remove device ", "with non-zero usage count", Removed},
-}
-
-// parseSXid parses "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Fatal, Link 30 LTSSM Fault Up". Lines of the same
-// number that only have its details are left out.
-func parseSXid(entry string) (x Xid, ok bool) {
-	name, rest, ok := strings.Cut(entry, ": SXid (PCI:")
-	place, rest, found := strings.Cut(rest, "): ")
-	number, text, _ := strings.Cut(rest, ", ")
-	if _, numbered := ParseMinor(name, "nvidia-nvswitch"); !ok || !found || !numbered {
-		return Xid{}, false
-	}
-	var err error
-	x.BusID, err = ParseBusID(place)
-	x.Code, ok = Decimal(number, 99_999)
-	if err != nil || !ok || strings.HasPrefix(text, "Severity ") || strings.HasPrefix(text, "Data {") {
-		return Xid{}, false
-	}
-	x.Code, x.Text = x.Code+FirstSXid, strings.TrimSpace(text)
-	return x, true
 }
 
 // amdWords are AMD's messages: what begins them, and what they contain after it.
@@ -215,71 +197,42 @@ var amdWords = []struct {
 	{"RAS EEPROM: ", "exceeds threshold", AMDReplace},
 }
 
-// parseAMD parses "amdgpu 0000:e3:00.0: amdgpu: text", whose first 21 bytes are longer than a process name, so that
-// none can imitate them, and lines without an address: "amdgpu: text" and "[drm:function [amdgpu]] *ERROR* text".
+// unplaced begins AMD's lines without an address. A process's name of 15 bytes may begin so too.
+const unplaced = "amdgpu: "
+
+// amdForm is "amdgpu 0000:e3:00.0: amdgpu: text", whose first 21 bytes are longer than a process name, so that none can
+// imitate them, or a line without an address: "amdgpu: text" and "[drm:function [amdgpu]] *ERROR* text". Newer kernels
+// number RAS events: "{1}text".
+var amdForm = sync.OnceValue(func() *regexp.Regexp {
+	const form = `^(?:amdgpu (\S+): (?:amdgpu: )?|amdgpu: |\[drm:\w+ \[amdgpu\]\] \*ERROR\* )((?:\{[^}]*\})?(.*))`
+	return regexp.MustCompile(form)
+})
+
 func parseAMD(entry string) (Xid, bool) {
-	const unplaced = "amdgpu: "
-	if text, ok := strings.CutPrefix(entry, unplaced); ok {
-		return amdError("", text, maxName-len(unplaced))
-	}
-	if strings.HasPrefix(entry, "[drm:") {
-		begin := regexp.MustCompile(`^\[drm:\w+ \[amdgpu\]\] \*ERROR\* `).FindString(entry)
-		x, ok := amdError("", entry[len(begin):], 0)
-		return x, ok && begin != ""
-	}
-	rest, ok := strings.CutPrefix(entry, "amdgpu ")
-	place, text, found := strings.Cut(rest, ": ")
-	bus, err := ParseBusID(place)
-	if !ok || !found || err != nil {
+	if !strings.HasPrefix(entry, "amdgpu") && !strings.HasPrefix(entry, "[drm:") {
 		return Xid{}, false
 	}
-	return amdError(bus, strings.TrimPrefix(text, unplaced), 0)
-}
-
-// maxName is the length in bytes of the longest name of a process.
-const maxName = 15
-
-// amdError parses a message of AMD's driver. A process's name may be its first chosen bytes. Newer kernels number RAS
-// events: "{1}text".
-func amdError(bus BusID, text string, chosen int) (Xid, bool) {
-	text, _, _ = strings.Cut(text, "\n")
-	words := text
-	if number, after, numbered := strings.Cut(words, "}"); numbered && strings.HasPrefix(number, "{") {
-		words = after
+	found := amdForm().FindStringSubmatch(entry)
+	if found == nil {
+		return Xid{}, false
+	}
+	bus, err := ParseBusID(found[1])
+	chosen := 0 // bytes of the text that a process may have chosen
+	if strings.HasPrefix(entry, unplaced) {
+		chosen = 15 - len(unplaced)
 	}
 	for _, w := range amdWords {
-		after, begins := strings.CutPrefix(words, w.begin)
-		if begins && strings.Contains(after, w.words) && (chosen == 0 || len(w.begin) > chosen || amdHub(words)) {
-			return Xid{BusID: bus, Code: w.code, Text: text}, true
+		after, begins := strings.CutPrefix(found[3], w.begin)
+		if begins && strings.Contains(after, w.words) && (err == nil || found[1] == "") &&
+			(chosen == 0 || len(w.begin) > chosen || ofHub(found[3])) {
+			return Xid{BusID: bus, Code: w.code, Text: found[2]}, true
 		}
 	}
 	return Xid{}, false
 }
 
-// amdHub reports whether a line begins as the driver's about a page fault do: no process name makes this of the
-// kernel's line about a process.
-func amdHub(text string) bool {
+// ofHub reports whether a line begins as the driver's about a page fault do: no process name makes this of the kernel's
+// line about a process.
+func ofHub(text string) bool {
 	return regexp.MustCompile(`^\[(gfx|mm)hub[0-9.]*\] (no-)?retry page fault \(src_id:`).MatchString(text)
-}
-
-// parsePort parses what the kernel itself writes about PCIe ports: "pcieport 0000:64:01.0: pciehp: Slot(17): Link
-// Down". Of an uncorrected error it returns the device that reported it.
-func parsePort(entry string) (Xid, bool) {
-	rest, ok := strings.CutPrefix(entry, "pcieport ")
-	place, text, found := strings.Cut(rest, ": ")
-	port, err := ParseBusID(place)
-	if !ok || !found || err != nil {
-		return Xid{}, false
-	}
-	x := Xid{BusID: port, Code: PortDown, Text: text}
-	isFatal := strings.HasPrefix(text, "AER: ") && strings.Contains(text, "Uncorrected (Fatal) error")
-	device, err := ParseBusID(text[strings.LastIndexByte(text, ' ')+1:])
-	switch {
-	case isFatal && err == nil:
-		x.BusID, x.Code = device, PCIeFatal
-	case isFatal, strings.HasPrefix(text, "DPC: containment event"):
-	case !strings.HasPrefix(text, "pciehp: Slot(") || !strings.HasSuffix(text, "): Link Down"):
-		return Xid{}, false
-	}
-	return x, true
 }

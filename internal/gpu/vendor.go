@@ -152,7 +152,7 @@ var NVIDIA = Vendor{
 		// of a multi-process service
 		805, 806, 807, 808, 809, 810,
 	},
-	Fault:    parseNVIDIA,
+	Fault:    parseXid,
 	Mismatch: parseMismatch,
 }
 

@@ -61,7 +61,10 @@ func (h *hook) checkNode(c judge.Case) publish.Account {
 	j = j.With(k.Case, faults...)
 	drained, held, faults := publish.DrainIdle(a, k, j)
 	faults = slices.Concat(faults, keepStanding(a, k.Case, j, drained))
-	j = j.With(k.Case, faults...).HeldBack(held)
+	j = j.With(k.Case, faults...)
+	if held != "" {
+		j.Action, j.Held = catalog.ToWarn, held
+	}
 	last := summary(a, k, j)
 	h.stopped.finish()
 	o := h.keep(k.Case, j.With(k.Case, node.Fault(state.LastCheck.Save(a.Store, &last))...))

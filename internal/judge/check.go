@@ -202,8 +202,7 @@ func (c Check) residue(trespasses []record.Finding) []record.Finding {
 
 // condition returns what the driver and the kernel log report about the GPUs since the last check.
 func (c Check) condition() []record.Finding {
-	in := condition.Input{Cards: c.Given(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
-		Standing: standingOf(c.Case), Lost: lostBuses(c.Case)}
+	in := condition.Input{Cards: c.Given(), Now: c.Seen.Health, Standing: standingOf(c.Case)}
 	now, last := c.Seen.Kernel, c.Last
 	if now != nil && now.Unknown == "" && last != nil && last.Kernel != nil && last.Boot != "" &&
 		last.Boot == now.Epoch.Boot { // otherwise what happened since the last check is unknown

@@ -12,17 +12,14 @@ import (
 	"bookend/internal/slurm"
 )
 
-// earlierErrors returns the errors that stand on the job's GPUs at its start, which does not ask for their health.
-func earlierErrors(c Case) []record.Finding {
-	return condition.Judge(condition.Input{Cards: c.Seen.Cards, Standing: standingOf(c), Lost: lostBuses(c)})
-}
-
-// condition returns what driver and kernel log report about the job's GPUs, even if the driver is stuck or lost one.
+// condition returns what driver and kernel log report about the job's GPUs, even if the driver is stuck or lost one, and
+// the errors that stand on them since before the job.
 func (c Case) condition() []record.Finding {
-	in := condition.Input{
-		Cards: c.Seen.Cards, Unseen: notFound(c), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
-		Kernel: errorsOf(c), Standing: standingOf(c), Lost: lostBuses(c),
+	in := condition.Input{Cards: c.Seen.Cards, Standing: standingOf(c)}
+	if c.Phase == slurm.Prolog { // it has not asked for the GPUs' health
+		return condition.Judge(in)
 	}
+	in.Unseen, in.Now, in.Kernel = notFound(c), c.Seen.Health, errorsOf(c)
 	if c.Seen.Kernel != nil && !c.Past.Run.Epoch.Same(c.Seen.Kernel.Epoch) {
 		in.KernelDoubt = "the driver was reloaded since the job began, or no one can tell: that may have cured the GPU"
 	}
@@ -68,15 +65,6 @@ func Mark(run record.Run, job slurm.Job) *gpu.KernelMark {
 		return nil
 	}
 	return &start.Kernel.Last
-}
-
-// sinceJobBegan returns the kernel log since the job's start, nil if unknown. A mark holds for one boot.
-func sinceJobBegan(c Case) *gpu.KernelLog {
-	run, log := c.Past.Run, c.Seen.Kernel
-	if Mark(run, c.Job) == nil || log == nil || run.Epoch.Boot == "" || run.Epoch.Boot != log.Epoch.Boot {
-		return nil
-	}
-	return log
 }
 
 // JobOutput is what the job's outputs say about memory.

@@ -28,14 +28,8 @@ type Judgement struct {
 // Judge judges a case. A finding is never withdrawn: later cases of a hook only add to them.
 func Judge(c Case) Judgement {
 	found := slices.Concat(c.Faults, onGPUs(c))
-	if c.Phase == slurm.Epilog {
-		found = append(found, c.recorded(found)...)
-		found = append(found, c.condition()...)
-	} else {
-		found = append(found, earlierErrors(c)...)
-	}
-	found = slices.Concat(found, c.Later, FoundByTests(c.Seen.Cards, c.Tests))
-	return c.decide(found)
+	found = append(found, c.recorded(found)...)
+	return c.decide(slices.Concat(found, c.condition(), c.Later, FoundByTests(c.Seen.Cards, c.Tests)))
 }
 
 // onGPUs returns the findings of the comparison. If processes were ended, the first findings count unless the samples
@@ -121,13 +115,13 @@ func (c Case) EndRecord(j Judgement) record.End {
 			e.Epoch = c.Seen.Epoch
 		}
 	}
-	if e.Kernel != nil && len(e.Kernel.Before) > 0 { // the node keeps what it needs of these
+	if e.Kernel != nil {
 		log := *e.Kernel
-		log.Before = nil
+		log.Before = nil // the node keeps what it needs of these
+		if c.Phase == slurm.Prolog {
+			log = gpu.KernelLog{Last: log.Last, Unknown: log.Unknown} // earlier entries do not belong to this job
+		}
 		e.Kernel = &log
-	}
-	if c.Phase == slurm.Prolog && e.Kernel != nil { // only the mark: earlier entries do not belong to this job
-		e.Kernel = &gpu.KernelLog{Last: e.Kernel.Last, Unknown: e.Kernel.Unknown}
 	}
 	return e
 }

@@ -17,14 +17,6 @@ func (j Judgement) With(c Case, more ...record.Finding) Judgement {
 	return c.decide(slices.Concat(j.Found, more))
 }
 
-// HeldBack returns the judgement of a check that was to drain and did not, empty if nothing kept it from that.
-func (j Judgement) HeldBack(why string) Judgement {
-	if why != "" {
-		j.Action, j.Held = config.Warn, why
-	}
-	return j
-}
-
 // Late returns the judgement with findings made after the verdict: they are reported but do not change it.
 func (j Judgement) Late(more ...record.Finding) Judgement {
 	j.Found, j.Judged = slices.Concat(j.Found, more), slices.Clone(j.Judged)

@@ -122,13 +122,17 @@ func (n Node) jobWithout(self record.Run, p record.RecordedProcess) (job slurm.J
 }
 
 // errorsOf returns the kernel log since the job's start with the errors that the recorder saw, nil if nothing is known.
-// An error that is in both is one.
+// An error that is in both is one. A mark in the log holds for one boot.
 func errorsOf(c Case) *gpu.KernelLog {
-	log, run, boot := sinceJobBegan(c), c.Past.Run, c.Seen.Epoch.Boot
-	if c.Seen.Kernel != nil {
-		boot = cmp.Or(c.Seen.Kernel.Epoch.Boot, boot)
+	log, run, boot := c.Seen.Kernel, c.Past.Run, c.Seen.Epoch.Boot
+	if log != nil {
+		boot = cmp.Or(log.Epoch.Boot, boot)
 	}
-	if c.Past.Recording == nil || boot == "" || run.Epoch.Boot != boot {
+	sameBoot := boot != "" && run.Epoch.Boot == boot
+	if log != nil && (!sameBoot || log.Epoch.Boot != boot || Mark(run, c.Job) == nil) {
+		log = nil
+	}
+	if c.Past.Recording == nil || !sameBoot {
 		return log
 	}
 	all := gpu.KernelLog{Unknown: "not read since the job began"}

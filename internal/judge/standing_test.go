@@ -38,10 +38,9 @@ func (l *life) write(code int, recovery string) string {
 func (l *life) reads(since *gpu.KernelMark) *gpu.KernelLog {
 	log := &gpu.KernelLog{Last: gpu.KernelMark{Seq: l.seq()}, Epoch: l.c.Seen.Epoch}
 	for _, x := range l.log {
-		before := l.kept.Considered()
 		if since != nil && x.Seq > since.Seq {
 			log.Xids = append(log.Xids, x)
-		} else if before != nil && x.Seq > before.Seq {
+		} else if x.Seq > l.kept.Mark.Seq {
 			log.Before = append(log.Before, x)
 		}
 	}
@@ -136,7 +135,7 @@ func TestStandingFaults(t *testing.T) {
 		"start, end, 79, says reset, start, end":  "start; end; start 79 before warn; end 79 before drain",
 		"start, 48, says reset, end, start, end":  "start; end 48 drain; start 48 before warn; end 48 before warn",
 		"start, end, 48, says silent, start, end": "start; end; start 48 before warn; end 48 before warn",
-		"start, end, 48, lost, start, end":        "start; end; start 48 before warn; end 48 before drain",
+		"start, end, 48, lost, start, end":        "start; end; start 48 before warn; end 48 before warn",
 		"start, end, 79, says silent, start, end": "start; end; start 79 before warn; end 79 before drain",
 
 		// what ends it: the driver's word, now or in the log, a reload, a reboot

@@ -193,13 +193,10 @@ func (o TestResult) finding(c record.Assigned) record.Finding {
 }
 
 func size(f gpu.Figure) string {
-	if !f.Known() {
-		return "an unknown amount"
+	if f.Known() {
+		return gpu.Size(f.Bytes)
 	}
-	if f.Bytes >= 1<<30 {
-		return fmt.Sprintf("%.1f GiB", float64(f.Bytes)/(1<<30))
-	}
-	return fmt.Sprintf("%d MiB", f.Bytes>>20)
+	return "an unknown amount"
 }
 
 // reason words the failed call with its meaning and remedy, or returns Why if no call failed.

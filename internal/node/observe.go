@@ -135,8 +135,9 @@ func meanwhile(a *Access, c judge.Case) (judge.Case, Meanwhile) {
 
 // readKernel starts to read the kernel's log after a mark, nil for the newest entry. A buffer of 1 MiB takes 10 ms.
 func readKernel(a *Access, c judge.Case, since *gpu.KernelMark) kernelLog {
-	paths, before := a.Config.Paths, c.Past.Standing.Considered()
-	request := nodefiles.Request{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since, Before: before}
+	paths := a.Config.Paths
+	request := nodefiles.Request{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since,
+		Before: &c.Past.Standing.Mark}
 	limit := a.Left(a.Times.Scan)
 	read := child.Async(func() (gpu.KernelLog, error) { return nodefiles.ReadKernel.Ask(request, limit) })
 	return sync.OnceValues(func() (*gpu.KernelLog, []record.Finding) {

@@ -18,14 +18,6 @@ type Standing struct {
 	Faults []StandingFault `json:"faults,omitempty"`
 }
 
-// Considered returns the entry of the kernel's log after which errors are not on record yet, nil if there is none.
-func (s Standing) Considered() *gpu.KernelMark {
-	if s.Epoch.Boot == "" {
-		return nil
-	}
-	return &s.Mark
-}
-
 // StandingFault is one fatal error of one GPU, by its first entry in the kernel's log or, once the node was drained for
 // that, by the first one since.
 type StandingFault struct {

@@ -10,7 +10,7 @@ import (
 
 // condition is what driver and kernel log tell this hook of its GPUs, now and then not all of it.
 func (h *hook) condition(since *gpu.KernelMark) {
-	log := h.node.Log(since, h.Past.Standing.Considered())
+	log := h.node.Log(since, &h.Past.Standing.Mark)
 	switch h.damage.kind {
 	case noKernelLog:
 		log = gpu.KernelLog{Unknown: "cannot be opened", Epoch: h.node.Epoch}
