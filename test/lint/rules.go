@@ -112,5 +112,5 @@ var exceptions = []exception{
 	{"pure", "internal/oomlog", what("import", "sync|embed"), "its forms and the file of its words are read at their first use, and never at start"},
 	{"pure", "internal/catalog", what("import", "embed"), "its tables for pasted texts are files within the program, read when asked for"},
 	{"pure", "internal/diagnosis", what("import", "sync|embed"), "its tables of faults and advice are files within the program, read at their first use"},
-	{"pure", "internal/gpu", what("import", "embed"), "its table of return codes is a file within the program, read when a call failed"},
+	{"pure", "internal/gpu", what("import", "sync|embed"), "its forms of kernel lines and its file of return codes are read at their first use"},
 }
