@@ -14,6 +14,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/child"
+	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/doctor"
 	"bookend/internal/gpu"
@@ -215,7 +216,7 @@ func (r records) status(problem string) view.Status {
 	}
 	if r.store != nil {
 		s.AddTrouble(catalog.Stuck, r.stuck())
-		s.AddTrouble(catalog.XidFatal, state.Standing.Peek(r.store).Words(r.epoch()))
+		s.AddTrouble(catalog.XidFatal, condition.Words(state.Standing.Peek(r.store), r.epoch()))
 		r.addRemembered(&s)
 	}
 	s.AddCounts(r.cfg.Paths.Var)

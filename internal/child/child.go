@@ -80,6 +80,17 @@ type Result struct {
 	Err        error // why it was not started, could not be waited for, or a panic in Run's goroutines
 }
 
+// LastWords returns the first line of stderr behind ": ", empty if there is none: a Go panic and the linker begin with
+// the message.
+func (r Result) LastWords() string {
+	const most = 300
+	first, _, _ := strings.Cut(strings.TrimSpace(string(r.Stderr)), "\n")
+	if first == "" {
+		return ""
+	}
+	return ": " + first[:min(len(first), most)]
+}
+
 // Self returns the Spec of the running program started again as "NAME --child OP", with an empty environment.
 // /proc/self/exe is the running file itself: an upgrade or removal of the package changes nothing, and no path is
 // looked up that could have been replaced.

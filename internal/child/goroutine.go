@@ -80,6 +80,17 @@ func SystemClock() Clock { return Clock{Wall: time.Now, Boot: boot} }
 // Booted returns the time of the boot by the current wall clock.
 func (c Clock) Booted() time.Time { return c.Wall().Add(-c.Boot()) }
 
+// Deadline is when a program must have ended.
+type Deadline struct {
+	Start, End time.Duration // CLOCK_BOOTTIME
+	Clock      Clock
+}
+
+// Left returns the time for a step: limit, or what the deadline leaves after reserve for the later steps.
+func (d Deadline) Left(limit, reserve time.Duration) time.Duration {
+	return max(0, min(limit, d.End-d.Clock.Boot()-reserve))
+}
+
 func boot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
@@ -142,4 +143,20 @@ func OnRecord(s record.Standing, now gpu.Epoch) func(gpu.Xid) bool {
 func Without(s record.Standing, over func(record.StandingFault) bool) record.Standing {
 	s.Faults = slices.DeleteFunc(slices.Clone(s.Faults), over)
 	return s
+}
+
+// Words describes in one line the faults that count in an epoch, empty for none.
+func Words(s record.Standing, now gpu.Epoch) string {
+	var all []string
+	for _, f := range s.Faults {
+		e, _ := catalog.LookupXid(f.Xid.Code)
+		words := fmt.Sprintf("GPU %s: %s (%s), found by %s", f.Xid.BusID, gpu.Error(f.Xid.Code), e.Meaning, f.By())
+		if f.Drained {
+			words += "; the node was drained for it"
+		}
+		if s.Epoch.Same(now) {
+			all = append(all, words)
+		}
+	}
+	return strings.Join(all, "; ")
 }

@@ -56,7 +56,7 @@ func (h *hook) checkNode(c judge.Case) publish.Account {
 	j := judge.JudgeCheck(k)
 	h.keep(k.Case, j)
 	faults := slices.Concat(settleRuns(a, k), examined(a, k, j))
-	j = j.With(k.Case, node.Once(faults, j.Found)...)
+	j = j.With(k.Case, judge.Once(faults, j.Found)...)
 	decided, faults := publish.SettleDrain(a, k, j)
 	j = j.With(k.Case, faults...)
 	drained, held, faults := publish.DrainIdle(a, k, j)
@@ -91,7 +91,7 @@ func (h *hook) examine(c judge.Case) judge.Check {
 		residue.Node = *records
 		k.Residue, k.Seen.Looks, k.Faults = &residue, seen.Seen.Looks, slices.Concat(seen.Faults, more)
 	}
-	k.Faults = node.Once(k.Faults, nil)
+	k.Faults = judge.Once(k.Faults, nil)
 	h.know(k.Case)
 	return k
 }

@@ -12,7 +12,6 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/child"
 	"bookend/internal/judge"
-	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
@@ -77,7 +76,7 @@ type watchdog struct{ *time.Timer }
 func newWatchdog() watchdog { return watchdog{time.NewTimer(5 * time.Second)} }
 
 // limit makes the watchdog wait for a deadline.
-func (w watchdog) limit(d node.Deadline) { w.Reset(d.Left(1<<62, 0)) }
+func (w watchdog) limit(d child.Deadline) { w.Reset(d.Left(1<<62, 0)) }
 
 // The time to report a stop. slurmd grants 10 ms from SIGTERM to SIGKILL, and a killed hook has failed. A deadline ends
 // well before slurmd's own: there a hook that a busy machine starved may take longer.

@@ -118,7 +118,7 @@ func (h *hook) attempt(do steps) (o publish.Account, worth bool) {
 
 func (h *hook) failed(p *child.Panic) publish.Account {
 	c, j := h.reached.Case, h.reached.Judgement
-	more := node.Once(slices.Concat(c.Faults, c.Later), j.Found) // not judged yet
+	more := judge.Once(slices.Concat(c.Faults, c.Later), j.Found) // not judged yet
 	return h.keep(c, j.With(c, append(more, node.Panicked(h.a.Env, p))...))
 }
 
@@ -248,7 +248,11 @@ func slurmConf(env Env, exit int) string {
 // giveReason gives Slurm the reason of a drain. What goes wrong with that is only reported.
 func (h *hook) giveReason(o publish.Account) publish.Account {
 	e := h.end(o.Case, o.Judgement, "", nil)
-	o.Judgement = o.Judgement.Late(publish.Reason(h.a, o.Case.Seen, e)...)
+	faults := publish.Reason(h.a, o.Case.Seen, e)
+	if o.Judgement.ByScontrol && len(faults) == 0 && h.a.Store != nil { // only now the node is drained
+		faults = keepStanding(h.a, o.Case, o.Judgement, true)
+	}
+	o.Judgement = o.Judgement.Late(faults...)
 	return o
 }
 

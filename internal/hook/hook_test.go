@@ -288,3 +288,27 @@ func TestPanicOfTheReport(t *testing.T) {
 type defect struct{}
 
 func (defect) Write([]byte) (int, error) { panic("another") }
+
+// Where a hook exits 0 and scontrol drains, an error that stands counts as drained once the node is.
+func TestDrainedOnceTheNodeIs(t *testing.T) {
+	epoch := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+	for after, want := range map[string]bool{"IDLE+COMPLETING+DRAIN": true, "IDLE": false} {
+		a, run := onrecord.Node(t, slurm.Epilog)
+		a.Env.EUID, a.Job.ID, a.Config.Slurm.Scontrol = 1, 7, filepath.Join(run, "scontrol")
+		a.Deadline.End = a.Env.Clock.Boot() + 4*time.Second + time.Duration(a.Times.Outputs) // none left to spread calls
+		const script = "#!/bin/sh\n[ $1 = show ] || { >$0.told; exit; }\nstate=IDLE\n[ -e $0.told ] && state="
+		must.Do(t, os.WriteFile(a.Config.Slurm.Scontrol, []byte(script+after+"\nprintf 'NodeName=n1 \\n   State=%s \\n' $state\n"), 0o755))
+		must.Do(t, state.Standing.Save(a.Store, record.Standing{Epoch: epoch, Faults: []record.StandingFault{
+			{Xid: gpu.Xid{Code: 79, BusID: "0000:1b:00.0"}, GPU: "GPU-a"}}}))
+		a.Env.Getenv = func(string) string { return "" }
+		h := &hook{a: a}
+		o := publish.Account{Case: a.Case(), Judgement: judge.Judgement{
+			Found: []record.Finding{{Code: catalog.XidFatal, Xid: 79, GPU: "GPU-a", Earlier: true}},
+			Verdict: record.Verdict{Action: config.Drain, Exit: 29, ByScontrol: true, Code: catalog.XidFatal,
+				Judged: []record.Judged{{Action: config.Drain}}}}}
+		o.Case.Seen.Epoch = epoch
+		o = h.giveReason(o)
+		kept := must.Have(state.Standing.Load(a.Store))(t)
+		must.Not(t, len(kept.Faults) != 1 || kept.Faults[0].Drained != want, "%s: %+v, %+v", after, kept.Faults, o.Judgement.Found)
+	}
+}

@@ -29,7 +29,7 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	h.stopped.finish()
 	faults := slices.Concat(node.Fault(a.Store.Begin(run)),
 		node.Fault(a.Store.Users.PutReport(a.Job, state.Report{Clean: scene(c, j, nil).Clean(), Text: text})),
-		node.Fault(a.Store.Users.MakeDrop(a.Job)), keepStanding(a, c, j, j.Exit != 0))
+		node.Fault(a.Store.Users.MakeDrop(a.Job)), keepStanding(a, c, j, j.Status() != 0))
 	if len(run.Devices) > 0 {
 		recorder.Start(a)
 	}

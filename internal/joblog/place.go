@@ -74,8 +74,16 @@ func (p Place) Streams() (all []Stream) {
 	return all
 }
 
+// maxShown is the longest path of an output that is kept, in bytes.
+const maxShown = 200
+
 func at(kind record.OutputKind, t Target) Stream {
-	return Stream{record.NewOutput(kind, t.Path), t}
+	const cut = "..."
+	path := t.Path
+	if len(path) > maxShown {
+		path = cut + path[len(path)-maxShown+len(cut):]
+	}
+	return Stream{record.Output{Kind: kind, Path: path}, t}
 }
 
 func unplaced(kind record.OutputKind, why string) Stream {

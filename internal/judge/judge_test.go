@@ -927,3 +927,12 @@ func TestUntriedVendor(t *testing.T) {
 		}
 	}
 }
+
+// Two findings with the same words are reported once.
+func TestOnce(t *testing.T) {
+	said := []record.Finding{{Unknown: "a"}}
+	news := Once([]record.Finding{{Unknown: "a"}, {Unknown: "b"}, {Unknown: "b"}, {Unknown: "c"}}, said)
+	if len(news) != 2 || news[0].Unknown != "b" || news[1].Unknown != "c" {
+		t.Errorf("got %+v, want b and c", news)
+	}
+}

@@ -92,6 +92,19 @@ func (c Case) asksRepeat(f record.Finding) bool {
 	return f.Unknown == "" && c.Config.Action(c.Phase, c.Job.Partition, f.Code) == config.Repeat
 }
 
+// Once returns what was found without repeats: of earlier findings, and of those in said.
+func Once(found, said []record.Finding) (news []record.Finding) {
+	for _, f := range found {
+		same := func(o record.Finding) bool {
+			return o.Code == f.Code && o.GPU == f.GPU && o.Observed == f.Observed && o.Unknown == f.Unknown
+		}
+		if !slices.ContainsFunc(slices.Concat(said, news), same) {
+			news = append(news, f)
+		}
+	}
+	return news
+}
+
 // Doubt says why the first finding that was to drain did not, empty if none was held back.
 func (j Judgement) Doubt() string {
 	for i, f := range j.Found {

@@ -136,17 +136,11 @@ func (o TestResult) Again(second gpu.Probe) TestResult {
 		return o
 	}
 	after := TestResult{Probe: second, Seen: 1}
-	if o.Result == second.Result && o.error() == after.error() {
+	code := func(o TestResult) int { return cmp.Or(o.Error, &gpu.CallError{Code: -1}).Code }
+	if o.Result == second.Result && code(o) == code(after) {
 		after.Seen = o.Seen + 1
 	}
 	return after
-}
-
-func (o TestResult) error() int {
-	if o.Error == nil {
-		return -1
-	}
-	return o.Error.Code
 }
 
 func FoundByTests(cards []record.Assigned, outcomes []TestResult) (found []record.Finding) {

@@ -296,7 +296,7 @@ func ended(res child.Result, req protocol.Request) Trouble {
 	case res.ExitCode == 127 && strings.Contains(string(res.Stderr), "undefined symbol"):
 		is = catalog.Old // the dynamic linker ends a program that calls what the driver's library lacks
 	}
-	return Trouble{Code: is, Detail: withLastWords(how, res.Stderr)}
+	return Trouble{Code: is, Detail: how + res.LastWords()}
 }
 
 // breached returns how the answer breaks the protocol. An answer that a crash or hang has cut off does not.
@@ -309,14 +309,4 @@ func breached(err error, cut bool) Trouble {
 		protocol.WrongVersion: catalog.BackendVersion, protocol.TooLong: catalog.BackendFlood,
 	}
 	return Trouble{Code: cmp.Or(codes[problem.Problem], catalog.BackendGarbage), Detail: problem.Error()}
-}
-
-// withLastWords adds the first line of a backend's stderr: a Go panic and the linker begin with the message.
-func withLastWords(how string, stderr []byte) string {
-	const most = 300
-	first, _, _ := strings.Cut(strings.TrimSpace(string(stderr)), "\n")
-	if first == "" {
-		return how
-	}
-	return how + ": " + first[:min(len(first), most)]
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +27,7 @@ type Access struct {
 	Config   config.Config
 	Times    config.HookDeadline
 	Settle   config.SettleTimes
-	Deadline Deadline
+	Deadline child.Deadline
 	Job      slurm.Job // only the node's name in a health check and in the recorder
 	InJob    bool      // PrologFlags=RunInJob: the hook runs in the job's own cgroup
 	Store    *state.Store
@@ -37,17 +36,6 @@ type Access struct {
 	last   Answer                 // the final answer of that backend, or of one that could not be killed
 	met    atomic.Pointer[func()] // ends the wait of other hooks for this one's answer; nil if it did not ask
 	unkept bool                   // a reader of /proc is stuck, and could not be recorded
-}
-
-// Deadline is when a program must have ended.
-type Deadline struct {
-	Start, End time.Duration // CLOCK_BOOTTIME
-	Clock      child.Clock
-}
-
-// Left returns the time for a step: limit, or what the deadline leaves after reserve for the later steps.
-func (d Deadline) Left(limit, reserve time.Duration) time.Duration {
-	return max(0, min(limit, d.End-d.Clock.Boot()-reserve))
 }
 
 // Configured returns a program's access with its configuration, and why that is bad, if it is: then it is the default,
@@ -80,7 +68,7 @@ func With(env child.Env, phase slurm.Context, cfg config.Config, start time.Dura
 	case slurm.TaskProlog, slurm.TaskEpilog:
 		a.Times.Total = cfg.Deadlines.Task
 	}
-	a.Deadline = Deadline{Start: start, End: start + time.Duration(a.Times.Total), Clock: env.Clock}
+	a.Deadline = child.Deadline{Start: start, End: start + time.Duration(a.Times.Total), Clock: env.Clock}
 	return a
 }
 
@@ -148,17 +136,4 @@ func Fault(err error) []record.Finding {
 		return []record.Finding{record.Unsure(catalog.StateLock, err.Error())}
 	}
 	return []record.Finding{record.Saw(catalog.StateWrite, err.Error(), "state can be written")}
-}
-
-// Once returns what was found without repeats: of earlier findings, and of those in said.
-func Once(found, said []record.Finding) (news []record.Finding) {
-	for _, f := range found {
-		same := func(o record.Finding) bool {
-			return o.Code == f.Code && o.GPU == f.GPU && o.Observed == f.Observed && o.Unknown == f.Unknown
-		}
-		if !slices.ContainsFunc(slices.Concat(said, news), same) {
-			news = append(news, f)
-		}
-	}
-	return news
 }

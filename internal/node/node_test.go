@@ -47,15 +47,6 @@ func TestUnkeptReader(t *testing.T) {
 	}
 }
 
-// Two findings with the same words are reported once.
-func TestOnce(t *testing.T) {
-	said := []record.Finding{{Unknown: "a"}}
-	news := Once([]record.Finding{{Unknown: "a"}, {Unknown: "b"}, {Unknown: "b"}, {Unknown: "c"}}, said)
-	if len(news) != 2 || news[0].Unknown != "b" || news[1].Unknown != "c" {
-		t.Errorf("got %+v, want b and c", news)
-	}
-}
-
 // Records that cannot be read make findings uncertain, and the hook says why.
 func TestUnreadRecordsAreReported(t *testing.T) {
 	a, run := open(t, slurm.Epilog)

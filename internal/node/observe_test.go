@@ -86,7 +86,7 @@ func TestBrief(t *testing.T) {
 // What was looked through and what was not is on record, output by output, and in words for the diagnosis.
 func TestHeard(t *testing.T) {
 	file := func(kind record.OutputKind, path string) joblog.Stream {
-		return joblog.Stream{Output: record.NewOutput(kind, path), Target: joblog.Target{Path: path}}
+		return joblog.Stream{Output: record.Output{Kind: kind, Path: path}, Target: joblog.Target{Path: path}}
 	}
 	out, errs, step := file(record.ScriptOutput, "/o"), file(record.ScriptErrors, "/e"), file(record.StepOutput, "/s")
 	const ofSrun = "goes to srun's own terminal"
@@ -147,7 +147,7 @@ func FuzzTailReply(f *testing.F) {
 		}
 		all := make([]joblog.Stream, targets)
 		for i := range all {
-			all[i] = joblog.Stream{Output: record.NewOutput(record.StepOutput, "/o"), Target: joblog.Target{Path: "/o"}}
+			all[i] = joblog.Stream{Output: record.Output{Kind: record.StepOutput, Path: "/o"}, Target: joblog.Target{Path: "/o"}}
 		}
 		if s := outputOf(judge.JobOutput{}, all, reply, false); !plain(s.Unknown) || !plain(s.Part) || len(s.Unknown+s.Part) > 1000 || len(s.Outputs) > targets {
 			t.Fatalf("%+v", s)

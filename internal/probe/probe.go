@@ -46,7 +46,7 @@ func (t *tester) complete(c judge.Case, j judge.Judgement, l last) judge.Case {
 			l.outcomes = append(l.outcomes, judge.TestResult{Probe: p})
 		}
 	}
-	c.Tests, c.Later = l.outcomes, node.Once(l.faults, j.Found)
+	c.Tests, c.Later = l.outcomes, judge.Once(l.faults, j.Found)
 	return c
 }
 

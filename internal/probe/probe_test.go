@@ -68,7 +68,7 @@ func TestRoomForTests(t *testing.T) {
 	} {
 		at := child.Clock{Boot: func() time.Duration { return 100*sec + tt.now }}
 		a := &node.Access{
-			Env: child.Env{Clock: at}, Deadline: node.Deadline{Start: 100 * sec, End: 110 * sec, Clock: at}, Phase: tt.phase,
+			Env: child.Env{Clock: at}, Deadline: child.Deadline{Start: 100 * sec, End: 110 * sec, Clock: at}, Phase: tt.phase,
 		}
 		a.Times.Driver, a.Times.Probe = config.Duration(4*sec), config.Duration(2200*ms)
 		a.Times.Outputs = config.Duration(sec)

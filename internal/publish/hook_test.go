@@ -52,7 +52,7 @@ func TestOneReason(t *testing.T) {
 		}
 		own := drain.Exit{Ref: drain.Ref{Job: 7, At: time.Hour}, Phase: slurm.Epilog, Wall: a.Env.Clock.Wall(),
 			Reason: "BKD-RESIDUE gpu=0 600MiB job=7 epilog; see: bookend show 7", Causes: []drain.Cause{{Code: catalog.Residue, GPU: "GPU-a"}}}
-		_, err := writeReason(a, scontrol(a, "", func() time.Duration { return time.Second }), drain.Facts{Now: a.Env.Clock.Wall()}, own)
+		_, _, err := writeReason(a, scontrol(a, "", func() time.Duration { return time.Second }), drain.Facts{Now: a.Env.Clock.Wall()}, own)
 		if (err == nil) != overtaken {
 			t.Errorf("overtaken %v: %v, want scontrol, which is missing, started or not", overtaken, err)
 		}

@@ -53,48 +53,49 @@ func Reason(a *node.Access, seen judge.Seen, end record.End) []record.Finding {
 		return nil
 	}
 	time.Sleep(rand.N(1 + a.Deadline.Left(reasonSpread, reasonCalls*reasonTime+time.Duration(a.Times.Outputs))))
-	memory, faults := drainMemory(a)
-	in := drain.Facts{Memory: memory}
-	limit := reasonTime
-	if alone { // nothing else drains: a busy controller gets more time
-		limit = slurmCall
+	now, left, faults, err := give(a, *own, seen)
+	if left != "" {
+		err = errors.New(left)
 	}
-	cmd := scontrol(a, own.Conf, func() time.Duration {
-		return a.Deadline.Left(limit, time.Duration(a.Times.Outputs))
-	})
-	var err error
-	in.Node, err = cmd.Node(a.Job.Node)
-	if err == nil {
-		in.Now = a.Env.Clock.Wall()
-		var more []record.Finding
-		more, err = writeReason(a, cmd, in, *own)
-		faults = append(faults, more...)
-	}
-	if alone && err != nil && !in.Node.Drained() {
+	if alone && err != nil && !now.Drained() {
 		return append(faults, notDrained(err)...)
 	}
 	return append(faults, notWritten(err)...)
 }
 
-// notDrained returns the finding that a drain did not come about: the exit status must not do it instead.
-func notDrained(err error) []record.Finding {
-	return []record.Finding{record.Saw(catalog.ReasonFailed, "the node was not drained: "+err.Error(),
-		"it is drained by scontrol: with expedited requeue a failed epilog would start the job again")}
+// give gives the node the reason of an exit, which drains it. It returns the node as it was before, and why it was left
+// alone, empty if it was not.
+func give(a *node.Access, own drain.Exit, seen judge.Seen) (
+	now slurm.Node, left string, faults []record.Finding, err error,
+) {
+	limit := reasonTime
+	if own.ByScontrol { // nothing else drains: a busy controller gets more time
+		limit = slurmCall
+	}
+	cmd := scontrol(a, own.Conf, func() time.Duration { return a.Deadline.Left(limit, time.Duration(a.Times.Outputs)) })
+	memory, faults := drainMemory(a)
+	now, err = cmd.Node(a.Job.Node)
+	if err != nil {
+		return now, "", faults, err
+	}
+	in := drain.Facts{Memory: memory, Epoch: seen.Epoch, Node: now, Now: a.Env.Clock.Wall()}
+	left, more, err := writeReason(a, cmd, in, own)
+	return now, left, append(faults, more...), err
 }
 
-// writeReason writes the reason of an exit of this hook, if that is what is decided.
+// writeReason writes the reason of an exit, if that is what is decided; left is why not.
 func writeReason(
 	a *node.Access, cmd slurmcmd.Scontrol, in drain.Facts, own drain.Exit,
-) (faults []record.Finding, err error) {
+) (left string, faults []record.Finding, err error) {
 	decision := drain.AtHook(in, own)
 	if decision.Act == drain.Leave {
-		return nil, errors.New(decision.Why)
+		return decision.Why, nil, nil
 	}
 	faults, kept := remember(a, in.Memory, decision.Memory)
 	// A hook that drains at the same moment writes its reason: if both did, the one in place might not be on record.
 	another := errors.Is(kept, state.ErrChanged) || errors.Is(kept, state.ErrLocked)
 	if decision.Act != drain.Write || another && !own.ByScontrol {
-		return faults, nil
+		return "", faults, nil
 	}
 	put := cmd.Drain
 	if own.ByScontrol {
@@ -108,7 +109,13 @@ func writeReason(
 		more, _ := remember(a, decision.Memory, decision.Memory.Failed(err)) // for display
 		faults = append(faults, more...)
 	}
-	return faults, err
+	return "", faults, err
+}
+
+// notDrained returns the finding that a drain did not come about: the exit status must not do it instead.
+func notDrained(err error) []record.Finding {
+	return []record.Finding{record.Saw(catalog.ReasonFailed, "the node was not drained: "+err.Error(),
+		"it is drained by scontrol: with expedited requeue a failed epilog would start the job again")}
 }
 
 // notWritten returns the finding that Slurm could not be asked or updated. The next health check writes the reason.
@@ -151,41 +158,19 @@ func DrainIdle(a *node.Access, c judge.Check, j judge.Judgement) (drained bool, 
 		return false, "", nil
 	}
 	end := record.End{At: a.Deadline.Start, Wall: a.Env.Clock.Wall(), Findings: j.Found, Verdict: j.Verdict}
-	end.Verdict.Exit = catalog.Exit(j.Code) // as the end of a job would
+	end.Verdict.Exit, end.Verdict.ByScontrol = catalog.Exit(j.Code), true // as the end of a job would
+	if kept := state.Numbering.Peek(a.Store); kept != nil {               // Slurm gives a health check no SLURM_CONF
+		end.SlurmConf = kept.Key.Conf
+	}
 	own := drain.FromEnd(record.Run{Job: a.Job, Epoch: c.Seen.Epoch}, a.Phase, end)
 	if own == nil || own.Reason == "" || a.Config.Drain.ReasonBy == config.ReasonByNone {
 		return false, "drain.reason_by is none", nil
 	}
-	memory, faults := drainMemory(a)
-	in := drain.Facts{Memory: memory.Here(c.Seen.Epoch.Boot), Epoch: c.Seen.Epoch}
-	if kept := state.Numbering.Peek(a.Store); kept != nil { // Slurm gives a health check no SLURM_CONF
-		own.Conf = kept.Key.Conf
-	}
-	cmd := scontrol(a, own.Conf, func() time.Duration {
-		return a.Deadline.Left(slurmCall, time.Duration(a.Times.Outputs))
-	})
-	now, err := cmd.Node(a.Job.Node)
+	_, held, faults, err := give(a, *own, c.Seen)
 	if err != nil {
-		return false, "Slurm did not answer", append(faults, notWritten(err)...)
+		held = err.Error()
 	}
-	in.Node, in.Now = now, a.Env.Clock.Wall()
-	decision := drain.AtHook(in, *own)
-	if decision.Act == drain.Leave {
-		return false, decision.Why, faults
-	}
-	more, err := remember(a, memory, decision.Memory)
-	faults = append(faults, more...)
-	if err == nil && decision.Act == drain.Write {
-		err = cmd.Drain(a.Job.Node, decision.Reason, func(now slurm.Node) bool {
-			in.Node = now
-			return drain.AtHook(in, *own).Act == drain.Write
-		})
-		faults = append(faults, notWritten(err)...)
-	}
-	if err != nil {
-		return false, err.Error(), faults
-	}
-	return true, "", faults
+	return held == "", held, append(faults, notWritten(err)...)
 }
 
 // drainInput returns what this node's records say about its drain. It reads them again, since an end may have come

@@ -33,18 +33,6 @@ func (k OutputKind) Name() string {
 	return cmp.Or(names[k], "a step's output")
 }
 
-// MaxOutputPath is the longest path of an output that is kept, in bytes.
-const MaxOutputPath = 200
-
-// NewOutput returns an output that has not been searched yet.
-func NewOutput(kind OutputKind, path string) Output {
-	const cut = "..."
-	if len(path) > MaxOutputPath {
-		path = cut + path[len(path)-MaxOutputPath+len(cut):]
-	}
-	return Output{Kind: kind, Path: path}
-}
-
 // MessageKind is the resource that ran out.
 type MessageKind string
 

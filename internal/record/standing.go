@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
@@ -37,20 +36,4 @@ func (f StandingFault) By() string {
 		return "a health check"
 	}
 	return fmt.Sprintf("the %s of job %d", strings.ToLower(strings.TrimSuffix(string(f.Hook), "_slurmd")), f.Job)
-}
-
-// Words describes in one line the faults that count in an epoch, empty for none.
-func (s Standing) Words(now gpu.Epoch) string {
-	var all []string
-	for _, f := range s.Faults {
-		e, _ := catalog.LookupXid(f.Xid.Code)
-		words := fmt.Sprintf("GPU %s: %s (%s), found by %s", f.Xid.BusID, gpu.Error(f.Xid.Code), e.Meaning, f.By())
-		if f.Drained {
-			words += "; the node was drained for it"
-		}
-		if s.Epoch.Same(now) {
-			all = append(all, words)
-		}
-	}
-	return strings.Join(all, "; ")
 }

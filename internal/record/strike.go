@@ -37,15 +37,15 @@ func (s Struck) Name() string {
 
 // Words returns the one line about a repeat offender, empty for another GPU.
 func (s Struck) Words() string {
-	period := fmt.Sprintf("%d hours", s.Hours)
-	if s.Hours >= 48 && s.Hours%24 == 0 {
-		period = fmt.Sprintf("%d days", s.Hours/24)
-	}
 	if !s.Repeats {
 		return ""
 	}
-	const form = "GPU %s: %d faults in %s: repeat offender; bookend rma %[1]s"
-	return fmt.Sprintf(form, s.Name(), len(s.Faults), period)
+	n, unit := s.Hours, "hours"
+	if n >= 48 && n%24 == 0 {
+		n, unit = n/24, "days"
+	}
+	const form = "GPU %s: %d faults in %d %s: repeat offender; bookend rma %[1]s"
+	return fmt.Sprintf(form, s.Name(), len(s.Faults), n, unit)
 }
 
 // Words returns what was found, with its meaning and what NVIDIA asks for.

@@ -1,8 +1,6 @@
 package record
 
-import (
-	"bookend/internal/catalog"
-)
+import "bookend/internal/catalog"
 
 // Judged is what policy decided about one finding.
 type Judged struct {

@@ -110,7 +110,7 @@ var exceptions = []exception{
 	{"init", "internal/nogpu", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
 	{"process", "internal/nogpu", what("use", `os\.(Getenv|Exit)`), "ends a hook of a job without GPUs before all else"},
 	{"pure", "internal/oomlog", what("import", "sync|embed"), "its forms and the file of its words are read at their first use, and never at start"},
-	{"pure", "internal/catalog", what("import", "embed"), "its tables for pasted texts are files within the program, read when asked for"},
+	{"pure", "internal/catalog", what("import", "sync|embed"), "its tables of errors and pasted texts are files within the program, read at their first use"},
 	{"pure", "internal/diagnosis", what("import", "sync|embed"), "its tables of faults and advice are files within the program, read at their first use"},
 	{"pure", "internal/gpu", what("import", "sync|embed"), "its forms of kernel lines and its file of return codes are read at their first use"},
 }
