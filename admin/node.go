@@ -216,7 +216,7 @@ func (r records) status(problem string) view.Status {
 	}
 	if r.store != nil {
 		s.AddTrouble(catalog.Stuck, r.stuck())
-		s.AddTrouble(catalog.XidFatal, condition.Words(state.Standing.Peek(r.store), r.epoch()))
+		s.AddTrouble(catalog.XidFatal, condition.DescribeStanding(state.Standing.Peek(r.store), r.epoch()))
 		r.addRemembered(&s)
 	}
 	s.AddCounts(r.cfg.Paths.Var)

@@ -32,7 +32,7 @@ func (l Look) Absorb(s record.Standing) record.Standing {
 	case !epoch.Same(s.Epoch):
 		return s
 	}
-	s = Without(s, func(f record.StandingFault) bool { // one that is new here may be newer than what the driver reported
+	s = Without(s, func(f record.StandingFault) bool { // one that is new here may be newer than the driver's answer
 		return l.Known.Epoch.Same(epoch) && f.Xid.Seq <= l.Known.Mark.Seq && l.recovered(f)
 	})
 	for i, f := range s.Faults {
@@ -145,8 +145,8 @@ func Without(s record.Standing, over func(record.StandingFault) bool) record.Sta
 	return s
 }
 
-// Words describes in one line the faults that count in an epoch, empty for none.
-func Words(s record.Standing, now gpu.Epoch) string {
+// DescribeStanding describes in one line the faults that count in an epoch, empty for none.
+func DescribeStanding(s record.Standing, now gpu.Epoch) string {
 	var all []string
 	for _, f := range s.Faults {
 		e, _ := catalog.LookupXid(f.Xid.Code)

@@ -124,8 +124,8 @@ func parseRecovery(x Xid) string {
 }
 
 // forms are the lines with an address and without an Xid, by what begins them: NVIDIA's about a GPU, the SXids of an
-// NVSwitch without the lines that only have their details, and the kernel's own about PCIe. Of an uncorrected PCIe error
-// the address is that of the device that reported it.
+// NVSwitch without the lines that only have their details, and the kernel's own about PCIe. The address of an
+// uncorrected PCIe error is that of the device that reported it.
 var forms = []struct {
 	begin, form string
 	code        int

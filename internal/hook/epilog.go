@@ -41,8 +41,8 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	return o
 }
 
-// recall finds the record of the job's start, the errors of GPUs on record, and which turn this end has. Without a record, or if this end is already
-// recorded, nothing is certain.
+// recall finds the record of the job's start, the errors of GPUs on record, and which turn this end has. Without a
+// record, or if this end is already recorded, nothing is certain.
 func recall(a *node.Access, c judge.Case) judge.Case {
 	const once = "one epilog a run"
 	c.Past.Turn = node.Claim(a, 0)

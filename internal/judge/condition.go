@@ -12,8 +12,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// condition returns what driver and kernel log report about the job's GPUs, even if the driver is stuck or lost one, and
-// the errors that stand on them since before the job.
+// condition returns what driver and kernel log report about the job's GPUs, even if the driver is stuck or lost one,
+// and the errors that stand on them since before the job.
 func (c Case) condition() []record.Finding {
 	in := condition.Input{Cards: c.Seen.Cards, Standing: standingOf(c)}
 	if c.Phase == slurm.Prolog { // it has not asked for the GPUs' health

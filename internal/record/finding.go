@@ -91,9 +91,8 @@ func FromFault(f gpu.Fault) Finding {
 	return found
 }
 
-// Unresolved returns findings for a job's numbers that match none of the driver's GPUs, and for unknown ones. before
-// are the job's GPUs if those count that the driver had earlier since the node booted: then such a GPU is gone. have is
-// how many the driver has.
+// Unresolved returns findings for a job's unknown numbers and for those that match none of the driver's GPUs, of which
+// it has so many. before are the job's GPUs by what the driver had earlier since the boot: such a GPU is gone.
 func Unresolved(unknown string, missing []int, before []Assigned, have int) (found []Finding) {
 	if unknown != "" {
 		found = append(found, Unsure(catalog.Ambiguous, unknown))
