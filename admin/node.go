@@ -195,7 +195,7 @@ func status(a *app, recordsAlone bool) error {
 			Problem: now.Problem}
 		s.GPUs = view.NewGPUs(all.readings(now))
 	}
-	s.Struck = all.struck(now, time.Duration(cfg.Strikes.Within))
+	s.Struck = condition.StruckBy(all.runs, now.Snapshot, cfg.Strikes.Faults, time.Duration(cfg.Strikes.Within), s.At)
 	s = view.NewStatus(s, all.runs)
 	err := cmp.Or(unread, a.write(s, unread == nil && !s.Sound()))
 	if err == nil && a.check && s.Driver != nil && !s.Driver.Answers {

@@ -12,8 +12,8 @@ import (
 
 // Strike is one fault that speaks against a GPU itself, with all that was found of it.
 type Strike struct {
-	At    time.Time      `json:"at"`            // when it was first found
-	Job   slurm.JobID    `json:"job,omitempty"` // whose hook found it; 0 for the health check
+	At    time.Time      `json:"at"`  // when it was first found
+	Job   slurm.JobID    `json:"job"` // whose hook found it
 	Codes []catalog.Code `json:"codes"`
 	Xids  []int          `json:"xids,omitempty"`
 }
