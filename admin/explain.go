@@ -69,10 +69,28 @@ func explanation(what string, here config.Config) string {
 	return catalog.Explanation(paragraphs)
 }
 
-// suggestion returns the words that a misspelt one may mean, for the end of an error.
+// suggestion returns the known words that a misspelt one is most like, at most three, for the end of an error: found as
+// commands are.
 func suggestion(what string) string {
-	if near := catalog.Nearest(what, append(gpu.ReturnNames(), "requeue")); len(near) > 0 {
-		return "; did you mean " + strings.Join(near, " or ") + "?"
+	const longest, most = 40, 3
+	var known cobra.Command
+	names := append(gpu.ReturnNames(), "requeue")
+	for _, e := range catalog.All() {
+		names = append(names, string(e.Code))
+	}
+	for _, name := range names {
+		known.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	short := strings.TrimPrefix(strings.ToLower(strings.TrimSpace(what)), "bkd-")
+	if len(short) > longest {
+		return ""
+	}
+	for n := 1; n <= min(len(short)/3+1, len(short)/2); n++ {
+		known.SuggestionsMinimumDistance = n
+		near := append(known.SuggestionsFor(short), known.SuggestionsFor("bkd-"+short)...)
+		if len(near) > 0 {
+			return "; did you mean " + strings.Join(near[:min(len(near), most)], " or ") + "?"
+		}
 	}
 	return ""
 }

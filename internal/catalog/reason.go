@@ -2,9 +2,8 @@ package catalog
 
 import (
 	_ "embed"
-	"slices"
+	"regexp"
 	"strings"
-	"time"
 )
 
 // SlurmReason is a reason that Slurm itself sets on a node.
@@ -21,27 +20,27 @@ var reasonsFile string
 // and time, cut to the width of a column, or several joined, after an admin's or Bookend's too. A text in which a
 // reason is only mentioned has none.
 func SlurmReasons(text string) (found []SlurmReason) {
-	text = strings.ToLower(strings.TrimSpace(text))
-	text = strings.TrimPrefix(strings.TrimSpace(text), "reason=")
+	text = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), "reason=")
 	for part := range strings.SplitSeq(strings.ReplaceAll(text, ", ", " : "), " : ") {
-		words := withoutAuthor(strings.Fields(part))
-		for _, cut := range []bool{false, true} {
-			of := matching(words, cut)
-			if found = append(found, of...); len(of) > 0 {
-				break
-			}
+		part = strings.Join(strings.Fields(setBy.ReplaceAllString(part, "")), " ")
+		of := matching(func(form string) bool { return isForm(part, form) })
+		if len(of) == 0 {
+			of = matching(func(form string) bool { return isCut(part, form) })
 		}
+		found = append(found, of...)
 	}
 	return found
 }
 
-// matching returns the reasons that words are.
-func matching(words []string, cut bool) (found []SlurmReason) {
+// setBy is what Slurm shows behind a reason: "[root@2026-11-29T12:00:00]", or sinfo's columns for user, time and nodes.
+var setBy = regexp.MustCompile(`\[\S*@.*|\s\S+\s+\d{4}-\d\d-\d\dt\d\d:\d\d:\d\d.*`)
+
+func matching(is func(form string) bool) (found []SlurmReason) {
 	const fields = 3
 	for line := range strings.SplitSeq(reasonsFile, "\n") {
 		row := strings.Split(line, " | ")
 		for form := range strings.SplitSeq(row[0], "; ") {
-			if len(row) == fields && isForm(words, strings.ToLower(form), cut) {
+			if len(row) == fields && is(strings.ToLower(form)) {
 				found = append(found, SlurmReason{form, row[1], row[2]})
 			}
 		}
@@ -49,50 +48,15 @@ func matching(words []string, cut bool) (found []SlurmReason) {
 	return found
 }
 
-// withoutAuthor removes author and time: "[root@2026-11-29T12:00:00]", or sinfo's columns for user, time, nodes.
-func withoutAuthor(words []string) []string {
-	end := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "[") && strings.Contains(w, "@") })
-	dated := slices.IndexFunc(words, func(w string) bool {
-		_, err := time.Parse("2006-01-02t15:04:05", w)
-		return err == nil
-	})
-	switch {
-	case end >= 0:
-		return words[:end]
-	case dated > 1:
-		return words[:dated-1]
-	}
-	return words
+// isForm reports whether a text is a form of a reason, perhaps with details in parentheses after it.
+func isForm(text, form string) bool {
+	pattern := strings.NewReplacer("#", `\S+`, ` \.\.\.`, `( .*)?`).Replace(regexp.QuoteMeta(form))
+	return regexp.MustCompile(`^` + pattern + `( \(.*)?$`).MatchString(text)
 }
 
-// fewest is how many bytes of a reason are enough to know it if a column has cut it; sinfo -R shows 20.
-const fewest = 10
-
-// isForm reports whether words are a form of a reason, perhaps with details in parentheses after it; or, if cut, that
-// they are what a column left of it.
-func isForm(words []string, form string, cut bool) bool {
-	want := strings.Fields(form)
-	for i, w := range want {
-		last := i == len(words)-1
-		switch {
-		case w == "...":
-			return !cut
-		case i >= len(words):
-			return cut && len(strings.Join(words, " ")) >= fewest
-		case cut && last && strings.HasPrefix(w, words[i]):
-			return len(strings.Join(words, " ")) >= fewest
-		case !isWord(words[i], w):
-			return false
-		}
-	}
-	return !cut && (len(words) == len(want) || strings.HasPrefix(words[len(want)], "("))
-}
-
-// isWord reports whether a word is that of a form, in which # stands for at least one byte.
-func isWord(word, form string) bool {
-	begin, end, varies := strings.Cut(form, "#")
-	if !varies {
-		return word == form
-	}
-	return len(word) > len(begin)+len(end) && strings.HasPrefix(word, begin) && strings.HasSuffix(word, end)
+// isCut reports whether a text is what a column left of a form: sinfo -R shows 20 bytes, and 10 are enough to know it.
+func isCut(text, form string) bool {
+	const fewest = 10
+	text = regexp.MustCompile(`^gres/\S+`).ReplaceAllString(text, "gres/#")
+	return len(text) >= fewest && strings.HasPrefix(form, text)
 }

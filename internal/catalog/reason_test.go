@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
@@ -47,18 +46,6 @@ func TestSlurmReasons(t *testing.T) {
 			if len(found) != 1 || found[0].Form != form || found[0].Meaning+" | "+found[0].Remedy+"\n" != after {
 				t.Errorf("%q: %+v", text, found)
 			}
-		}
-	}
-}
-
-func TestNearest(t *testing.T) {
-	known := []string{"requeue"}
-	for written, want := range map[string][]string{
-		"orfan": {"BKD-ORPHAN"}, "BKD-RESDUE": {"BKD-RESIDUE"}, "requeu": {"requeue"}, "ecx": {"BKD-ECC"},
-		"": nil, "x": nil, "BKD-": nil, "nonsense": nil, strings.Repeat("orphan", 99): nil,
-	} {
-		if got := Nearest(written, known); !slices.Equal(got, want) {
-			t.Errorf("%q: got %q, want %q", written, got, want)
 		}
 	}
 }

@@ -13,7 +13,7 @@ type ReturnCode struct {
 	Library string // "CUDA"
 	Code    int
 	Call    string // the only call with this meaning; empty for any call
-	Name    string // empty for a code that is not known
+	Name    string
 	Also    string // its other name and its message, separated by "; "
 	Meaning string
 	Remedy  string
@@ -45,17 +45,17 @@ func StartCodes(library string) (codes []ReturnCode) {
 	return codes
 }
 
-// library is a library as a text may name it.
+// library is a library with the words that name it in a plain text.
 type library struct {
 	name  string
-	words []string // in lower case
+	words []string
 }
 
 // libraries are in the order in which a number is looked up.
 var libraries = []library{
-	{"NVML", []string{"nvml", "nvidia-smi", "device handle"}},
+	{"NVML", []string{"nvml", "nvidia smi", "device handle"}},
 	{"CUDA", []string{"cuda"}},
-	{"HIP", []string{"hiperror", "hip "}},
+	{"HIP", []string{"hiperror", " hip "}},
 }
 
 func (l library) in(text string) bool {
@@ -77,73 +77,64 @@ func ReturnNames() (names []string) {
 }
 
 // Title returns a code as programs write it: "NVML_ERROR_GPU_IS_LOST (15)".
-func (c ReturnCode) Title() string {
-	if c.Name == "" {
-		return fmt.Sprintf("%s %d", c.Library, c.Code)
-	}
-	return fmt.Sprintf("%s (%d)", c.Name, c.Code)
-}
+func (c ReturnCode) Title() string { return fmt.Sprintf("%s (%d)", c.Name, c.Code) }
 
-// FindReturned returns the return codes that a text names: by number, by name, or by the library's message. A number
-// that is not known is returned without a name if the text names a library.
+// FindReturned returns the known return codes that a text names: by number, by name, or by the library's message. Of
+// several messages of a library the longest counts: "not found" ends others.
 func FindReturned(text string) (found []ReturnCode) {
-	text = strings.ToLower(strings.Join(strings.Fields(text), " ")) + " "
-	among := slices.DeleteFunc(slices.Clone(libraries), func(l library) bool { return !l.in(text) })
+	words, longest := plain(text), 4
+	among := slices.DeleteFunc(slices.Clone(libraries), func(l library) bool { return !l.in(words) })
 	named := len(among) > 0
 	if !named {
-		among = libraries
+		among, longest = libraries, 1
 	}
+	number := lastNumber(text, longest)
 	for _, l := range among {
-		found = append(found, l.find(text, named)...)
+		var best []ReturnCode
+		most := 1
+		for _, c := range l.codes() {
+			length := c.matches(words, named)
+			if c.Code == number && number > 0 {
+				length = len(words)
+			}
+			if length > most {
+				most, best = length, nil
+			}
+			if length == most && c.Code > 0 {
+				best = append(best, c)
+			}
+		}
+		found = append(found, best...)
 	}
 	return found
 }
 
-// find returns the codes that match the most of a text: "not found" is a message, and ends others.
-func (l library) find(text string, named bool) (found []ReturnCode) {
-	number, numbered := lastNumber(text, named)
-	words := strings.FieldsFunc(plain(text), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
-	most := 1
-	for _, c := range l.codes() {
-		length := c.matches(text, words, named)
-		if numbered && c.Code == number {
-			length = len(text)
-		}
-		if length > most {
-			most, found = length, nil
-		}
-		if length == most && c.Code > 0 {
-			found = append(found, c)
-		}
-	}
-	if named && numbered && len(found) == 0 {
-		found = []ReturnCode{{Library: l.name, Code: number, Remedy: "see the library's documentation",
-			Meaning: "not known to this release; it does not show that the GPU is in order"}}
-	}
-	return found
-}
-
-// lastNumber returns the number that a text is or, after a library's name, ends with: "CUDA driver error: 802".
-func lastNumber(text string, named bool) (int, bool) {
-	const most = 4
+// lastNumber returns the number that a short text ends with, 0 for none: "CUDA driver error: 802".
+func lastNumber(text string, longest int) int {
 	fields := strings.Fields(text)
-	if len(fields) == 0 || len(fields) > most || !named && len(fields) > 1 {
-		return 0, false
+	if len(fields) == 0 || len(fields) > longest {
+		return 0
 	}
-	return Decimal(strings.Trim(fields[len(fields)-1], "()."), 1<<20)
+	n, _ := Decimal(strings.Trim(fields[len(fields)-1], "()."), 1<<20)
+	return n
 }
 
-// matches returns how much of a text is a code's name or message, 0 for none. A message alone must be all of the text
-// unless the text names the library.
-func (c ReturnCode) matches(text string, words []string, named bool) (length int) {
+// matches returns how much of a plain text is a code's name or message, 0 for none. A message alone must be all of the
+// text unless the text names the library.
+func (c ReturnCode) matches(text string, named bool) (length int) {
 	for _, also := range append(strings.Split(c.Also, "; "), c.Name) {
-		message := strings.ToLower(also)
-		if len(also) > length && (slices.Contains(words, plain(also)) && strings.Contains(message, "error") ||
-			text == message+" " || named && strings.Contains(text, message)) {
-			length = len(also)
+		words := plain(also)
+		isName := strings.Count(words, " ") == 2 && strings.Contains(words, "error")
+		if also != "" && len(words) > length && strings.Contains(text, words) && (isName || named || text == words) {
+			length = len(words)
 		}
 	}
 	return length
 }
 
-func plain(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
+// plain returns the words of a text in lower case, each between spaces. Underscores do not count.
+func plain(text string) string {
+	between := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+	words := strings.FieldsFunc(strings.ReplaceAll(strings.ToLower(text), "_", ""), between)
+	return " " + strings.Join(words, " ") + " "
+}
