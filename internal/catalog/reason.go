@@ -21,6 +21,8 @@ var reasonsFile string
 // reason is only mentioned has none.
 func SlurmReasons(text string) (found []SlurmReason) {
 	text = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), "reason=")
+	// What Slurm shows behind it: "[root@2026-11-29T12:00:00]", or sinfo's columns for user, time and nodes.
+	setBy := regexp.MustCompile(`\[\S*@.*|\s\S+\s+\d{4}-\d\d-\d\dt\d\d:\d\d:\d\d.*`)
 	for part := range strings.SplitSeq(strings.ReplaceAll(text, ", ", " : "), " : ") {
 		part = strings.Join(strings.Fields(setBy.ReplaceAllString(part, "")), " ")
 		of := matching(func(form string) bool { return isForm(part, form) })
@@ -31,9 +33,6 @@ func SlurmReasons(text string) (found []SlurmReason) {
 	}
 	return found
 }
-
-// setBy is what Slurm shows behind a reason: "[root@2026-11-29T12:00:00]", or sinfo's columns for user, time and nodes.
-var setBy = regexp.MustCompile(`\[\S*@.*|\s\S+\s+\d{4}-\d\d-\d\dt\d\d:\d\d:\d\d.*`)
 
 func matching(is func(form string) bool) (found []SlurmReason) {
 	const fields = 3

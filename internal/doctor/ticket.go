@@ -120,7 +120,7 @@ func (t *Ticket) summarize(tried []string) {
 		{"serial number", "product_serial"}, {"BIOS", "bios_version"}} {
 		t.line(f[0], firstLine(filepath.Join(p.Sys, "class/dmi/id", f[1]), ""), "")
 	}
-	t.line("operating system", firstLine("/usr/lib/os-release", "PRETTY_NAME="), "")
+	t.line("operating system", firstLine(filepath.Join("/", "usr/lib/os-release"), "PRETTY_NAME="), "")
 	t.line("kernel", firstLine(filepath.Join(p.Proc, "sys/kernel/osrelease"), ""), "")
 	t.line("driver", cmp.Or(t.Glance.Snapshot.Driver.Version, node.ReadEpoch(p).Driver), "")
 	var faults []string
@@ -229,10 +229,8 @@ func (t *Ticket) logged(log *gpu.KernelLog) (lines []string) {
 
 func (t *Ticket) isNVIDIA() bool { return gpu.VendorOf(t.Device).Name == gpu.NVIDIA.Name }
 
-// processes is the rest of nvidia-smi's text from its first section about processes on, which has their names.
-var processes = regexp.MustCompile(`(?is)(^|\n)\s*(\w+ )?process.*`)
-
-// nvidiaSMI returns what nvidia-smi prints about the GPU, or why there is nothing.
+// nvidiaSMI returns what nvidia-smi prints about the GPU up to its first section about processes, which has their names,
+// or why there is nothing.
 func (t *Ticket) nvidiaSMI() string {
 	path := filepath.Join(t.Programs, "nvidia-smi")
 	// Threat: root runs it: like a backend, it must be where no other user could have put it.
@@ -247,6 +245,7 @@ func (t *Ticket) nvidiaSMI() string {
 	}
 	r := child.Run(child.Spec{Path: path, Args: []string{"-q", "-i", string(t.Device.BusID)}, MaxOutput: 1 << 20,
 		Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Timeout: 20 * time.Second})
+	processes := regexp.MustCompile(`(?is)(^|\n)\s*(\w+ )?process.*`)
 	return fmt.Sprintf("%s\nnvidia-smi %s after %v, exit code %d\n", processes.ReplaceAllString(string(r.Stdout), ""),
 		r.Outcome, r.Took.Round(time.Millisecond), r.ExitCode)
 }
