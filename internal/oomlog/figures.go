@@ -1,6 +1,7 @@
 package oomlog
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -179,21 +180,25 @@ func (st statement) fill(m *record.Message) bool {
 	case m.Kind == record.KindFault:
 		return true
 	case m.Kind == record.KindDevice && m.Framework == record.FromPyTorch:
-		if _, rest, found := strings.Cut(st.sentence(), "memory. Tried to allocate "); found {
-			return readTorch(m, rest)
+		text := st.sentence()
+		if begins := torchBegins().FindStringIndex(text); begins != nil {
+			return readTorch(m, text[begins[1]:])
 		}
-	case st.text == "free memory on device":
-		return readVLLM(m, st.sentence())
 	case m.Kind == record.KindShared:
 		m.Asked = sizeIn(st.sentence(), sharedAsked)
 		return m.Asked.Known() || st.text != "out of resource: "
 	}
-	take(m, sizesIn(st.line.body[st.pos-len(st.before):][:len(st.around)]))
+	text, whole := st.line.body[st.pos-len(st.before):], st.whole()
+	if m.Kind == record.KindDevice {
+		readForms(m, strings.ToLower(strings.Join(strings.Fields(text[:len(st.before)]+whole), " ")), false)
+		m.GPU = indexIn(st.around)
+	}
+	take(m, sizesIn(text[:min(len(text), len(st.around))]))
 	if m.Framework == record.FromCuPy && !m.Allocated.Known() { // CuPy's total is the pool's
 		m.Allocated, m.Total = m.Total, notSaid
 	}
-	if text := st.whole(); !m.Asked.Known() && len(text) > len(st.line.body)-st.pos {
-		take(m, sizesIn(text), asked)
+	if !m.Asked.Known() && len(whole) > len(st.line.body)-st.pos {
+		take(m, sizesIn(whole), asked)
 	}
 	return true
 }
@@ -226,28 +231,42 @@ func form(text string) pattern {
 	return lazily(strings.ReplaceAll(text, "SIZE", size))
 }
 
-// torchFigures are PyTorch's in the order of record.Message.Figures. Up to 2.0 it wrote a figure before its name, now
-// it writes sentences.
-var torchFigures = []pattern{
-	form(`^SIZE`),
-	form(`total capac\w* of SIZE|SIZE total capacity`),
-	form(` of which SIZE|SIZE free`),
-	form(`this process has SIZE`),
-	form(`Of the allocated memory SIZE|SIZE already allocated`),
-	form(`SIZE is reserved by PyTorch but unallocated|SIZE cached`),
-}
-
 // Other parts of messages with a fixed wording.
 var (
+	torchBegins   = lazily(`(?:memory\.|larger than \w+!) Tried to allocate `) // the second is of Intel's extension
+	torchAsked    = form(`^SIZE`)
 	torchReserved = form(`SIZE reserved in total`)
-	torchGPU      = lazily(`GPU (\d{1,3})\b`)
+	torchGPU      = lazily(`[GNX]PU (\d{1,3})\b`)
 	torchProcess  = form(`Process (\d{1,7}) has SIZE memory in use`)
 	// only advice or another line follows
 	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
 	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
-	vllmForm    = form(`^(?i:free memory on device)(?: cuda:(\d{1,3}))? \(([\d.]+)/([\d.]+) ?(\w+)\)` +
-		`.*?utilization \([\d.]+, SIZE\)`)
 )
+
+// readForms reads the figures whose wording words.txt has, those of PyTorch's allocator or the others.
+func readForms(m *record.Message, lower string, torch bool) {
+	fields := append(m.Figures(), &gpu.Figure{Unknown: "not said"})
+	for _, f := range vocabulary().figures {
+		if f.word.is("torch") == torch && strings.Contains(lower, f.sign) && !fields[f.of].Known() {
+			*fields[f.of] = sizeIn(lower, f.form)
+		}
+	}
+	m.Cap = max(m.Cap, fields[len(fields)-1].Bytes)
+}
+
+// deviceIndex matches how programs name a GPU by its number: "on device 1", "GPU:1", "cuda:0", "device ordinal 2". What
+// follows tells it from a size or a version.
+var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu|cuda|dev|device|device ordinal|device id)[ :=#]{1,2}(\d{1,3})` +
+	`(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]))`)
+
+// indexIn returns the number of the GPU that a text names; nil if it names none, or several.
+func indexIn(lower string) *int {
+	all := deviceIndex().FindAllStringSubmatch(lower, MaxOthers)
+	if len(all) == 0 || slices.ContainsFunc(all, func(words []string) bool { return words[1] != all[0][1] }) {
+		return nil
+	}
+	return number(all[0][1], maxGPU)
+}
 
 // sizeIn returns the size that a form matches, or unknown if there is no match.
 func sizeIn(text string, f pattern) gpu.Figure {
@@ -262,9 +281,8 @@ func readTorch(m *record.Message, rest string) bool {
 	if sentence := torchEnd().FindString(rest); sentence != "" {
 		rest = sentence
 	}
-	for i, f := range m.Figures() {
-		*f = sizeIn(rest, torchFigures[i])
-	}
+	readForms(m, strings.ToLower(rest), true)
+	m.Asked = sizeIn(rest, torchAsked)
 	if m.Asked == notSaid && !strings.HasPrefix(rest, "more than 1EB") {
 		return false
 	}
@@ -282,19 +300,5 @@ func readTorch(m *record.Message, rest string) bool {
 			}
 		}
 	}
-	return true
-}
-
-// readVLLM parses "Free memory on device cuda:1 (19.77/22.05 GiB) on startup is less than desired GPU memory
-// utilization (0.9, 19.84 GiB)".
-func readVLLM(m *record.Message, text string) bool {
-	words := vllmForm().FindStringSubmatch(text)
-	if words == nil {
-		return false
-	}
-	m.GPU = number(words[1], maxGPU)
-	m.Free, _, _ = sized(words[2] + " " + words[4])
-	m.Total, _, _ = sized(words[3] + " " + words[4])
-	m.Asked, _, _ = sized(words[5])
 	return true
 }

@@ -1,6 +1,7 @@
 package oomlog
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -17,7 +18,7 @@ func Find(tail []byte) []record.Message {
 		if len(l.body) < shortest || l.own() {
 			continue
 		}
-		if f, ok := s.message(l); ok {
+		if f, ok := s.message(l); ok && !s.survived() {
 			f.stream, f.at, f.Rank = l.stream, s.at, l.rank
 			if l.pid != nil {
 				f.PID = *l.pid
@@ -65,7 +66,8 @@ func (s *scan) message(l *line) (found, bool) {
 // message returns the message in the statement, or false if there is none.
 func (st statement) message() (found, bool) {
 	kind, ok := st.place()
-	if goes := st.facts.has[goesOn] || st.beside(1, linesBelow+1, goesOn); !ok || goes {
+	goes := st.facts.has[goesOn] || st.beside(1, linesBelow+1, goesOn)
+	if !ok || goes && !st.facts.has[givesUp] && !st.beside(1, episode, givesUp) {
 		return found{}, false
 	}
 	f := found{Message: blank()}
@@ -98,6 +100,33 @@ func (s *scan) near(step, count int) (all []*line) {
 	return all
 }
 
+// survived reports whether the program's steps went on after the failure: the last one before it and two after it have
+// the same form, their numbers rise, and nothing else failed.
+func (s *scan) survived() bool {
+	isStep := func(l *line) bool { return len(l.facts.hits) == 0 && progress().MatchString(l.lower) }
+	above, below := s.near(-1, linesAbove), s.near(1, episode)
+	last := slices.IndexFunc(above, isStep)
+	if last < 0 || slices.ContainsFunc(below, func(l *line) bool { return l.facts.has[isError] }) {
+		return false
+	}
+	next := func(l *line) bool { return isStep(l) && steps(above[last].lower, l.lower) }
+	first := slices.IndexFunc(below, next)
+	return first >= 0 && slices.ContainsFunc(below[first+1:], next)
+}
+
+var (
+	progress   = lazily(`\b(?:step|epoch|iter\w*|batch|loss|it/s|s/it)\b`)
+	numeral    = lazily(`\d+`)
+	notLetters = lazily(`[^a-z]+`)
+)
+
+// steps reports whether two lines have the same words, and the first number that differs is larger in the second.
+func steps(first, second string) bool {
+	return notLetters().ReplaceAllString(first, "") == notLetters().ReplaceAllString(second, "") &&
+		slices.CompareFunc(numeral().FindAllString(first, -1), numeral().FindAllString(second, -1),
+			func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) < 0
+}
+
 func blank() record.Message {
 	m := record.Message{Count: 1}
 	for _, f := range m.Figures() {
@@ -116,7 +145,7 @@ func (s *scan) add(f found) {
 	if i := slices.IndexFunc(s.found, f.isAgain); i >= 0 {
 		old := s.found[i]
 		f.Count += old.Count
-		if f.isNear(old) && !f.Asked.Known() {
+		if f.mayContinue(old) {
 			f.inherit(old.Message)
 		}
 		if f.Kind == record.KindFault {
@@ -133,6 +162,13 @@ func (s *scan) add(f found) {
 
 func (f found) isNear(old found) bool { return f.stream == old.stream && f.at-old.at <= episode }
 
+// mayContinue reports whether the message may be a later part of another: it is near, and asks for no other size, but
+// for the rounding to MiB.
+func (f found) mayContinue(old found) bool {
+	a, b := f.Asked.Bytes, old.Asked.Bytes
+	return f.isNear(old) && (!f.Asked.Known() || max(a, b)-min(a, b) < 1<<20)
+}
+
 func (f found) isAgain(old found) bool {
 	another := f.Rank != nil && old.Rank != nil && *f.Rank != *old.Rank ||
 		f.PID != 0 && old.PID != 0 && f.PID != old.PID
@@ -142,7 +178,7 @@ func (f found) isAgain(old found) bool {
 	if f.GPU != nil && old.GPU != nil {
 		return *f.GPU == *old.GPU
 	}
-	return f.GPU == old.GPU || f.isNear(old) && !f.Asked.Known()
+	return f.GPU == old.GPU || f.mayContinue(old)
 }
 
 // inherit copies what this message lacks from an earlier part of it.
@@ -156,5 +192,5 @@ func (f *found) inherit(old record.Message) {
 	if f.GPU == nil {
 		f.GPU = old.GPU
 	}
-	f.PID = max(f.PID, old.PID)
+	f.PID, f.Cap = max(f.PID, old.PID), max(f.Cap, old.Cap)
 }

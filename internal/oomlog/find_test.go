@@ -106,7 +106,7 @@ func TestFind(t *testing.T) {
 
 // Every section of words.txt is known, its words can be met, and of each program there is a message.
 func TestWords(t *testing.T) {
-	classes := []class{isSign, isSpeaker, isProgram, isGPU, isHost, isHostCall, isStart, isError, goesOn, isMemory, isOther, isCode, isCompiler}
+	classes := []class{isSign, isSpeaker, isProgram, isGPU, isHost, isHostCall, isStart, isError, goesOn, givesUp, isMemory, isOther, isCode, isCompiler, isFigure}
 	for line := range strings.Lines(wordsFile) {
 		head, begins := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "== ")
 		name, _, _ := strings.Cut(head, ": ")
@@ -123,8 +123,8 @@ func TestWords(t *testing.T) {
 		}
 	}
 	for _, p := range vocabulary().programs {
-		if !regexp.MustCompile(` (in )?` + regexp.QuoteMeta(string(p.name)) + `\b`).MatchString(met) {
-			t.Errorf("program %q: put one of its messages into testdata/lines.txt, then go test -update", p.name)
+		if !regexp.MustCompile(` (in )?` + regexp.QuoteMeta(string(p.framework)) + `\b`).MatchString(met) {
+			t.Errorf("program %q: put one of its messages into testdata/lines.txt, then go test -update", p.framework)
 		}
 	}
 }
@@ -153,6 +153,9 @@ var ways = []struct {
 	{"boxed", eachLine("\u2502 ", "   \u2502"), nil},
 	{"after a progress bar", func(s string) string { return "\r 10%|\u2588    | 1/10 [00:01<00:09,  1.0s/it]\r" + s }, nil},
 	{"timed", eachLine("2026-03-01 10:00:00,123 ERROR ", ""), nil},
+	{"journal", eachLine("Mar 01 10:00:00 gpu12 python3: ", ""), nil},
+	{"container's runtime", eachLine("2026-03-01T10:00:00.123456789Z stderr F ", ""), nil},
+	{"node and rank", eachLine("gpu12: [rank12]: ", ""), card(12)},
 	{"by ts", eachLine("2026-03-01T10:00:00.123Z ", ""), nil},
 	{"in a long output", func(s string) string { return strings.Repeat("epoch 1 loss 0.5\n", 10000) + s }, nil},
 	{"with binary bytes", func(s string) string { return "\x00\xff\xfe\x1b\x1b[\n" + s + "\x00\x1b[" }, nil},

@@ -15,6 +15,7 @@ type line struct {
 	pid    *int   // of the process, if a launcher's prefix has it
 	rank   *int   // of the process, if a launcher's prefix has it
 	facts  facts  // of the body, with what its prefixes add
+	quoted bool   // in a fence of a document
 }
 
 // isLevel matches a logger's level for errors.
@@ -29,9 +30,40 @@ func split(tail []byte) []line {
 	}
 	var lines []line
 	for text := range strings.SplitSeq(text, "\n") {
-		lines = append(lines, newLine(text))
+		if strings.Contains(text, `{"`) || strings.Contains(text, "{'") { // JSON, or a dict as Python prints it
+			text = escapes.Replace(text)
+		}
+		for part := range strings.SplitSeq(text, "\n") {
+			lines = append(lines, newLine(part))
+		}
 	}
+	markQuoted(lines)
 	return lines
+}
+
+var escapes = strings.NewReplacer(`\\n`, "\n", `\n`, "\n", `\t`, " ", `\"`, `"`, `\'`, "'")
+
+const maxFence = 60 // lines of a quoted text in a document
+
+var fence = lazily("^(?:```|~~~)[`~ ]*(\\w*)$")
+
+// markQuoted marks the lines between two fences of a document. A fence that names a language opens, even if one was
+// open: the end of an output may begin within a fenced text.
+func markQuoted(lines []line) {
+	open := nowhere
+	for i, l := range lines {
+		words := fence().FindStringSubmatch(l.body)
+		switch {
+		case words == nil:
+		case words[1] == "" && i > open && i-open <= maxFence:
+			for j := open; j < i; j++ {
+				lines[j].quoted = true
+			}
+			open = nowhere
+		default:
+			open = i
+		}
+	}
 }
 
 func newLine(text string) line {
@@ -124,13 +156,18 @@ var prefixes = []pattern{
 	lazily(`^(\d+): `),                                    // srun --label
 	lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) ()`), // dates and times
 	lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? ()`),
+	// the journal's "Mar 01 10:00:00 gpu12 train[4711]: "
+	lazily(`^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ ([\w./-]+(?:\[\d{1,7}\])?): `),
+	lazily(`^(?:stdout|stderr) [FP] ()`), // of a container's runtime
+	lazily(`^\{((?:"\w+": ?"?[^"{}]*"?, ?)*)"(?:log|msg|message|error|text)": ?"`),
+	lazily(`^[a-z][a-z.-]*\d[\w.-]*: ()[[(]`), // the node's name before another prefix
 }
 
 const srunLabel = 2 // its index in prefixes; those before it are in brackets
 
 var (
-	pidIn  = lazily(`pid=(\d{1,7})\b`)
-	rankIn = lazily(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
+	pidIn  = lazily(`(?:pid=|^[\w./-]+\[)(\d{1,7})\b`)
+	rankIn = lazily(`(?i)\brank["=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
 	// TensorRT's "2: [file.cpp::function::7]" begins with an error number
 	errorNumber = lazily(`^\[[^]]*::`)
 )
@@ -143,6 +180,9 @@ func (l *line) prefix() bool {
 			continue
 		}
 		name, rest := words[1], strings.TrimSpace(l.body[len(words[0]):])
+		if strings.HasSuffix(words[0], ": [") || strings.HasSuffix(words[0], ": (") {
+			rest = words[0][len(words[0])-1:] + rest
+		}
 		label, bracket := i == srunLabel, i < srunLabel
 		if bracket && strings.TrimLeft(rest, ": ") == "" || label && errorNumber().MatchString(rest) {
 			continue

@@ -28,10 +28,11 @@ const (
 // Valid checks a message from another process: a known kind and framework, possible figures, and short texts.
 func Valid(m record.Message) bool {
 	ok := slices.Contains([]record.MessageKind{record.KindDevice, record.KindInit, record.KindHost, record.KindShared,
-		record.KindFault}, m.Kind) && known(m.Framework) && knownProgram(m.Program) &&
+		record.KindFault}, m.Kind) && known(m.Framework) && known(m.Program) &&
 		(m.GPU == nil || within(*m.GPU, 0, maxGPU)) && (m.Rank == nil || within(*m.Rank, 0, maxRank)) &&
 		within(m.PID, 0, maxPID) && within(len(m.Line), 1, MaxLine) && printable(m.Line) &&
-		within(m.Count, 1, MaxTail) && within(m.File, 0, MaxFiles-1) && within(len(m.Others), 0, MaxOthers)
+		within(m.Count, 1, MaxTail) && within(m.File, 0, MaxFiles-1) && within(len(m.Others), 0, MaxOthers) &&
+		m.Cap < maxFigure
 	for _, f := range m.Figures() {
 		ok = ok && possible(*f)
 	}
@@ -45,11 +46,9 @@ func within(n, least, most int) bool { return n >= least && n <= most }
 
 func known(f record.Framework) bool {
 	return f == record.FromCUDA || f == record.FromSlurm || f == record.FromOther ||
-		slices.ContainsFunc(vocabulary().speakers, func(s speaker) bool { return s.framework == f })
-}
-
-func knownProgram(f record.Framework) bool {
-	return f == record.FromOther || slices.ContainsFunc(vocabulary().programs, func(p program) bool { return p.name == f })
+		slices.ContainsFunc(append(vocabulary().speakers, vocabulary().programs...), func(s speaker) bool {
+			return s.framework == f
+		})
 }
 
 func possible(f gpu.Figure) bool {

@@ -26,6 +26,11 @@ func (s *scan) statement(l *line, h hit) statement {
 	end := h.pos + len(h.text)
 	st := statement{hit: h, scan: s, line: l, facts: &l.facts, before: l.lower[max(0, h.pos-maxBefore):h.pos],
 		after: l.lower[end:min(len(l.lower), end+maxAfter)]}
+	if h.is("memory") && st.after == "" && s.at+1 < len(s.lines) { // a console's width has split the message
+		st.after = " " + s.lines[s.at+1].lower[:min(len(s.lines[s.at+1].lower), maxAfter)]
+		f := evidenceIn(st.before + h.text + st.after)
+		st.facts = &f
+	}
 	st.around = st.before + h.text + st.after
 	if len(l.lower) > maxRead {
 		f := evidenceIn(st.around)
@@ -37,8 +42,12 @@ func (s *scan) statement(l *line, h hit) statement {
 // reported tells a message from a line that only mentions it: source, comment, help, denial, guess or a list of words.
 func (st statement) reported() bool {
 	before, after := st.before, st.after
-	source := st.pos <= maxBefore && (sourceMark().MatchString(st.line.lower) || sourceWord().MatchString(before)) ||
+	source := sourceMark().MatchString(st.line.lower) || st.pos <= maxBefore && sourceWord().MatchString(before) ||
 		st.facts.code < min(st.pos, maxBefore)
+	if st.line.quoted || tableRow().MatchString(st.line.body) || testPassed().MatchString(st.line.lower) ||
+		strings.Count(before, "`")%2 > 0 && strings.Contains(after, "`") {
+		return false
+	}
 	if sizedTorch().MatchString(after) { // source code and most other texts do not have its figures
 		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") &&
 			!strings.HasPrefix(before, "raise")
@@ -81,6 +90,12 @@ var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cuda
 // givesName matches text before the name of an error that a call returned.
 var givesName = lazily(`(?:result|code|status|return|curesult|hresult)[^ ]* ?[=:]? ?[\d]*[)\]]? ?[(=]?$|results? in $`)
 
+var tableRow = lazily(`^\|.*\|.*\|`) // of a document
+
+// testPassed matches the line of a test that passed, which has the message in its name.
+var testPassed = lazily(`^(?:--- pass|ok \d|pass:? |passed )|` +
+	`[ .](?:passed|pass|ok|xfail)(?: *\[ *\d+%\]| +[\d.]+ ?(?:ms|s|sec|seconds))?$`)
+
 // beside reports whether one of the next count lines above (step -1) or below has a word of the class.
 func (st statement) beside(step, count int, c class) bool {
 	return slices.ContainsFunc(st.near(step, count), func(l *line) bool { return l.facts.has[c] })
@@ -88,9 +103,10 @@ func (st statement) beside(step, count int, c class) bool {
 
 // Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
 var (
-	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ )`)
+	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ |- \w+: ["'])`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
-		`const|static|case|#define|grep|hint|tip|note|usage|example):*(?: |$)|[^ ]* = |\d[.)] )`)
+		`const|static|case|#define|grep|hint|tip|note|usage|example|pattern|regex|match|title):*(?: |$)|` +
+		`[^ ]* = |\d[.)] )`)
 )
 
 // opensValue matches text before a quoted value: a log field, JSON, a name, or an exception printed by Python.
@@ -165,8 +181,8 @@ const (
 func (st statement) place() (record.MessageKind, bool) {
 	own, clause := st.facts, st.around[strings.LastIndex(st.before, ": ")+1:]
 	switch {
-	case st.kind == record.KindShared:
-		return record.KindShared, true
+	case st.kind == record.KindShared, st.is("sure"):
+		return st.kind, true
 	case st.kind == record.KindFault:
 		return record.KindFault, !st.is("weak") || st.failed() && evidenceIn(st.before + st.text).has[isGPU]
 	case sizedTorch().MatchString(st.after) && own.has[isGPU]:
@@ -240,6 +256,7 @@ func called(f *facts) record.MessageKind {
 type speaker struct {
 	framework record.Framework
 	onlyGPU   bool // such messages are about the GPU's memory
+	library   bool // a program that counts only if the message names no library
 }
 
 func (st statement) speaker() speaker {
@@ -249,26 +266,22 @@ func (st statement) speaker() speaker {
 	return speaker{framework: record.FromOther}
 }
 
-// How many lines around a message may show its program, as a traceback does.
-const (
-	programAbove = 100
-	programBelow = 30
-)
+const programLines = 100 // lines above and below a message that may show its program, as a traceback does
 
 // program returns the program that the library worked for; none if it is the library itself, or unknown. Lines of other
 // processes count too: a job rarely runs several programs at once.
 func (s *scan) program(library record.Framework) record.Framework {
 	mute := slices.Contains([]record.Framework{record.FromCUDA, record.FromOther, "HIP", "NCCL", "OpenCL"}, library)
-	best := nowhere
-	for _, l := range s.lines[max(0, s.at-programAbove):min(len(s.lines), s.at+programBelow+1)] {
-		if p := l.facts.program; p < best && (mute || !vocabulary().programs[p].library) {
+	best, programs := nowhere, vocabulary().programs
+	for _, l := range s.lines[max(0, s.at-programLines):min(len(s.lines), s.at+programLines)] {
+		if p := l.facts.program; p < best && (mute || !programs[p].library) {
 			best = p
 		}
 	}
-	if best == nowhere || vocabulary().programs[best].name == library {
+	if best == nowhere || programs[best].framework == library {
 		return record.FromOther
 	}
-	return vocabulary().programs[best].name
+	return programs[best].framework
 }
 
 func (st statement) framework(k record.MessageKind) record.Framework {

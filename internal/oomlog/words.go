@@ -3,6 +3,7 @@ package oomlog
 import (
 	_ "embed"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,10 +24,12 @@ const (
 	isStart    class = "start"
 	isError    class = "error"
 	goesOn     class = "goes on"
+	givesUp    class = "gives up"
 	isMemory   class = "memory"
 	isOther    class = "other"
 	isCode     class = "code"
 	isCompiler class = "compiler"
+	isFigure   class = "figure"
 )
 
 // word is one of the texts searched for, in lower case.
@@ -47,15 +50,29 @@ var wordsFile string
 
 // words holds all words by their first three bytes, so that a text is read only once.
 type words struct {
-	byStart  map[string][]*word
-	speakers []speaker
-	programs []program
+	byStart            map[string][]*word
+	speakers, programs []speaker
+	figures            []figureForm
 }
 
-// program is what a library may work for. A library itself counts only if the message names none.
-type program struct {
-	name    record.Framework
-	library bool
+// figureForm is the fixed wording of one of record.Message.Figures, or of the program's limit, which comes after them.
+type figureForm struct {
+	word word
+	of   int
+	sign string // the longest part that has to be in the text
+	form pattern
+}
+
+var (
+	figureNames = []string{"asked", "total", "free", "in use", "allocated", "idle", "cap"}
+	hole        = lazily(`\*|<\w+>`)
+	holes       = strings.NewReplacer(`\*`, `\S+`, "<size>", "SIZE", "<number>", `([\d.]+)`, "<unit>", `(\w+)`)
+)
+
+func newForm(w word) figureForm {
+	longest := slices.MaxFunc(hole().Split(w.text, -1), func(a, b string) int { return len(a) - len(b) })
+	return figureForm{w, slices.Index(figureNames, string(w.kind)), longest,
+		form(holes.Replace(regexp.QuoteMeta(w.text)))}
 }
 
 var vocabulary = sync.OnceValue(func() *words {
@@ -70,7 +87,11 @@ var vocabulary = sync.OnceValue(func() *words {
 			if line[0] == '"' {
 				w.text = line[1 : len(line)-1]
 			}
-			all.byStart[w.text[:3]] = append(all.byStart[w.text[:3]], &w)
+			if w.class == isFigure {
+				all.figures = append(all.figures, newForm(w))
+			} else {
+				all.byStart[w.text[:3]] = append(all.byStart[w.text[:3]], &w)
+			}
 		}
 	}
 	return &all
@@ -80,13 +101,11 @@ var vocabulary = sync.OnceValue(func() *words {
 func (all *words) section(head string) word {
 	name, details, _ := strings.Cut(head, ": ")
 	traits := strings.Split(details, ", ")
-	w := word{class: class(name), kind: record.MessageKind(traits[0]), who: len(all.speakers), traits: traits[1:]}
-	switch w.class {
-	case isSpeaker:
-		all.speakers = append(all.speakers, speaker{record.Framework(traits[0]), w.is("GPU")})
-	case isProgram:
-		w.who = len(all.programs)
-		all.programs = append(all.programs, program{record.Framework(traits[0]), w.is("library")})
+	w := word{class: class(name), kind: record.MessageKind(traits[0]), traits: traits[1:]}
+	list := map[class]*[]speaker{isSpeaker: &all.speakers, isProgram: &all.programs}[w.class]
+	if list != nil {
+		w.who = len(*list)
+		*list = append(*list, speaker{record.Framework(traits[0]), w.is("GPU"), w.is("library")})
 	}
 	return w
 }

@@ -6,28 +6,32 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
+	"bookend/internal/gpu"
 	"bookend/internal/oomlog"
 	"bookend/internal/record"
 )
 
-// The files of the collection. Written were at hand while the reader was written, Formats are the forms in which programs'
-// sources have their messages, Heldout were read by nobody who writes rules.
+// The files of the collection. Written were at hand while the rules were written; Formats are the forms in which programs'
+// sources have their messages. The rules were not tuned on Heldout and HeldoutFormats.
 const (
-	Written = "written.txt"
-	Formats = "formats.txt"
-	Heldout = "heldout.txt"
+	Written        = "written.txt"
+	Formats        = "formats.txt"
+	Heldout        = "heldout.txt"
+	HeldoutFormats = "heldout-formats.txt"
 )
 
 // Text is one of them. Kind is of what ran out, "none" for nothing; Asked is the size that could not be had as it stands
-// in the text, "-" where it is not said.
+// in the text, "-" where it is not said. Figures are what else it says: "total=79.11 GiB; gpu=0; rank=3; in=vLLM".
 type Text struct {
-	Name, Kind, Asked, Said string
+	Name, Kind, Asked, Family, Figures, Said string
 }
 
-// Load reads a file of texts: each begins with "-- NAME | KIND | ASKED | FAMILY | SOURCE --".
+// Load reads a file of texts: each begins with "-- NAME | KIND | ASKED | FAMILY | SOURCE --", or with "| FIGURES --" after
+// the source.
 func Load(path string) ([]Text, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -37,7 +41,8 @@ func Load(path string) ([]Text, error) {
 	for line := range strings.Lines(string(data)) {
 		head, ok := strings.CutPrefix(line, "-- ")
 		if fields := strings.Split(head, " | "); ok && len(fields) >= 5 && strings.HasSuffix(line, " --\n") {
-			all = append(all, Text{Name: fields[0], Kind: fields[1], Asked: fields[2]})
+			fields = append(strings.Split(strings.TrimSuffix(head, " --\n"), " | "), "")
+			all = append(all, Text{Name: fields[0], Kind: fields[1], Asked: fields[2], Family: fields[3], Figures: fields[5]})
 			continue
 		}
 		if len(all) == 0 {
@@ -49,9 +54,9 @@ func Load(path string) ([]Text, error) {
 }
 
 // Score counts texts: those that tell of a shortage and were recognised, those that say the size and had it read, and those
-// that tell of none and were taken for one.
+// that tell of none and were taken for one. Figures are further figures that they say, Right how many of them were read.
 type Score struct {
-	Shortages, Recognised, Sized, Read, Others, Taken int
+	Shortages, Recognised, Sized, Read, Others, Taken, Figures, Right int
 }
 
 // Of scores texts.
@@ -60,6 +65,7 @@ func Of(all []Text) (s Score) {
 		one, _ := t.Judge()
 		s.Shortages, s.Recognised, s.Sized = s.Shortages+one.Shortages, s.Recognised+one.Recognised, s.Sized+one.Sized
 		s.Read, s.Others, s.Taken = s.Read+one.Read, s.Others+one.Others, s.Taken+one.Taken
+		s.Figures, s.Right = s.Figures+one.Figures, s.Right+one.Right
 	}
 	return s
 }
@@ -73,8 +79,16 @@ func (t Text) Judge() (s Score, found []record.Message) {
 	} else if s.Shortages = 1; sized {
 		s.Sized = 1
 	}
+	for figure := range strings.SplitSeq(t.Figures, "; ") {
+		if figure != "" {
+			s.Figures++
+		}
+		if says := func(m record.Message) bool { return is(m, figure) }; figure != "" && slices.ContainsFunc(found, says) {
+			s.Right++
+		}
+	}
 	for _, m := range found {
-		if t.Kind == "none" && (m.Kind == record.KindDevice || m.Kind == record.KindInit || m.Kind == record.KindHost) {
+		if t.Kind == "none" && m.Kind != record.KindFault {
 			s.Taken = 1
 		}
 		if !t.is(m.Kind) {
@@ -86,6 +100,23 @@ func (t Text) Judge() (s Score, found []record.Message) {
 		}
 	}
 	return s, found
+}
+
+// is reports whether the message has a figure: "free=1.02 GiB", "gpu=0", "in=vLLM".
+func is(m record.Message, figure string) bool {
+	name, value, _ := strings.Cut(figure, "=")
+	figures := map[string]gpu.Figure{"total": m.Total, "free": m.Free, "in_use": m.InUse, "allocated": m.Allocated,
+		"idle": m.Idle, "cap": gpu.Bytes(m.Cap), "pid": gpu.Bytes(uint64(m.PID))}
+	for name, n := range map[string]*int{"gpu": m.GPU, "rank": m.Rank} {
+		if figures[name] = gpu.Unknown("not said"); n != nil {
+			figures[name] = gpu.Bytes(uint64(*n))
+		}
+	}
+	if name == "in" {
+		return string(m.Program) == value
+	}
+	want, ok := bytes(value)
+	return ok && figures[name].Known() && math.Abs(float64(figures[name].Bytes)-want) <= want/1000
 }
 
 // is: a person cannot always tell a failed start from a full GPU.
@@ -114,5 +145,5 @@ func bytes(label string) (n float64, ok bool) {
 			n *= math.Pow(1024, float64(power+1))
 		}
 	}
-	return n, err == nil
+	return n, err == nil && n < 4<<50 // a larger one is an overflow, and no size
 }

@@ -10,7 +10,7 @@ import (
 // What users showed others of their outputs is recognised, and what only speaks of it is not taken for it. Host memory is
 // never taken for a GPU's.
 func TestCollection(t *testing.T) {
-	for _, path := range []string{Written, Formats, Heldout} {
+	for _, path := range []string{Written, Formats, Heldout, HeldoutFormats} {
 		t.Run(path, func(t *testing.T) {
 			all := must.Have(Load(path))(t)
 			for _, text := range all {
@@ -28,7 +28,7 @@ func TestCollection(t *testing.T) {
 func (text Text) look(t *testing.T) {
 	t.Helper()
 	s, found := text.Judge()
-	if s.Recognised < s.Shortages || s.Read < s.Sized || s.Taken > 0 {
+	if s.Recognised < s.Shortages || s.Read < s.Sized || s.Right < s.Figures || s.Taken > 0 {
 		t.Logf("%s (%s, %s): %+v", text.Name, text.Kind, text.Asked, found)
 	}
 	for _, m := range found {
