@@ -28,12 +28,13 @@ var advice = sync.OnceValue(func() map[string][]string {
 
 // advise returns the advice for a cause: that of the program that reported the failure, or else that for any program.
 func advise(e evidence, cause record.CauseName) (lines []string) {
-	own := ""
-	if len(e.failures) > 0 {
-		own = string(e.failures[0].message.Framework)
+	programs := []record.Framework{"any"}
+	if len(e.failures) > 0 { // PyTorch within vLLM is vLLM's
+		m := e.failures[0].message
+		programs = []record.Framework{m.Program, m.Framework, "any"}
 	}
-	for _, program := range []string{own, "any"} {
-		for _, line := range advice()[program+": "+string(cause)] {
+	for _, program := range programs {
+		for _, line := range advice()[string(program)+": "+string(cause)] {
 			lines = append(lines, strings.ReplaceAll(line, "NODE", e.in.Job.Node))
 		}
 		if lines != nil {

@@ -46,7 +46,7 @@ func within(n, least, most int) bool { return n >= least && n <= most }
 
 func known(f record.Framework) bool {
 	return f == record.FromCUDA || f == record.FromSlurm || f == record.FromOther ||
-		slices.ContainsFunc(append(vocabulary().speakers, vocabulary().programs...), func(s speaker) bool {
+		slices.ContainsFunc(slices.Concat(vocabulary().speakers, vocabulary().programs), func(s speaker) bool {
 			return s.framework == f
 		})
 }
