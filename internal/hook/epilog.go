@@ -34,6 +34,7 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	h.stopped.finish()
 	faults = node.Fault(closeRun(a.Store, c, seen.Output.Place, end))
 	o = h.keep(c, o.Judgement.With(c, slices.Concat(faults, keepStanding(a, c, j, j.Status() != 0))...))
+	o.Why = why
 	if c.Past.Turn.Leads() {
 		o.JobLog, faults = tell(a, c, seen.Output.Place, hangs, text)
 		o.Judgement = o.Judgement.Late(faults...)

@@ -94,6 +94,9 @@ func (b *book) add(r JobRun) {
 	for _, took := range r.Settled {
 		b.observe(settleTime, took.Seconds(), hook)
 	}
+	for _, cause := range r.OutOfMemory {
+		*b.at(outOfMemory, string(cause))++
+	}
 	b.record(r.Recorded)
 }
 

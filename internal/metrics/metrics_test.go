@@ -74,6 +74,7 @@ func TestTextfile(t *testing.T) {
 		took := time.Duration(bound * float64(time.Second))
 		end.Settled = append(end.Settled, took, took+time.Millisecond)
 	}
+	end.OutOfMemory = []record.CauseName{record.CauseOwn, record.CauseShare}
 	end.Settled = append(end.Settled, -time.Second) // a clock that stepped back
 	a, b, one := gpu.Device{ID: "GPU-a"}, gpu.Device{ID: "GPU-b"}, gpu.Bytes(1<<30)
 	both := map[gpu.ID]uint64{"GPU-a": 1, "GPU-b": 1}

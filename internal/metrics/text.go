@@ -10,6 +10,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/config"
+	"bookend/internal/record"
 	"bookend/internal/safetext"
 )
 
@@ -30,6 +31,7 @@ const (
 	busyShare     = "bookend_job_gpu_busy_ratio"
 	unusedGPUs    = "bookend_job_gpus_unused_total"
 	recorded      = "bookend_jobs_recorded_total"
+	outOfMemory   = "bookend_jobs_out_of_memory_total"
 
 	usedBytes        = "bookend_gpu_used_bytes"
 	unexplainedBytes = "bookend_gpu_unexplained_bytes"
@@ -81,6 +83,8 @@ var families = map[string]family{
 		help: "GPUs of ended jobs on which no process of the job was seen while it ran."},
 	recorded: {kind: "counter", labels: []string{"seen"}, from: [][]string{{Whole}, {Part}, {Nothing}},
 		help: "Ended jobs by what was recorded of their time: whole, part (some was missed) or nothing."},
+	outOfMemory: {kind: "counter", labels: []string{"cause"}, from: everyCause(),
+		help: "Ended jobs whose output says that memory ran out, by the causes found, of which a job can have several."},
 	usedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
 		help: "Memory in use on the GPU at the last health check, in bytes."},
 	unexplainedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
@@ -104,6 +108,13 @@ func everyOwnCode() (all [][]string) {
 		if (e.Scope == catalog.Own || e.Scope == catalog.Driver) && e.Severity != catalog.Note {
 			all = append(all, []string{string(e.Code)})
 		}
+	}
+	return all
+}
+
+func everyCause() (all [][]string) {
+	for _, n := range append(record.Causes(), UnknownCause) {
+		all = append(all, []string{string(n)})
 	}
 	return all
 }

@@ -20,9 +20,10 @@ import (
 type Account struct {
 	Case      judge.Case
 	Judgement judge.Judgement
-	JobLog    string          // what became of the end report, for the log
-	Drain     *drain.Decision // about the node, if it is new
-	Gauges    *record.Check   // for the metrics of a health check; nil for a job's hooks
+	JobLog    string            // what became of the end report, for the log
+	Drain     *drain.Decision   // about the node, if it is new
+	Why       *record.Diagnosis // of a job that ended; nil if nothing is worth reporting
+	Gauges    *record.Check     // for the metrics of a health check; nil for a job's hooks
 }
 
 var hooks = map[slurm.Context]metrics.Hook{

@@ -5,7 +5,7 @@ import "bookend/internal/gpu"
 // CauseName identifies a cause.
 type CauseName string
 
-// The causes, in the order in which they are reported.
+// The causes.
 const (
 	CauseOthers    CauseName = "others"    // another job or process on the GPU
 	CauseLeftover  CauseName = "leftover"  // memory left by an earlier job
@@ -21,15 +21,33 @@ const (
 	InOrder CauseName = "in_order"
 )
 
-// Title returns a cause's name in a table.
+// causes are all causes with their names in tables, in the order in which they are reported.
+var causes = []struct {
+	name  CauseName
+	title string
+}{
+	{CauseOthers, "another process"}, {CauseLeftover, "left by an earlier job"}, {CauseUnlisted, "memory without process"},
+	{CausePieces, "fragmented memory"}, {CausePool, "framework's pool"}, {CauseFault, "GPU or driver fault"},
+	{CauseOwn, "your own use"}, {CauseProcesses, "several processes"}, {CauseLimits, "limits, host memory"},
+	{CauseShare, "only a share"},
+}
+
+// Causes returns all causes, in the order in which they are reported.
+func Causes() (all []CauseName) {
+	for _, c := range causes {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+// Title returns a cause's name in a table, "" if there is no such cause.
 func (n CauseName) Title() string {
-	return map[CauseName]string{
-		CauseOthers: "another process", CauseLeftover: "left by an earlier job",
-		CauseUnlisted: "memory without process",
-		CausePieces:   "fragmented memory", CausePool: "framework's pool", CauseFault: "GPU or driver fault",
-		CauseOwn: "your own use", CauseProcesses: "several processes", CauseLimits: "limits, host memory",
-		CauseShare: "only a share",
-	}[n]
+	for _, c := range causes {
+		if c.name == n {
+			return c.title
+		}
+	}
+	return ""
 }
 
 // Answer is yes, no or "cannot tell".
