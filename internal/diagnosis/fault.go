@@ -133,10 +133,15 @@ func inOrder(e evidence) record.Cause {
 func wasInOrder(e evidence) record.Cause {
 	for _, f := range slices.Concat(e.in.StartFindings, e.in.Findings) {
 		entry, known := catalog.Lookup(f.Code)
+		isUnsure := entry.Scope == catalog.Own || len(f.Doubts) > 0 || f.Xid != 0 && f.Cause() == catalog.Unclear
 		switch {
-		case f.Unknown != "", !known, entry.Scope == catalog.Own && entry.Severity != catalog.Note:
+		case f.Unknown != "", !known:
 			return cannotTell(entry.Title)
-		case entry.Severity != catalog.Note:
+		case entry.Severity == catalog.Note, f.NoteOnly != "":
+		case f.Xid != 0 && f.Cause() == catalog.ByProgram: // it says nothing against the GPU
+		case isUnsure:
+			return cannotTell(entry.Title)
+		default:
 			return no(entry.Title)
 		}
 	}

@@ -17,6 +17,15 @@ func TestInOrder(t *testing.T) {
 	}
 	unsure := there(catalog.Recovery, 0, 0, nil)
 	unsure.Unknown = "not read"
+	xid := func(number int, note string) func(*Input) {
+		f := there(catalog.Xid, 0, 0, nil)
+		f.Xid, f.NoteOnly = number, note
+		return finds(f)
+	}
+	note := there(catalog.Persistence, 0, 0, nil)
+	note.Doubts = []string{"it is a part of a GPU"}
+	hung := there(catalog.XidFatal, 0, 0, nil)
+	hung.Xid, hung.Doubts = 109, []string{"a program's own kernel can hang a GPU so"}
 	for name, tt := range map[string]struct {
 		change func(*Input)
 		want   record.Answer
@@ -37,8 +46,15 @@ func TestInOrder(t *testing.T) {
 		"a finding at its start":         {func(in *Input) { in.StartFindings = []record.Finding{there(catalog.RemapFailed, 0, 0, nil)} }, record.No, "remapping"},
 		"a finding in doubt":             {finds(unsure), record.CannotTell, "recovery"},
 		"a note":                         {finds(there(catalog.Persistence, 0, 0, nil)), record.Yes, "from start"},
+		"a note in doubt":                {finds(note), record.Yes, "from start"},
 		"its output says something else": {saying(failing("uncorrectable ECC error encountered")), record.CannotTell, "uncorrectable memory error"},
 		"an error of the program":        {saying(failing("device-side assert triggered")), record.Yes, "from start"},
+		"a program's error in the log":   {xid(31, ""), record.Yes, "from start"},
+		"the clean-up of a program":      {xid(45, ""), record.Yes, "from start"},
+		"a notice of an NVSwitch":        {xid(gpu.FirstSXid+20001, "it needs no repair"), record.Yes, "from start"},
+		"anyone's error in the log":      {xid(8, ""), record.CannotTell, "Xid"},
+		"hardware's error in the log":    {xid(94, ""), record.No, "Xid"},
+		"a hang that a program can be":   {finds(hung), record.CannotTell, "Xid"},
 		"several nodes":                  {func(in *Input) { in.Job.NodeList = "n[1-2]" }, record.CannotTell, "other nodes"},
 	} {
 		in := well(1)

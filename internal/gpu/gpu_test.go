@@ -106,6 +106,13 @@ func TestPastedLines(t *testing.T) {
 		"kern  :warn  : [Sun Nov 29 16:42:51 2026] pcieport 0000:64:01.0: pciehp: Slot(17-1): Link Down": {
 			BusID: "0000:64:01.0", Code: PortDown, Text: "pciehp: Slot(17-1): Link Down"},
 		"<4>[1.0] 'amdgpu: Failed to evict queue 1'": {Code: AMDHang, Text: "Failed to evict queue 1"},
+		"[ 1.0] pcieport 0000:64:01.0: AER: Multiple Uncorrectable (Fatal) error message received from 0000:1b:00.0": {
+			BusID: "0000:1b:00.0", Code: PCIeFatal,
+			Text: "AER: Multiple Uncorrectable (Fatal) error message received from 0000:1b:00.0"},
+		"pcieport 0000:64:01.0: AER: Uncorrectable (Fatal) error message received from 0000:1b:00.0 (no details found": {
+			BusID: "0000:1b:00.0", Code: PCIeFatal,
+			Text: "AER: Uncorrectable (Fatal) error message received from 0000:1b:00.0 (no details found"},
+		"pcieport 0000:64:01.0: AER: Uncorrectable (Non-Fatal) error message received from 0000:1b:00.0": {},
 		"": {}, "NVRM: ": {}, "xNVRM: Xid (PCI:0000:1b:00): 45": {},
 	} {
 		if got := PastedErrors(text); len(got) != min(want.Code, 1) || len(got) == 1 && !reflect.DeepEqual(got[0], want) {

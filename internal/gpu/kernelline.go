@@ -135,8 +135,8 @@ var forms = []struct {
 	{"NVRM: ", `GPU (?<bus>\S+?):? (?<text>.*(RmInitAdapter|rm_init_adapter) failed.*)`, NotStarted},
 	{"NVRM: ", `Attempting to remove device (?<bus>\S+?):? (?<text>.*with non-zero usage count.*)`, Removed},
 	{"nvidia-nvswitch", `\d+: SXid \(PCI:(?<bus>\S+)\): (?<code>\d{1,5})(, (?<text>.*))?`, FirstSXid},
-	{"pcieport ", `\S+: (?<text>AER: .*Uncorrected \(Fatal\) error.* (?<bus>[0-9a-f]+:\S+))`, PCIeFatal},
-	{"pcieport ", `(?<bus>\S+): (?<text>AER: .*Uncorrected \(Fatal\) error.*)`, PortDown},
+	{"pcieport ", `\S+: (?<text>AER: .*Uncorrect(ed|able) \(Fatal\) error.* (?<bus>[0-9a-f]+:\S+)( .*)?)`, PCIeFatal},
+	{"pcieport ", `(?<bus>\S+): (?<text>AER: .*Uncorrect(ed|able) \(Fatal\) error.*)`, PortDown}, // able: since 6.8
 	{"pcieport ", `(?<bus>\S+): (?<text>DPC: containment event.*)`, PortDown},
 	{"pcieport ", `(?<bus>\S+): (?<text>pciehp: Slot\(.*\): Link Down)`, PortDown},
 }

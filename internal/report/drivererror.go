@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -52,6 +53,8 @@ func (s Scene) fault(f record.Finding) []string {
 		return []string{"  No program causes this. Whether it ended your job cannot be told. Your admins see it too"}
 	case slices.ContainsFunc(s.Findings, other):
 		return []string{"  This may be a consequence of the other error"}
+	case f.Cause() == catalog.ByProgram && s.amongJobs(f):
+		return []string{"  A program's error, not the GPU's: of your job, or of another on the same GPU"}
 	case f.Cause() == catalog.ByProgram:
 		return []string{"  A program's error, most likely your own, not the GPU's. Try: compute-sanitizer, or " +
 			"CUDA_LAUNCH_BLOCKING=1"}
@@ -60,6 +63,17 @@ func (s Scene) fault(f record.Finding) []string {
 			"at your program"}
 	}
 	return nil
+}
+
+// amongJobs reports whether other jobs had the GPU, or may have had it, when the recorder saw an error.
+func (s Scene) amongJobs(f record.Finding) bool {
+	for _, g := range cmp.Or(s.Recording, &record.Recording{}).GPUs {
+		ofOthers := func(o record.RecordedFault) bool { return o.Code == f.Xid && len(o.Jobs) > 0 }
+		if g.ID == f.GPU && slices.ContainsFunc(g.Faults, ofOthers) {
+			return true
+		}
+	}
+	return false
 }
 
 // during says when an error of the job's time was: the kernel log is read from the job's start to where its end begins,

@@ -238,6 +238,10 @@ func TestWhoseError(t *testing.T) {
 	check(t, End(s), "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free")
 	s.Findings[0].Xid = 31
 	must.Not(t, !strings.Contains(End(s), "(Xid 31)"), "a cancelled job's own error: %s", End(s))
+	s.Recording = &record.Recording{GPUs: []record.GPURecording{{
+		ID: s.Findings[0].GPU, Faults: []record.RecordedFault{{Code: 31, Jobs: []slurm.JobID{43}}},
+	}}}
+	must.Not(t, strings.Contains(End(s), yours), "it may be another job's on that GPU: %s", End(s))
 }
 
 // A GPU whose due test is missing is not called clean, and a failed job reads that its GPUs were in order.
