@@ -111,3 +111,31 @@ func TestFirstHealthCheckDoesNotDrain(t *testing.T) {
 	s.runs(s.user, "true", noGPU)
 	s.checksUntilDrained()
 }
+
+// fills is what PyTorch writes if its process has filled the GPU.
+const fills = `echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 ` +
+	`GiB of which 25.88 MiB is free. Including non-PyTorch memory, this process has 139.77 GiB memory in use. Of the allocated ` +
+	`memory 138.00 GiB is allocated by PyTorch, and 130.53 MiB is reserved by PyTorch but unallocated." >&2`
+
+// A memory error of the GPU in a job's time is the answer to a shortage in its output; what the driver logs as it ends a
+// cancelled job's programs is no news.
+func TestErrorsWithinJobs(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Mode: "enforce"})
+	job := s.starts(s.user, awaits+"\n"+fills+"\nexit 1", oneGPU)
+	s.logsXid(94, "pid=7, Contained: SM (0x1). RST: No, D-RST: No")
+	s.touches(s.user, "done")
+	s.ends(job)
+	output := s.outputOf(job)
+	s.inOrder("the output", output, "OUT OF MEMORY on n1 GPU 0: GPU or driver had a fault", "a memory error that ended a program (Xid 94)",
+		"This was not your code. Resubmit: sbatch --exclude=n1")
+	must.Not(t, strings.Contains(output, "needed more than"), "it blames the job:\n%s", output)
+
+	job = s.starts(s.user, "echo ready\nsleep 600", oneGPU)
+	s.logsXid(45, "pid=7, name=python3, Ch 00000001")
+	s.cancels(job)
+	output = s.outputOf(job)
+	must.Not(t, strings.Contains(output, "Xid") || strings.Contains(output, "WARNING"), "the clean-up is told:\n%s", output)
+	s.hooksRan("n1", "prolog 0", "epilog 0", "prolog 0", "epilog 0")
+	s.nodeIsUp("n1")
+}
