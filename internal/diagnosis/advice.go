@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	_ "embed"
 	"slices"
 	"strings"
@@ -26,22 +27,39 @@ var advice = sync.OnceValue(func() map[string][]string {
 	return all
 })
 
-// advise returns the advice for a cause: that of the program that reported the failure, or else that for any program.
-func advise(e evidence, cause record.CauseName) (lines []string) {
-	programs := []record.Framework{"any"}
-	if len(e.failures) > 0 { // PyTorch within vLLM is vLLM's
-		m := e.failures[0].message
-		programs = []record.Framework{m.Program, m.Framework, "any"}
-	}
-	for _, program := range programs {
-		for _, line := range advice()[string(program)+": "+string(cause)] {
-			lines = append(lines, strings.ReplaceAll(line, "NODE", e.in.Job.Node))
+// advise returns the advice for a cause: that of the program that failed, else of the library that printed the message,
+// else that for any program. A line that needs what the message does not have is left out.
+func advise(e evidence, cause record.CauseName) []string {
+	m := speakerOf(e, cause)
+	fill := strings.NewReplacer("NODE", e.in.Job.Node, "SETTING", m.Setting, "FRACTION", fractionOf(m))
+	for _, program := range []record.Framework{m.Program, m.Framework, "any"} {
+		lines := slices.Clone(advice()[string(program)+": "+string(cause)])
+		lacking := func(line string) bool { return strings.Contains(line, "SETTING") && m.Setting == "" }
+		lines = slices.DeleteFunc(lines, lacking)
+		for i, line := range lines {
+			lines[i] = fill.Replace(line)
 		}
-		if lines != nil {
-			break
+		if len(lines) > 0 {
+			return lines
 		}
 	}
-	return lines
+	return nil
+}
+
+// speakerOf returns the message that the advice is for: the first of the kind that the cause is about.
+func speakerOf(e evidence, cause record.CauseName) record.Message {
+	kinds := map[record.CauseName]record.MessageKind{"host": record.KindHost, "shared": record.KindShared}
+	all := e.messages[cmp.Or(kinds[cause], record.KindDevice)]
+	return append(slices.Clone(all), record.Message{})[0]
+}
+
+// fractionOf returns the variable with which JAX of the message's version sets its share of a GPU. The older name still
+// works where the newer is known, but JAX does not start with both.
+func fractionOf(m record.Message) string {
+	if strings.Contains(m.Line, "JaxRuntimeError") || strings.Contains(m.Line, "jaxlib._jax") {
+		return "XLA_CLIENT_MEM_FRACTION"
+	}
+	return "XLA_PYTHON_CLIENT_MEM_FRACTION"
 }
 
 // try returns what the job's owner can do about the causes found. A job that succeeded needs nothing.
@@ -49,7 +67,8 @@ func try(e evidence, d record.Diagnosis) []string {
 	type names = []record.CauseName
 	// reported, or the finding, says what to do about a fault
 	explained := e.metFault || len(e.faults) > 0 && !e.faults[0].ofProgram()
-	of := slices.DeleteFunc(explaining(e, d), func(n record.CauseName) bool { return n == record.CauseFault && explained })
+	said := func(n record.CauseName) bool { return n == record.CauseFault && explained }
+	of := slices.DeleteFunc(explaining(e, d), said)
 	otherwise := rules[names]{
 		{e.unexplained > 0 && e.spread, names{"unexplained"}},
 		{e.unexplained > 0, names{"unexplained", record.CauseOthers}},
@@ -83,7 +102,14 @@ func remedies(e evidence, of []record.CauseName) (out []string) {
 
 func remedy(e evidence, n record.CauseName) []string {
 	ofHost := n == record.CauseLimits && hostMemory(e).Answer == record.Yes
+	atOnce := func(f failure) bool { return f.asked > cmp.Or(f.total, e.roomiest(), beyondAnyGPU) }
 	switch {
+	case n == record.CauseShare && slices.ContainsFunc(e.failures, failure.isCapped):
+		return advise(e, "cap")
+	case n == record.CauseOwn && slices.ContainsFunc(e.failures, failure.isBroken):
+		return advise(e, "broken")
+	case n == record.CauseOwn && slices.ContainsFunc(e.failures, atOnce):
+		return append(advise(e, "once"), advise(e, n)...)
 	case ofHost && e.addressLimited:
 		return append(advise(e, n), advise(e, "host")...)
 	case ofHost:

@@ -1,6 +1,8 @@
 package diagnosis
 
 import (
+	"flag"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,8 @@ import (
 	"bookend/internal/oomlog"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/test/golden"
+	"bookend/test/must"
 )
 
 const (
@@ -60,7 +64,7 @@ func says(k record.MessageKind, f record.Framework) record.Message {
 func torch(asked, free, mine, idle float64) record.Message {
 	m := says(record.KindDevice, record.FromPyTorch)
 	m.Asked, m.Free, m.InUse, m.Allocated, m.Idle = gib(asked), gib(free), gib(mine), gib(mine-idle-0.5), gib(idle)
-	m.Total = gpu.Bytes(143156 * mebi)
+	m.Total, m.Setting = gpu.Bytes(143156*mebi), "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 	return m
 }
 
@@ -75,6 +79,26 @@ func oldTorch(allocated float64) record.Message {
 func older(allocated, asked, free float64) record.Message {
 	m := oldTorch(allocated)
 	m.Asked, m.Free = gib(asked), gib(free)
+	return m
+}
+
+// cupy asks for so much and has so much in its pool, in GiB.
+func cupy(asked, allocated float64) record.Message {
+	m := says(record.KindDevice, record.FromCuPy)
+	m.Asked, m.Allocated = gib(asked), gib(allocated)
+	return m
+}
+
+// capped had 120 GiB free, but may use 14.
+func capped() record.Message {
+	m := torch(2, 120, 13.5, 0)
+	m.Cap = 14 * gibi
+	return m
+}
+
+func absurd() record.Message {
+	m := says(record.KindDevice, record.FromPyTorch)
+	m.Asked = gpu.Unknown(gpu.ImpossibleSize)
 	return m
 }
 
@@ -346,6 +370,14 @@ func TestOwn(t *testing.T) {
 		{"would fit but for another", saying(beside), record.CauseOwn, record.No, "23.5 + 40.0 GiB asked fit"},
 		{"enough was free", saying(nobody), record.CauseOwn, record.No, "60.0 GiB was free"},
 		{"one absurd allocation", saying(jax(500)), record.CauseOwn, record.Yes, "asked 500.0 GiB at once"},
+		{"a size that no GPU has", saying(jax(2000)), record.CauseOwn, record.Yes, "an overflow, or a wrong build"},
+		{"a size that cannot be", saying(absurd()), record.CauseOwn, record.Yes, "an overflow, or a wrong build"},
+		{"CuPy with all of the GPU", saying(cupy(4, 136)), record.CauseOwn, record.Yes, "used 136.0 of 139.8 GiB, then requested 4.0 GiB more"},
+		{"CuPy with a part of it", saying(cupy(4, 30)), record.CauseOwn, record.CannotTell, "not measured"},
+		{"a limit of its own", saying(capped()), record.CauseOwn, record.No, "a limit that your program set"},
+		{"a limit of its own, a share", saying(capped()), record.CauseShare, record.Yes, "14.0 GiB, by a limit that it set"},
+		{"a limit of its own, no gaps", saying(capped()), record.CausePieces, record.No, "a limit that your program set"},
+		{"HIP beside others", saying(older(56, 2, 0.8)), record.CauseOwn, record.CannotTell, "does not say"},
 		{"an old PyTorch", saying(oldTorch(135)), record.CauseOwn, record.Yes, "used 136.0 of 139.8 GiB"},
 		{"an old PyTorch, and another process's 23.5 GiB", saying(older(114, 2, 0.2)), record.CauseOwn, record.CannotTell, "does not say"},
 		{"an old PyTorch that asks for more than the rest", saying(older(114, 30, 0.2)), record.CauseOwn, record.Yes, "used 115.0 of 139.8 GiB, then requested 30.0 GiB more"},
@@ -380,6 +412,7 @@ func TestProcesses(t *testing.T) {
 		}, record.CauseProcesses, record.Yes, "100.4 GiB"},
 		{"an unknown one", saying(listing(901, 100.4)), record.CauseProcesses, record.CannotTell, "it may be your job's own"},
 		{"somebody else", both(dirty(there(catalog.Dirty, 100.5, 5150, nil)), saying(beside)), record.CauseProcesses, record.No, "not your job's"},
+		{"HIP beside others", saying(older(56, 2, 0.8)), record.CauseProcesses, record.CannotTell, "something else held 81.0 GiB"},
 	})
 }
 
@@ -524,7 +557,7 @@ func TestAsked(t *testing.T) {
 		{"host memory under a limit", both(limited(4), saying(says(record.KindHost, record.FromOther))), record.ByMessage,
 			"Why out of memory: a limit of your job, not the GPU", "ulimit -v unlimited; look for ulimit in script and .bashrc"},
 		{"a kernel's shared memory", saying(says(record.KindShared, "Triton")), record.ByShared,
-			"A kernel wanted more shared memory or registers than a GPU has", "smaller tiles, fewer stages or fewer threads in that kernel"},
+			"A kernel wanted more shared memory or registers than a GPU has", "smaller tiles (BLOCK sizes), fewer num_stages or num_warps"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := well(1)
@@ -586,16 +619,81 @@ func TestNothingKnown(t *testing.T) {
 	}
 }
 
-// Advice for a program that no message is ever of would never be given, and neither would more than MaxTry lines.
-func TestAdviceIsForKnownFrameworks(t *testing.T) {
+// trains are the programs that are used to train.
+var trains = []string{"PyTorch", "DeepSpeed", "FSDP", "HF Accelerate", "IPEX"}
+
+// Advice for a program that no message is ever of would never be given, and neither would more lines than a report has
+// room for. Each program has its own advice, and says where that is from.
+func TestAdvice(t *testing.T) {
+	rows := []string{"left", "host", "shared", "unexplained", "once", "broken", "cap"}
 	for head, try := range advice() {
 		program, cause, _ := strings.Cut(head, ": ")
-		if program != "any" && !oomlog.Valid(says(record.KindDevice, record.Framework(program))) {
-			t.Errorf("%q is no speaker of internal/oomlog/words.txt", program)
+		speaks, works := says(record.KindDevice, record.Framework(program)), says(record.KindDevice, record.FromCUDA)
+		works.Program = record.Framework(program)
+		must.Not(t, program != "any" && !oomlog.Valid(speaks) && !oomlog.Valid(works), "words.txt has no %q", program)
+		must.Not(t, record.CauseName(cause).Title() == "" && !slices.Contains(rows, cause), "no cause %q", cause)
+		line := strings.NewReplacer("FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION", "SETTING", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+			"NODE", "a-name-of-a-node-01").Replace(strings.Join(try, "; "))
+		must.Not(t, len(try) == 0 || len(try) > record.MaxTry || len(line) > 225, "%s: %d lines of %d bytes", head, len(try), len(line))
+		must.Not(t, strings.Contains(line, "gradient checkpointing") && !slices.Contains(trains, program), "%s does not train", head)
+	}
+	for line := range strings.Lines(must.Read(t, "../oomlog/words.txt")) {
+		if head, begins := strings.CutPrefix(line, "== program: "); begins {
+			program, _, _ := strings.Cut(strings.TrimSpace(head), ",")
+			must.Not(t, advice()[program+": own"] == nil, "no advice for %s", program)
 		}
-		named := record.CauseName(cause).Title() != "" || slices.Contains([]record.CauseName{"left", "host", "shared", "unexplained"}, record.CauseName(cause))
-		if !named || len(try) == 0 || len(try) > record.MaxTry {
-			t.Errorf("%q: %q", head, try)
+	}
+	sourced := map[string]bool{"any": true}
+	for p := range strings.SplitSeq(adviceFile, "\n\n") {
+		for _, row := range paragraphs(p) {
+			program, _, _ := strings.Cut(row[0], ":")
+			must.Not(t, !sourced[program] && !strings.HasPrefix(p, "# source: "), "%s has no source", program)
+			sourced[program] = true
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite testdata/answers.txt")
+
+// What each program's own message makes its owner read.
+func TestAnswers(t *testing.T) {
+	golden.Lines(t, *update, "testdata/answers.txt", func(line string) string {
+		in := well(1)
+		in.Messages = oomlog.Find([]byte(strings.ReplaceAll(line, "\\n", "\n") + "\n"))
+		if len(in.Messages) == 0 {
+			return "nothing"
+		}
+		d, last := Why(in), in.Messages[len(in.Messages)-1]
+		whole(t, d)
+		return fmt.Sprintf("%s: %s. Try: %s", last.Speaker(), d.Headline, strings.Join(d.Try, "; "))
+	})
+}
+
+// The version of PyTorch and JAX, a size that is broken and one that is too large decide what is advised.
+func TestAdviceByProgram(t *testing.T) {
+	const torch21 = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 GiB. GPU 0 has a total capacty of 139.80 GiB of which 1.10 GiB is free. " +
+		"Including non-PyTorch memory, this process has 138.60 GiB memory in use. Of the allocated memory 93.10 GiB is allocated by PyTorch, and 45.00 GiB is reserved by PyTorch but unallocated. "
+	const torch20 = "RuntimeError: CUDA out of memory. Tried to allocate 12.00 GiB (GPU 0; 139.80 GiB total capacity; 93.10 GiB already allocated; 1.10 GiB free; 138.10 GiB reserved in total by PyTorch) " +
+		"If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"
+	for name, tt := range map[string]struct{ text, first string }{
+		"PyTorch up to 2.0": {torch20, "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"},
+		"PyTorch 2.2":       {torch21 + "If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+		"PyTorch 2.10":      {torch21 + "If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.", "export PYTORCH_ALLOC_CONF=expandable_segments:True"},
+		"PyTorch, ROCm":     {strings.Replace(torch21, "CUDA out", "HIP out", 1) + "If reserved but unallocated memory is large try setting PYTORCH_HIP_ALLOC_CONF=expandable_segments:True", "export PYTORCH_HIP_ALLOC_CONF=max_split_size_mb:128"},
+		"JAX, old":          {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 21474836480 bytes.", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
+		"JAX, new":          {"jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 21474836480 bytes.", "export XLA_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
+		"vLLM":              {`  File "/opt/vllm/v1/worker/gpu_worker.py", line 10, in x` + "\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.", "smaller --max-model-len and --max-num-seqs; --enforce-eager"},
+		"PyTorch in vLLM":   {`  File "/opt/lib/python3.12/site-packages/vllm/worker.py", line 10, in x` + "\ntorch.OutOfMemoryError: CUDA error: out of memory", "smaller --max-model-len and --max-num-seqs; --enforce-eager"},
+		"CUDA":              {"CUDA error: out of memory at main.cu:7", "smaller problem or batch, lower precision, more or larger GPUs"},
+		"an overflow":       {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 67109892.01 GiB. GPU 0 has a total capacty of 139.80 GiB of which 117.17 GiB is free.", "check shapes and index types for an overflow"},
+		"a limit of its own": {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 120.00 GiB is free. Including non-PyTorch memory, " +
+			"this process has 13.50 GiB memory in use. 14.00 GiB allowed; Of the allocated memory 13.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.", "a larger torch.cuda.set_per_process_memory_fraction()"},
+		"one large request": {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 256.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 125.38 GiB is free.", "split that request: process the data in chunks, at a lower resolution or a shorter length"},
+	} {
+		in := well(1)
+		in.Messages = oomlog.Find([]byte(tt.text + "\n"))
+		d := Why(in)
+		must.Not(t, len(d.Try) == 0 || d.Try[0] != tt.first, "%s: %q of %+v\n%q", name, d.Try, in.Messages, d.Headline)
+		whole(t, d)
 	}
 }

@@ -20,6 +20,8 @@ const (
 	significant = 512 << 20
 	// outside is how much a process may use outside its framework's pool, for its context and its libraries' buffers.
 	outside = 1 << 30
+	// beyondAnyGPU is a size in bytes that no GPU has: the largest have less than 300 GiB.
+	beyondAnyGPU = 1 << 40
 )
 
 // mayMatter reports an amount that is significant or unknown.
@@ -172,7 +174,9 @@ type failure struct {
 	gpu                *record.Assigned // nil if not certain
 	balanced           bool
 	asked, free, total uint64
-	// mine is the memory of the process that failed, both used and idle.
+	broken             bool // no GPU has as much memory as was requested
+	capped             bool // a limit that the program set stopped it, not the GPU's memory
+	// mine is the memory of the process that failed, both used and idle, as far as the message has it.
 	mine uint64
 	// idle is what its framework reserves without using it; rest is what others hold. Both are 0 if negligible.
 	idle, rest uint64
@@ -180,39 +184,47 @@ type failure struct {
 }
 
 func (e evidence) failure(m record.Message) failure {
-	f := failure{message: m, gpu: e.deviceOf(m), asked: m.Asked.Bytes, free: m.Free.Bytes, total: m.Total.Bytes}
+	f := failure{message: m, gpu: e.deviceOf(m), asked: m.Asked.Bytes, free: m.Free.Bytes, total: m.Total.Bytes,
+		broken: m.Asked.Unknown == gpu.ImpossibleSize || m.Asked.Bytes >= beyondAnyGPU,
+		mine:   max(m.InUse.Bytes, m.Allocated.Bytes+m.Idle.Bytes)}
 	if !m.Total.Known() && f.gpu != nil {
 		f.total = e.capacity(f.gpu.Device.ID)
-	}
-	f.balanced = m.Free.Known() && f.asked > 0 && f.total > 0 && f.free <= f.total
-	if !f.balanced {
-		return f
 	}
 	// Rounding to blocks of 2 and 20 MiB leaves up to about 1/50 of a pool unused without fragmentation.
 	if m.Idle.Known() && m.Idle.Bytes >= f.total/50 {
 		f.idle = m.Idle.Bytes
 	}
-	used := f.total - f.free
-	switch {
-	case m.InUse.Known():
-		f.mine, f.restKnown = min(m.InUse.Bytes, used), true
-	case m.Framework == record.FromVLLM: // vLLM checks the GPU before it allocates anything but its context
-		f.mine, f.restKnown = min(used, outside), true
-	default: // its context cannot be told from others' memory, unless both are small
-		f.mine = min(m.Allocated.Bytes+m.Idle.Bytes, used)
-		f.restKnown = m.Allocated.Known() && used-f.mine < outside+significant
+	f.balanced = m.Free.Known() && f.asked > 0 && f.total > 0 && f.free <= f.total
+	f.capped = m.Cap > 0 && f.asked > 0 && f.mine+f.asked > m.Cap && !(m.Free.Known() && f.short())
+	if !f.balanced {
 		return f
 	}
-	if used-f.mine >= significant {
-		f.rest = used - f.mine
+	used := f.total - f.free
+	// vLLM checks the GPU before it allocates more than its context
+	if m.Framework == record.FromVLLM && !m.InUse.Known() {
+		f.mine, f.restKnown = outside, true
+	}
+	f.mine, f.restKnown = min(f.mine, used), f.restKnown || m.InUse.Known()
+	f.rest = used - f.mine
+	tells := f.restKnown || m.Allocated.Known()
+	if !f.restKnown { // an unknown part of the rest is its context, and what it has outside its pool
+		f.restKnown = tells && f.rest < outside+significant
+		f.rest -= min(f.rest, outside)
+	}
+	if !tells || f.rest < significant {
+		f.rest = 0
 	}
 	return f
 }
 
-func (f failure) short() bool { return f.asked > f.free }
+func (f failure) short() bool    { return f.asked > f.free }
+func (f failure) isCapped() bool { return f.capped }
+func (f failure) isBroken() bool { return f.broken }
 
 // poolMattered reports whether the allocation would have fit without the pool's fragmentation.
-func (f failure) poolMattered() bool { return f.mattered(f.idle, f.rest) }
+func (f failure) poolMattered() bool {
+	return f.mattered(f.idle, f.rest) || f.capped && f.idle > 0 && f.asked <= f.idle
+}
 
 // restMattered reports whether it would have fit without others' memory.
 func (f failure) restMattered() bool { return f.mattered(f.rest, f.idle) }

@@ -75,9 +75,10 @@ func unfound(e evidence) record.Cause {
 	if len(e.faults) > 0 && e.faults[0].is(string(record.CauseFault)) {
 		claim, certain = "your program's output reports "+e.faults[0].Claim, e.faults[0].is("certain")
 	}
+	const mismatch = "a program on this node had a library of another version than the driver"
 	return rules[record.Cause]{
 		// any program on the node may have used its own library
-		{e.in.Kernel.Mismatch != "", cannotTell("a program on this node had a library of another version than the driver")},
+		{e.in.Kernel.Mismatch != "", cannotTell(mismatch)},
 		{logged(e), cannotTell("the driver reported a fault of a GPU; whether of your job's cannot be told")},
 		{certain && !e.spread, yes(claim)}, // only for a job of one node is it known on which node the fault occurred
 		{claim != "", cannotTell(claim)},

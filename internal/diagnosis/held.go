@@ -278,7 +278,8 @@ func pieces(e evidence) record.Cause {
 	}
 	if len(e.withRoom) > 0 {
 		f := e.withRoom[0]
-		return on(f.gpu, cannotTell(gpu.Size(f.free)+" was free, yet "+gpu.Size(f.asked)+" could not be had"))
+		text := gpu.Size(f.free) + " was free, yet " + gpu.Size(f.asked) + " could not be had"
+		return on(f.gpu, rules[record.Cause]{{f.capped, no(byCap)}, {true, cannotTell(text)}}.first())
 	}
 	why := untested(e.in)
 	return rules[record.Cause]{{why != "", cannotTell(why)}, {true, no("free memory came in one block")}}.first()

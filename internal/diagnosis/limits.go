@@ -27,11 +27,15 @@ func hostMemory(e evidence) record.Cause {
 	bySlurm := func(m record.Message) bool { return m.Framework == record.FromSlurm }
 	byProgram := func(m record.Message) bool { return !m.Ambiguous() }
 	slurms := slices.ContainsFunc(messages, bySlurm) || ended(exit, slurmOutOfMemory)
-	full, pid := len(e.balances) > len(e.withRoom), killed(e)
-	unclear, limit := full && !(ended(exit, 9) && slurms), gpu.Size(e.in.AddressSpace.Bytes)
+	full, kill := len(e.balances) > len(e.withRoom), killed(e)
+	pid, ran := kill.PID, fmt.Sprintf("host memory ran out: the kernel ended your process %d", kill.PID)
+	if kill.Limit > 0 {
+		ran += "; the limit was " + gpu.Size(kill.Limit)
+	}
+	unclear, limit := (pid != 0 || slurms) && full && !(ended(exit, 9) && slurms), gpu.Size(e.in.AddressSpace.Bytes)
 	return rules[record.Cause]{
-		{(pid != 0 || slurms) && unclear, cannotTell("host memory ran out too; whether that came first cannot be told")},
-		{pid != 0, yes(fmt.Sprintf("host memory ran out: the kernel ended your process %d", pid))},
+		{unclear, cannotTell("host memory ran out too; whether that came first cannot be told")},
+		{pid != 0, yes(ran)},
 		{slurms, yes("host memory ran out, not the GPU's")},
 		{len(messages) == 0, record.Cause{}},
 		{len(e.failures) > 0, cannotTell("refused host memory too" + unweighed)},
@@ -41,14 +45,15 @@ func hostMemory(e evidence) record.Cause {
 	}.first()
 }
 
-// killed returns a process of the job killed for host memory, or 0. The time is unknown: the log has its own clock.
-func killed(e evidence) (pid int) {
+// killed returns the first kill of a process of the job for host memory, the zero value for none. Its time is unknown:
+// the log has its own clock.
+func killed(e evidence) gpu.HostKill {
 	for _, k := range e.in.Kernel.Kills {
 		if e.in.Job.Owns(slurm.OwnerOfCgroup("0::" + k.Cgroup)) {
-			return k.PID
+			return k
 		}
 	}
-	return 0
+	return gpu.HostKill{}
 }
 
 // slurmOutOfMemory is the "signal" in the status of an OUT_OF_MEMORY job (0:125); Linux has no such signal.
@@ -72,7 +77,8 @@ func hostAlone(e evidence) bool {
 // addressSpace describes the address-space limit with which CUDA could not serve a program: CUDA needs far more than
 // the GPU's memory. Hooks cannot see a limit set by a script; that, or a process now gone, may be another cause.
 func addressSpace(e evidence) string {
-	refused := e.startFailed || len(e.failures) > len(e.balances) || len(e.withRoom) > 0
+	odd := func(f failure) bool { return !f.capped && !(f.balanced && f.short()) }
+	refused := e.startFailed || slices.ContainsFunc(e.failures, odd)
 	if refused && !e.served && e.addressLimited && e.in.AddressSpace.Bytes < e.roomiest() {
 		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory",
 			gpu.Size(e.in.AddressSpace.Bytes))
@@ -106,8 +112,12 @@ func unlimited(e evidence) record.Cause {
 	}.first()
 }
 
-// share judges whether the job had less than a whole GPU.
+// share judges whether the job had less than a whole GPU, or allowed itself less.
 func share(e evidence) record.Cause {
+	if i := slices.IndexFunc(e.failures, failure.isCapped); i >= 0 {
+		f := e.failures[i]
+		return on(f.gpu, yes("your program may use "+gpu.Size(f.message.Cap)+", by a limit that it set"))
+	}
 	for _, c := range e.in.Cards {
 		if c.Device.Parent == "" {
 			continue

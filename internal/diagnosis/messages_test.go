@@ -10,6 +10,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/oomlog"
 	"bookend/internal/record"
+	"bookend/test/must"
 )
 
 // The output of a job of several nodes has the messages of all: what they say of the job itself holds wherever it was,
@@ -152,6 +153,12 @@ func TestStaleHostMemory(t *testing.T) {
 		{"killed, and no GPU was full", killed(9), record.CauseLimits, record.Yes, "ended your process 901"},
 		{"no one knows how it ended", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Known = false }, record.CauseLimits, record.CannotTell, "came first"},
 	})
+	limit := well(1)
+	killed(9)(&limit)
+	limit.Kernel.Kills[0].Limit = 16 * gibi
+	d := Why(limit)
+	text := d.Headline + "; " + d.Cause(record.CauseLimits).Evidence + "; " + strings.Join(d.Try, "; ")
+	must.Not(t, !strings.Contains(text, "your job's host memory (--mem), not the GPU's; host memory ran out: the kernel ended your process 901; the limit was 16.0 GiB; more host memory: sbatch --mem"), "%s", text)
 	in := well(1)
 	in.Messages = []record.Message{python, itself}
 	if d := Why(in); d.Headline != "Why out of memory: your job needed more than the GPU has" || slices.Contains(d.Try, "more host memory: sbatch --mem, or fewer data workers") {

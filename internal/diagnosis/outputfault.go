@@ -23,8 +23,8 @@ var faultsFile string
 
 // OutputFaults returns the rows of faults.txt.
 var OutputFaults = sync.OnceValue(func() (all []OutputFault) {
-	repeated := strings.NewReplacer("ELSEWHERE", "resubmit with sbatch --exclude=NODE, and tell your admin", "SANITIZER",
-		"run once with CUDA_LAUNCH_BLOCKING=1 or under compute-sanitizer (AMD: AMD_SERIALIZE_KERNEL=3)")
+	repeated := strings.NewReplacer("ELSEWHERE", "resubmit with sbatch --exclude=NODE, and tell your admin",
+		"SANITIZER", "run once with CUDA_LAUNCH_BLOCKING=1 or under compute-sanitizer (AMD: AMD_SERIALIZE_KERNEL=3)")
 	for _, p := range paragraphs(faultsFile) {
 		traits := strings.Split(strings.TrimPrefix(p[0], "== "), ", ")
 		all = append(all, OutputFault{p[4:], p[1], p[2], repeated.Replace(p[3]), traits})

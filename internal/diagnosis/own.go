@@ -12,35 +12,51 @@ import (
 // own judges the job's own need: yes if what it used and requested exceeds the GPU even without others' memory.
 func own(e evidence) record.Cause {
 	var c record.Cause
-	for _, f := range e.balances {
-		c = worse(c, on(f.gpu, need(f)))
+	for _, f := range e.failures {
+		switch {
+		case f.broken:
+			return on(f.gpu, yes("asked for more than any GPU has: an overflow, or a wrong build"))
+		case f.capped:
+			c = worse(c, on(f.gpu, no(byCap)))
+		case f.balanced:
+			c = worse(c, on(f.gpu, need(f)))
+		}
 	}
 	if c.Evidence != "" && (c.Answer != record.No || e.balanced) {
 		return c
 	}
 	for _, f := range e.failures {
-		if room := e.roomiest(); room > 0 && f.asked > room {
-			return yes(atOnce(f.asked, room))
+		if need := exceeds(f, cmp.Or(f.total, e.roomiest())); need.Answer == record.Yes && !f.balanced {
+			return on(f.gpu, need)
 		}
 	}
 	return cmp.Or(notTheGPU(e), measured(e))
 }
 
+const byCap = "a limit that your program set stopped it, not the GPU's memory"
+
 func need(f failure) record.Cause {
 	needed, asked := f.mine-min(f.mine, f.idle), gpu.Size(f.asked)
-	// or it needs more than the GPU has, whatever others held
-	tooMuch := f.restKnown && !f.together() || !f.restKnown && needed+f.asked > f.total
 	return rules[record.Cause]{
-		{f.asked > f.total, yes(atOnce(f.asked, f.total))},
-		{!f.short(), no(gpu.Size(f.free) + " was free, " + asked + " asked")},
-		{tooMuch, yes("used " + pair(f.mine, " of ", f.total) + ", then requested " + asked + " more")},
-		{f.restKnown, no(pair(needed, " + ", f.asked) + " asked fit in " + gpu.Size(f.total))},
+		{f.asked <= f.total && !f.short(), no(gpu.Size(f.free) + " was free, " + asked + " asked")},
+		{f.asked <= f.total && f.restKnown && !f.together(), yes(used(f, f.total))},
+		{f.asked <= f.total && f.restKnown, no(pair(needed, " + ", f.asked) + " asked fit in " + gpu.Size(f.total))},
+		{true, exceeds(f, f.total)},
+	}.first()
+}
+
+// exceeds judges whether a process needed more memory than a GPU has, whatever others held. An unknown room is 0.
+func exceeds(f failure, room uint64) record.Cause {
+	atOnce := room > 0 && f.asked > room
+	return rules[record.Cause]{
+		{atOnce, yes(fmt.Sprintf("asked %s at once, of a GPU with %s", gpu.Size(f.asked), gpu.Size(room)))},
+		{room > 0 && f.asked > 0 && f.mine-min(f.mine, f.idle)+f.asked > room, yes(used(f, room))},
 		{true, cannotTell("the message does not say how much it had in all")},
 	}.first()
 }
 
-func atOnce(asked, room uint64) string {
-	return fmt.Sprintf("asked %s at once, of a GPU with %s", gpu.Size(asked), gpu.Size(room))
+func used(f failure, room uint64) string {
+	return "used " + pair(f.mine, " of ", room) + ", then requested " + gpu.Size(f.asked) + " more"
 }
 
 // fills reports whether memory in use leaves no room for another step: 90 % of a GPU.
@@ -63,7 +79,8 @@ func measured(e evidence) record.Cause {
 		}
 		part = float64(bytes) / float64(room)
 		use := fmt.Sprintf("at least %s in one process, sampled every %v", pair(bytes, " of ", room), e.in.Every)
-		c = on(e.assigned(s.Device), rules[record.Cause]{{fills(bytes, room), yes(use)}, {true, cannotTell(use)}}.first())
+		c = rules[record.Cause]{{fills(bytes, room), yes(use)}, {true, cannotTell(use)}}.first()
+		c = on(e.assigned(s.Device), c)
 	}
 	return c
 }
@@ -76,14 +93,14 @@ func processes(e evidence) record.Cause {
 		}
 	}
 	r, several := mostTogether(e)
-	here, crowd := e.assigned(r.ID), r.Together > 1
+	here, crowd, unexplained := e.assigned(r.ID), r.Together > 1, gpu.Size(e.unexplained)
 	ours := func(f failure) bool { return f.sum(e.ownPIDs) > 0 }
 	return rules[record.Cause]{
 		{e.alone, no("one alone had it when it failed")},
 		{crowd && e.othersRuledOut, no(several + ", but not decisive")},
 		{crowd && fillTogether(e, r), on(here, yes(several))},
 		{crowd, on(here, cannotTell(several+unweighed))},
-		{e.unexplained > 0, cannotTell("something else held " + gpu.Size(e.unexplained) + "; it may be your job's own")},
+		{e.unexplained > 0, cannotTell("something else held " + unexplained + "; it may be your job's own")},
 		{e.restKnown && !slices.ContainsFunc(e.failures, ours), no("the rest was not your job's")},
 		{stoppedByLimit(e), no(didNotStart)},
 		{true, cannotTell("no two were seen at once")},

@@ -85,6 +85,8 @@ func leading(e evidence, d record.Diagnosis) (sentences []string) {
 
 func sentence(e evidence, n record.CauseName, reason record.Reason) string {
 	host := n == record.CauseLimits && hostMemory(e).Answer == record.Yes
+	broken := slices.ContainsFunc(e.failures, failure.isBroken)
+	capped := slices.ContainsFunc(e.failures, failure.isCapped)
 	if n == record.CausePool {
 		for _, f := range e.balances {
 			if f.poolMattered() && f.message.Framework != record.FromOther {
@@ -94,8 +96,11 @@ func sentence(e evidence, n record.CauseName, reason record.Reason) string {
 	}
 	return rules[string]{
 		{n == record.CauseOwn && reason != record.ByMessage, "your job used nearly all of the GPU"},
+		{n == record.CauseShare && capped, "a limit that your program set, not the GPU's memory"},
 		{host && !hostAlone(e), "host memory ran out"},
+		{host && !e.addressLimited && killed(e).Limit > 0, "your job's host memory (--mem), not the GPU's"},
 		{host && !e.addressLimited, "host memory, not the GPU's"},
+		{n == record.CauseOwn && broken, "a broken size was requested"},
 		{true, causes[slices.IndexFunc(causes, func(c cause) bool { return c.name == n })].sentence},
 	}.first()
 }

@@ -29,6 +29,9 @@ func Unknown(why string) Figure {
 	return Figure{Unknown: why}
 }
 
+// ImpossibleSize is why a size that a program printed is unknown if no machine can have as much.
+const ImpossibleSize = "not a possible size"
+
 func (f Figure) Known() bool { return f.Unknown == "" }
 
 // Device identifies one GPU or MIG instance.

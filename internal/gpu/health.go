@@ -111,4 +111,6 @@ type HostKill struct {
 	PID    int    `json:"pid"`
 	Name   string `json:"name,omitempty"`   // untrusted text
 	Cgroup string `json:"cgroup,omitempty"` // the process's cgroup; empty if the log does not contain it
+	// Limit is the memory limit of the job or step that was full, in bytes; 0 if it was the node's memory, or unknown.
+	Limit uint64 `json:"limit_bytes,omitempty"`
 }

@@ -148,6 +148,7 @@ type collector struct {
 	records int
 	next    uint64 // the first entry after the mark that was not seen yet
 	gap     bool   // entries before the next one may be gone
+	limit   uint64 // of the cgroup that the newest report of full memory names, bytes; 0 for none
 	other   bool   // the entry with the mark's number is another one
 }
 
@@ -207,11 +208,18 @@ func (c *collector) event(at gpu.KernelMark, text string) {
 	if line, ok := gpu.NVIDIA.Mismatch(text); ok {
 		c.log.Mismatch = line
 	}
+	if limit, ok := parseLimit(text); ok {
+		c.limit = limit
+	}
 	if k, ok := parseKill(text); ok {
 		if len(c.log.Kills) == maxKills {
 			c.log.Kills, c.log.Lost = slices.Delete(c.log.Kills, 0, 1), true
 		}
 		k.KernelMark = at
+		if ofJob(text) {
+			k.Limit = c.limit
+		}
+		c.limit = 0
 		c.log.Kills = append(c.log.Kills, k)
 	}
 }
@@ -234,6 +242,23 @@ func parseKill(text string) (gpu.HostKill, bool) {
 		k.Cgroup = group // a second one is part of a cgroup's own name
 	}
 	return k, ok && pid > 0
+}
+
+// ofJob reports whether the summary of a kill is about the memory of a job's cgroup, or of a cgroup in it.
+func ofJob(text string) bool {
+	_, rest, _ := strings.Cut(text, ",oom_memcg=/")
+	group, _, _ := strings.Cut(rest, ",")
+	return strings.Contains(group, "/job_")
+}
+
+// parseLimit parses what a kernel writes before the summary of a kill for a cgroup's memory: "memory: usage 16777216kB,
+// limit 16777216kB, failcnt 12". It returns the limit in bytes.
+func parseLimit(text string) (bytes uint64, ok bool) {
+	rest, is := strings.CutPrefix(text, "memory: usage ")
+	_, rest, _ = strings.Cut(rest, "kB, limit ")
+	digits, _, _ := strings.Cut(rest, "kB, ")
+	kib, err := strconv.ParseUint(digits, 10, 50)
+	return kib << 10, is && err == nil
 }
 
 // maxAlike is how many lines of one code and cause and of one GPU or MIG instance are kept.

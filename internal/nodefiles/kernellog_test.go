@@ -203,6 +203,26 @@ func TestFewStandForAll(t *testing.T) {
 	}
 }
 
+// The limit of a job or step whose memory was full is known from the report before the kill, and no other's is taken for it.
+func TestLimitOfAKill(t *testing.T) {
+	const report = "6,2,2,-;memory: usage 16777216kB, limit 16777216kB, failcnt 12\n"
+	const kill = "6,3,3,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=%s,task_memcg=%s/task_0,task=python,pid=77,uid=1\n"
+	of := func(group string) string { return fmt.Sprintf(kill, group, group) }
+	for text, want := range map[string]uint64{
+		report + of("/slurm/uid_1/job_7"):                                      16 << 30,
+		report + of("/system.slice/slurmstepd.scope/job_7/step_0"):             16 << 30,
+		of("/slurm/uid_1/job_7"):                                               0,
+		report + of("/slurm"):                                                  0,
+		strings.Replace(report, "6,", "14,", 1) + of("/slurm/uid_1/job_7"):     0,
+		strings.Replace(report, "limit 16", "limit x", 1) + of("/slurm/job_7"): 0,
+		report + "6,3,3,-;oom-kill:constraint=CONSTRAINT_NONE,global_oom,task_memcg=/slurm/job_7,task=,oom_memcg=/job,pid=77,uid=1\n": 0,
+	} {
+		since := mark(1, 1)
+		log := ReadLog(devices(t, text), &since, nil)
+		must.Not(t, len(log.Kills) != 1 || log.Kills[0].Limit != want, "%s: %+v", text, log.Kills)
+	}
+}
+
 // Where even few of each are too many, the oldest go, and that is said. A log without an end is not read to it.
 func TestTooMany(t *testing.T) {
 	var b strings.Builder

@@ -15,7 +15,7 @@ import (
 var sizeForm = lazily(`^(0x[0-9a-fA-F]{1,16}|(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.\d{1,20})?(?:[eE]\+?\d{1,3})?)` +
 	`(?:(?:\. | )?((?i:kilo|mega|giga|[kmgt]i?)?(?i:bytes?|b)|[kKmMgGtT])\b)?(?: \((\d{1,20}) ?(?:bytes|B)\))?`)
 
-var impossible = gpu.Unknown("not a possible size")
+var impossible = gpu.Unknown(gpu.ImpossibleSize)
 
 var notSaid = gpu.Unknown("not said")
 
@@ -237,6 +237,7 @@ var (
 	torchAsked    = form(`^SIZE`)
 	torchReserved = form(`SIZE reserved in total`)
 	torchGPU      = lazily(`[GNX]PU (\d{1,3})\b`)
+	torchVariable = lazily(`PYTORCH_(?:(?:CUDA|HIP|NPU)_)?ALLOC_CONF`)
 	torchProcess  = form(`Process (\d{1,7}) has SIZE memory in use`)
 	// only advice or another line follows
 	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
@@ -277,7 +278,42 @@ func sizeIn(text string, f pattern) gpu.Figure {
 	return notSaid
 }
 
+// torchSetting returns what helps against fragmentation with the version of PyTorch that printed the message, empty if
+// that is not known. Up to 2.0, which has figures before their names, expandable_segments is an error of its own;
+// builds for ROCm that name their own variable do not know it.
+func torchSetting(m record.Message, rest string) string {
+	variable := torchVariable().FindString(rest)
+	switch {
+	case variable != "":
+	case strings.Contains(m.Line, "CUDA out of memory"):
+		variable = "PYTORCH_CUDA_ALLOC_CONF"
+	case strings.Contains(m.Line, "HIP out of memory"):
+		variable = "PYTORCH_HIP_ALLOC_CONF"
+	default:
+		return ""
+	}
+	if strings.Contains(rest, "already allocated") || variable == "PYTORCH_HIP_ALLOC_CONF" {
+		return variable + splitting
+	}
+	return variable + expanding
+}
+
+const (
+	splitting = "=max_split_size_mb:128"
+	expanding = "=expandable_segments:True"
+)
+
+// isSetting reports whether the setting in a message from another process is one of those that readTorch finds.
+func isSetting(text string) bool {
+	variable, found := strings.CutSuffix(text, splitting)
+	if !found {
+		variable, found = strings.CutSuffix(text, expanding)
+	}
+	return text == "" || found && variable != "" && torchVariable().FindString(variable) == variable
+}
+
 func readTorch(m *record.Message, rest string) bool {
+	m.Setting = torchSetting(*m, rest)
 	if sentence := torchEnd().FindString(rest); sentence != "" {
 		rest = sentence
 	}

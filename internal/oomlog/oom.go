@@ -28,7 +28,7 @@ const (
 // Valid checks a message from another process: a known kind and framework, possible figures, and short texts.
 func Valid(m record.Message) bool {
 	ok := slices.Contains([]record.MessageKind{record.KindDevice, record.KindInit, record.KindHost, record.KindShared,
-		record.KindFault}, m.Kind) && known(m.Framework) && known(m.Program) &&
+		record.KindFault}, m.Kind) && known(m.Framework) && known(m.Program) && isSetting(m.Setting) &&
 		(m.GPU == nil || within(*m.GPU, 0, maxGPU)) && (m.Rank == nil || within(*m.Rank, 0, maxRank)) &&
 		within(m.PID, 0, maxPID) && within(len(m.Line), 1, MaxLine) && printable(m.Line) &&
 		within(m.Count, 1, MaxTail) && within(m.File, 0, MaxFiles-1) && within(len(m.Others), 0, MaxOthers) &&

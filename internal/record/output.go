@@ -72,6 +72,7 @@ type Message struct {
 	Allocated gpu.Figure  `json:"allocated"`         // of the framework's pool, in live use
 	Idle      gpu.Figure  `json:"idle"`              // of the framework's pool, reserved but unallocated
 	Cap       uint64      `json:"cap,omitempty"`     // the program's own limit, bytes; 0: none
+	Setting   string      `json:"setting,omitempty"` // of PyTorch's allocator, that its version allows
 	PID       int         `json:"pid,omitempty"`     // of the process that printed it, if the line has it
 	// Rank is the process's number in its job or step, if the launcher's line prefix has it.
 	Rank   *int          `json:"rank,omitempty"`

@@ -31,7 +31,7 @@ func (s Scene) why() []string {
 	if len(s.Why.Try) > 0 {
 		out = append(out, "  Try: "+string(safetext.Clean(strings.Join(s.Why.Try, "; "), Width)))
 	}
-	if s.Why.Reason != record.ByMessage {
+	if s.Why.Reason != record.ByMessage || s.ofLimitsAlone() {
 		return out
 	}
 	kinds := byAnswer(s.Why.Causes)
@@ -44,6 +44,13 @@ func (s Scene) why() []string {
 	return out
 }
 
+// ofLimitsAlone reports whether only a limit of the job or host memory explains the failure: its GPUs do not matter.
+func (s Scene) ofLimitsAlone() bool {
+	limits := func(c record.Cause) bool { return c.Name == record.CauseLimits && c.Explains() }
+	others := func(c record.Cause) bool { return c.Name != record.CauseLimits && c.Explains() }
+	return slices.ContainsFunc(s.Why.Causes, limits) && !slices.ContainsFunc(s.Why.Causes, others)
+}
+
 func headlineOf(s Scene) string {
 	headline, on := string(safetext.Clean(s.Why.Headline, Width)), s.Run.Job.Node
 	if s.Why.Reason != record.ByMessage {
@@ -53,7 +60,7 @@ func headlineOf(s Scene) string {
 	switch {
 	case first >= 0:
 		on = fmt.Sprintf("%s GPU %d", on, *s.Why.Causes[first].Index)
-	case len(s.Cards) == 1:
+	case len(s.Cards) == 1 && !s.ofLimitsAlone():
 		on = s.place()
 	}
 	return strings.NewReplacer("Why out of memory", "OUT OF MEMORY on "+on,
