@@ -47,13 +47,12 @@ const maxExplained = 64 << 10
 func explanation(what string, here config.Config) string {
 	what = strings.TrimSpace(what[:min(len(what), maxExplained)])
 	n, err := strconv.Atoi(what)
-	digits, isXid := strings.CutPrefix(strings.ToLower(what), "xid")
-	xid, errXid := strconv.Atoi(strings.TrimSpace(digits))
+	xid, isXid := gpu.NamedXid(what)
 	var paragraphs []string
 	switch c, ok := catalog.Parse(what); {
 	case ok:
 		paragraphs = []string{explainCode(c, here)}
-	case isXid && errXid == nil && xid >= 0:
+	case isXid:
 		paragraphs = explainXid(gpu.Xid{Code: xid}, here)
 	case strings.EqualFold(what, "requeue") || strings.EqualFold(what, "expedited requeue"):
 		paragraphs = []string{catalog.Requeue()}
@@ -78,10 +77,10 @@ func suggestion(what string) string {
 	for _, e := range catalog.All() {
 		names = append(names, string(e.Code))
 	}
-	for _, name := range names {
-		known.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	for _, name := range append(names, catalog.SlurmForms()...) { // of a command the first word is its name
+		known.AddCommand(&cobra.Command{Use: strings.ReplaceAll(name, " ", "\u00a0"), Run: func(*cobra.Command, []string) {}})
 	}
-	short := strings.TrimPrefix(strings.ToLower(strings.TrimSpace(what)), "bkd-")
+	short := strings.TrimPrefix(strings.ToLower(strings.Join(strings.Fields(what), "\u00a0")), "bkd-")
 	if len(short) > longest {
 		return ""
 	}
@@ -89,7 +88,8 @@ func suggestion(what string) string {
 		known.SuggestionsMinimumDistance = n
 		near := append(known.SuggestionsFor(short), known.SuggestionsFor("bkd-"+short)...)
 		if len(near) > 0 {
-			return "; did you mean " + strings.Join(near[:min(len(near), most)], " or ") + "?"
+			words := strings.Join(near[:min(len(near), most)], " or ")
+			return "; did you mean " + strings.ReplaceAll(words, "\u00a0", " ") + "?"
 		}
 	}
 	return ""

@@ -54,11 +54,12 @@ func TestCodeNames(t *testing.T) {
 
 func TestExplainsWhatIsPasted(t *testing.T) {
 	for pasted, want := range map[string]string{
-		"31":         "exit code 31 of Bookend's hooks|BKD-ENV|Xid 31|BKD-XID",
-		"46":         "Xid 46|BKD-XIDFATAL|CUDA_ERROR_DEVICE_UNAVAILABLE (46)",
-		"xid 999":    "Xid 999|BKD-XID",
-		"NVML 15":    "NVML_ERROR_GPU_IS_LOST (15)",
-		"cuda 12345": "",
+		"31":          "exit code 31 of Bookend's hooks|BKD-ENV|Xid 31|BKD-XID",
+		"46":          "Xid 46|BKD-XIDFATAL|CUDA_ERROR_DEVICE_UNAVAILABLE (46)",
+		"xid 999":     "Xid 999|BKD-XID",
+		"NVML 15":     "NVML_ERROR_GPU_IS_LOST (15)",
+		"SXid: 20034": "SXid 20034|BKD-KERNELLOG", "xid-79": "Xid 79|BKD-XIDFATAL",
+		"cuda 12345": "unknown code (12345)",
 		"Nov 29 12:00:00 n1 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n" +
 			"kern  :err : [9.1] NVRM: Xid (PCI:0000:3c:00): 79, pid=7, name=a\x1b[2J, GPU has fallen off the bus.": "" +
 			"Xid 79 of GPU 0000:3b:00.0|BKD-XIDFATAL|Xid 79 of GPU 0000:3c:00.0",
@@ -87,7 +88,8 @@ func TestExplainsWhatIsPasted(t *testing.T) {
 		}
 	}
 	for written, want := range map[string]string{
-		"orfan": "BKD-ORPHAN", "BKD-RESDUE": "BKD-RESIDUE", "requeu": "requeue", "ecx": "BKD-ECC", "fatalxid": "",
+		"orfan": "BKD-ORPHAN", "Epilog eror": "Epilog error", "kill  task faild": "Kill task failed",
+		"BKD-RESDUE": "BKD-RESIDUE", "requeu": "requeue", "ecx": "BKD-ECC", "fatalxid": "",
 		"nvml_error_gpu_is_los": "NVML_ERROR_GPU_IS_LOST", "": "", "x": "", "BKD-": "", "nonsense": "", strings.Repeat("orphan", 99): "",
 	} {
 		if got := suggestion(written); got != "" && got != "; did you mean "+want+"?" || got == "" && want != "" {

@@ -47,6 +47,14 @@ func matching(is func(form string) bool) (found []SlurmReason) {
 	return found
 }
 
+// SlurmForms returns the reasons of Slurm's own in which nothing varies.
+func SlurmForms() (all []string) {
+	for _, r := range matching(func(form string) bool { return !strings.ContainsAny(form, "#.") }) {
+		all = append(all, r.Form)
+	}
+	return all
+}
+
 // isForm reports whether a text is a form of a reason, perhaps with details in parentheses after it.
 func isForm(text, form string) bool {
 	pattern := strings.NewReplacer("#", `\S+`, ` \.\.\.`, `( .*)?`).Replace(regexp.QuoteMeta(form))

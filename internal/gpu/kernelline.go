@@ -52,6 +52,16 @@ func IsEvent(code int) bool {
 // FirstSXid is added to the number of an SXid, an error of an NVSwitch, so that none equals another code.
 const FirstSXid = 100_000
 
+// NamedXid returns the code of an error that a text only names: "xid79", "Xid: 79", "SXid 20034".
+func NamedXid(text string) (code int, ok bool) {
+	name, digits, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), "xid")
+	code, ok = Decimal(strings.TrimLeft(digits, " :_-"), FirstSXid-1)
+	if name == "s" {
+		code += FirstSXid
+	}
+	return code, ok && (name == "" || name == "s")
+}
+
 // Error names an error by its number, or by the part of the kernel that reported it if it has none.
 func Error(code int) string {
 	switch {

@@ -79,8 +79,8 @@ func ReturnNames() (names []string) {
 // Title returns a code as programs write it: "NVML_ERROR_GPU_IS_LOST (15)".
 func (c ReturnCode) Title() string { return fmt.Sprintf("%s (%d)", c.Name, c.Code) }
 
-// FindReturned returns the known return codes that a text names: by number, by name, or by the library's message. Of
-// several messages of a library the longest counts: "not found" ends others.
+// FindReturned returns the return codes that a text names: by number, by name, or by the library's message. Of several
+// messages of a library the longest counts: "not found" ends others.
 func FindReturned(text string) (found []ReturnCode) {
 	words, longest := plain(text), 4
 	among := slices.DeleteFunc(slices.Clone(libraries), func(l library) bool { return !l.in(words) })
@@ -103,6 +103,10 @@ func FindReturned(text string) (found []ReturnCode) {
 			if length == most && c.Code > 0 {
 				best = append(best, c)
 			}
+		}
+		if best == nil && named && number > 0 {
+			best = []ReturnCode{{Library: l.name, Code: number, Name: "unknown code", Meaning: "Bookend does not know it. " +
+				"It does not show that the GPU or its driver is in order.", Remedy: "Look it up in " + l.name + "'s headers."}}
 		}
 		found = append(found, best...)
 	}

@@ -10,7 +10,7 @@ func TestFindReturned(t *testing.T) {
 		"999":                    "NVML 999|CUDA 999",
 		"nvml 999":               "NVML 999",
 		"cuda error 802":         "CUDA 802",
-		"CUDA 12345":             "",
+		"CUDA 12345":             "CUDA 12345",
 		"Unknown Error":          "NVML 999|CUDA 999",
 		"CUDA_ERROR_NO_DEVICE":   "CUDA 100",
 		"cudaErrorNoDevice":      "CUDA 100",
