@@ -376,6 +376,8 @@ func TestOwn(t *testing.T) {
 		{"CuPy with a part of it", saying(cupy(4, 30)), record.CauseOwn, record.CannotTell, "not measured"},
 		{"a limit of its own", saying(capped()), record.CauseOwn, record.No, "a limit that your program set"},
 		{"a limit of its own, a share", saying(capped()), record.CauseShare, record.Yes, "14.0 GiB, by a limit that it set"},
+		{"perhaps a limit of its own", saying(jax(70)), record.CauseShare, record.CannotTell, "whether its program set a limit"},
+		{"no limit of its own", saying(itself), record.CauseShare, record.No, "the whole GPU"},
 		{"a limit of its own, no gaps", saying(capped()), record.CausePieces, record.No, "a limit that your program set"},
 		{"HIP beside others", saying(older(56, 2, 0.8)), record.CauseOwn, record.CannotTell, "does not say"},
 		{"an old PyTorch", saying(oldTorch(135)), record.CauseOwn, record.Yes, "used 136.0 of 139.8 GiB"},

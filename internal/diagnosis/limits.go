@@ -128,11 +128,15 @@ func share(e evidence) record.Cause {
 		}
 		return on(&c, yes(text))
 	}
+	// without figures, or with enough free, a limit of its own may have stopped it
+	uncertain := func(f failure) bool { return !f.balanced || !f.short() }
+	const itself = "it had the whole GPU; whether its program set a limit is not known"
 	return rules[record.Cause]{
 		{e.in.Shared != "", yes("others may use the same GPU: " + e.in.Shared)},
 		{e.in.Job.MPSPercent != "", yes("CUDA MPS shares the GPU")},
 		{len(e.in.Cards) == 0, cannotTell(noGPUs)},
 		{e.in.SharedUnknown != "", cannotTell(e.in.SharedUnknown)},
+		{slices.ContainsFunc(e.failures, uncertain), cannotTell(itself)},
 		{true, no("it had the whole GPU")},
 	}.first()
 }
