@@ -161,7 +161,7 @@ func TestStaleHostMemory(t *testing.T) {
 	must.Not(t, !strings.Contains(text, "your job's host memory (--mem), not the GPU's; host memory ran out: the kernel ended your process 901; the limit was 16.0 GiB; more host memory: sbatch --mem"), "%s", text)
 	in := well(1)
 	in.Messages = []record.Message{python, itself}
-	if d := Why(in); d.Headline != "Why out of memory: your job needed more than the GPU has" || slices.Contains(d.Try, "more host memory: sbatch --mem, or fewer data workers") {
+	if d := Why(in); d.Headline != "Why out of memory: your job needed more than the GPU has" || slices.Contains(d.Try, "more host memory: sbatch --mem, or fewer workers") {
 		t.Errorf("%q, %q", d.Headline, d.Try)
 	}
 }
