@@ -191,7 +191,7 @@ func (st statement) fill(m *record.Message) bool {
 	text, whole := st.line.body[st.pos-len(st.before):], st.whole()
 	if m.Kind == record.KindDevice {
 		readForms(m, strings.ToLower(strings.Join(strings.Fields(text[:len(st.before)]+whole), " ")), false)
-		m.GPU = indexIn(st.around)
+		m.GPU = indexIn(st.line.head + " " + st.around)
 	}
 	take(m, sizesIn(text[:min(len(text), len(st.around))]))
 	if m.Framework == record.FromCuPy && !m.Allocated.Known() { // CuPy's total is the pool's

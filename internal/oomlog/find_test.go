@@ -156,6 +156,7 @@ var ways = []struct {
 	{"journal", eachLine("Mar 01 10:00:00 gpu12 python3: ", ""), nil},
 	{"container's runtime", eachLine("2026-03-01T10:00:00.123456789Z stderr F ", ""), nil},
 	{"node and rank", eachLine("gpu12: [rank12]: ", ""), card(12)},
+	{"node and label", eachLine("gpu12: 12: ", ""), card(12)},
 	{"by ts", eachLine("2026-03-01T10:00:00.123Z ", ""), nil},
 	{"in a long output", func(s string) string { return strings.Repeat("epoch 1 loss 0.5\n", 10000) + s }, nil},
 	{"with binary bytes", func(s string) string { return "\x00\xff\xfe\x1b\x1b[\n" + s + "\x00\x1b[" }, nil},

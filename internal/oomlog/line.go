@@ -3,6 +3,7 @@ package oomlog
 import (
 	"cmp"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 type line struct {
 	body   string // without the prefixes of loggers, srun --label and launchers
 	lower  string // body in lower case
+	head   string // what the prefixes were, in lower case; may be cut
 	stream string // identifies the process by its prefixes
 	pid    *int   // of the process, if a launcher's prefix has it
 	rank   *int   // of the process, if a launcher's prefix has it
@@ -30,7 +32,8 @@ func split(tail []byte) []line {
 	}
 	var lines []line
 	for text := range strings.SplitSeq(text, "\n") {
-		if strings.Contains(text, `{"`) || strings.Contains(text, "{'") { // JSON, or a dict as Python prints it
+		dict := strings.Contains(text, `{"`) || strings.Contains(text, "{'") // JSON, or as Python prints it
+		if dict && !tableRow().MatchString(text) && !sourceMark().MatchString(strings.TrimSpace(text)) {
 			text = escapes.Replace(text)
 		}
 		for part := range strings.SplitSeq(text, "\n") {
@@ -77,13 +80,14 @@ func newLine(text string) line {
 	before := text[:strings.Index(text, trimmed)+len(trimmed)-len(l.body)]
 	l.lower = strings.ToLower(l.body)
 	l.facts = evidenceIn(l.lower)
-	if head := strings.ToLower(before[:min(len(before), maxBefore)]); head != "" {
-		f := evidenceIn(head)
+	l.head = strings.ToLower(before[:min(len(before), maxBefore)])
+	if l.head != "" {
+		f := evidenceIn(l.head)
 		l.facts.speaker = min(l.facts.speaker, f.speaker)
 		l.facts.program = min(l.facts.program, f.program)
 		l.facts.has[goesOn] = l.facts.has[goesOn] || f.has[goesOn]
 		l.facts.has[isGPU] = l.facts.has[isGPU] || f.has[isGPU]
-		l.facts.has[isError] = l.facts.has[isError] || isLevel().MatchString(head)
+		l.facts.has[isError] = l.facts.has[isError] || isLevel().MatchString(l.head)
 	}
 	return l
 }
@@ -160,7 +164,7 @@ var prefixes = []pattern{
 	lazily(`^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ ([\w./-]+(?:\[\d{1,7}\])?): `),
 	lazily(`^(?:stdout|stderr) [FP] ()`), // of a container's runtime
 	lazily(`^\{((?:"\w+": ?"?[^"{}]*"?, ?)*)"(?:log|msg|message|error|text)": ?"`),
-	lazily(`^[a-z][a-z.-]*\d[\w.-]*: ()[[(]`), // the node's name before another prefix
+	lazily(`^(?:node|[a-z][a-z.-]*\d[\w.-]*)(?:: | +\| )()`), // the node's name before another prefix
 }
 
 const srunLabel = 2 // its index in prefixes; those before it are in brackets
@@ -180,11 +184,9 @@ func (l *line) prefix() bool {
 			continue
 		}
 		name, rest := words[1], strings.TrimSpace(l.body[len(words[0]):])
-		if strings.HasSuffix(words[0], ": [") || strings.HasSuffix(words[0], ": (") {
-			rest = words[0][len(words[0])-1:] + rest
-		}
-		label, bracket := i == srunLabel, i < srunLabel
-		if bracket && strings.TrimLeft(rest, ": ") == "" || label && errorNumber().MatchString(rest) {
+		label, bracket, node := i == srunLabel, i < srunLabel, i == len(prefixes)-1
+		if bracket && strings.TrimLeft(rest, ": ") == "" || label && errorNumber().MatchString(rest) ||
+			node && !slices.ContainsFunc(prefixes[:srunLabel+1], func(p pattern) bool { return p().MatchString(rest) }) {
 			continue
 		}
 		rank := rankIn().FindStringSubmatch(name)

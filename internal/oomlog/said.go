@@ -93,7 +93,7 @@ var givesName = lazily(`(?:result|code|status|return|curesult|hresult)[^ ]* ?[=:
 var tableRow = lazily(`^\|.*\|.*\|`) // of a document
 
 // testPassed matches the line of a test that passed, which has the message in its name.
-var testPassed = lazily(`^(?:--- pass|ok \d|pass:? |passed )|` +
+var testPassed = lazily(`^(?:--- pass|ok \d|pass:? |passed )|\b\d+ passed\b|\(\d+ ?ms\)$|` +
 	`[ .](?:passed|pass|ok|xfail)(?: *\[ *\d+%\]| +[\d.]+ ?(?:ms|s|sec|seconds))?$`)
 
 // beside reports whether one of the next count lines above (step -1) or below has a word of the class.
@@ -103,7 +103,8 @@ func (st statement) beside(step, count int, c class) bool {
 
 // Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
 var (
-	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ |- \w+: ["'])`)
+	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ |q: |- \w+: ["']|` +
+		`\{"(?:question|prompt|instruction|input)":)`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
 		`const|static|case|#define|grep|hint|tip|note|usage|example|pattern|regex|match|title):*(?: |$)|` +
 		`[^ ]* = |\d[.)] )`)

@@ -178,7 +178,7 @@ func (f *facts) note(w *word, at int, lower string) {
 var hostname = lazily(`^(?:[-n]|\d\d)`)
 
 // advises matches text before a word that makes it advice, or a denial.
-var advises = lazily(`try |consider|please|should|can't|cannot|not |by $`)
+var advises = lazily(`try |consider|please|should|(?:can't|cannot|not) (?:\w+ )?$|by $`)
 
 // inFilename reports whether the word at i is a path, source or library, as in "sort.cu:7:" or "a.cu(12):".
 func inFilename(text string, i int) bool {
