@@ -185,8 +185,9 @@ func (l *line) prefix() bool {
 		}
 		name, rest := words[1], strings.TrimSpace(l.body[len(words[0]):])
 		label, bracket, node := i == srunLabel, i < srunLabel, i == len(prefixes)-1
+		begins := func(p pattern) bool { return p().MatchString(rest) }
 		if bracket && strings.TrimLeft(rest, ": ") == "" || label && errorNumber().MatchString(rest) ||
-			node && !slices.ContainsFunc(prefixes[:srunLabel+1], func(p pattern) bool { return p().MatchString(rest) }) {
+			node && !slices.ContainsFunc(prefixes[:srunLabel+1], begins) {
 			continue
 		}
 		rank := rankIn().FindStringSubmatch(name)
