@@ -17,11 +17,10 @@ import (
 func explainCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "explain CODE|NUMBER|TEXT...", Short: "explain a finding, a number, a drain reason or a line of a log",
-		Long: `Explains a finding by its code (BKD-ORPHAN, or orphan): what it means, what to do, what
-the policy does with it, and its exit code. It also explains what is pasted: an exit code
-of the hooks (10), an Xid, which is an error of the NVIDIA driver (xid79), a line of the
-kernel's log, a drain reason as sinfo -R shows it, Slurm's own included, a return code or
-message of NVML, CUDA or HIP, and expedited requeue (requeue).`,
+		Long: `Explains a finding (BKD-ORPHAN, or orphan): what it means, what to do, what the policy
+does with it, and its exit code. It also explains what you paste: a hook's exit code, an
+Xid, a line of the kernel log, a drain reason of sinfo -R, also Slurm's own, and a return
+code or message of NVML, CUDA or HIP.`,
 		Example: "  bookend explain orphan\n  bookend explain 10\n  bookend explain xid79\n  bookend explain " +
 			"\"Epilog error\"\n  bookend explain \"NVRM: Xid (PCI:0000:3b:00): 48, pid=4711, name=python3\"\n" +
 			"  bookend explain cuda 802\n  bookend explain requeue",
@@ -40,12 +39,9 @@ message of NVML, CUDA or HIP, and expedited requeue (requeue).`,
 	}
 }
 
-// maxExplained bounds a text to be explained, in bytes.
-const maxExplained = 64 << 10
-
 // explanation is the meaning and remedy of a code, a number or a pasted text, empty if there is nothing in it.
 func explanation(what string, here config.Config) string {
-	what = strings.TrimSpace(what[:min(len(what), maxExplained)])
+	what = strings.TrimSpace(what[:min(len(what), 64<<10)])
 	n, err := strconv.Atoi(what)
 	xid, isXid := gpu.NamedXid(what)
 	var paragraphs []string
@@ -71,7 +67,6 @@ func explanation(what string, here config.Config) string {
 // suggestion returns the known words that a misspelt one is most like, at most three, for the end of an error: found as
 // commands are.
 func suggestion(what string) string {
-	const longest, most = 40, 3
 	var known cobra.Command
 	names := append(gpu.ReturnNames(), "requeue")
 	for _, e := range catalog.All() {
@@ -81,18 +76,24 @@ func suggestion(what string) string {
 		known.AddCommand(&cobra.Command{Use: strings.ReplaceAll(name, " ", "\u00a0"), Run: func(*cobra.Command, []string) {}})
 	}
 	short := strings.TrimPrefix(strings.ToLower(strings.Join(strings.Fields(what), "\u00a0")), "bkd-")
-	if len(short) > longest {
+	if len(short) > 40 {
 		return ""
 	}
-	for n := 1; n <= min(len(short)/3+1, len(short)/2); n++ {
+	var near []string
+	for n := 1; len(near) == 0 && n <= min(len(short)/3+1, len(short)/2); n++ {
 		known.SuggestionsMinimumDistance = n
-		near := append(known.SuggestionsFor(short), known.SuggestionsFor("bkd-"+short)...)
-		if len(near) > 0 {
-			words := strings.Join(near[:min(len(near), most)], " or ")
-			return "; did you mean " + strings.ReplaceAll(words, "\u00a0", " ") + "?"
-		}
+		near = append(known.SuggestionsFor(short), known.SuggestionsFor("bkd-"+short)...)
 	}
-	return ""
+	return didYouMean(near)
+}
+
+// didYouMean ends an error with at most three words that a misspelt one is like; it is empty without any.
+func didYouMean(near []string) string {
+	if len(near) == 0 {
+		return ""
+	}
+	words := strings.Join(near[:min(len(near), 3)], " or ")
+	return "; did you mean " + strings.ReplaceAll(words, "\u00a0", " ") + "?"
 }
 
 // explainXid explains an error of a driver: by its number alone, or with what a line of the kernel's log says.

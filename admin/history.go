@@ -25,8 +25,7 @@ type historyAsk struct {
 	limit              int
 }
 
-const moments = `WHEN is a time ago (90m, 2h, 3d, 2w), a date (2026-11-21) or a date and time
-(2026-11-21T08:00).`
+const moments = `WHEN is a time ago (90m, 2h, 3d, 2w), a date (2026-11-21), or one with a time (2026-11-21T08:00).`
 
 func historyCommand(a *app) *cobra.Command {
 	var q historyAsk
@@ -35,15 +34,13 @@ func historyCommand(a *app) *cobra.Command {
 		Long: `Lists the recorded runs of jobs on this node, the newest first: those in memory and
 those on disk (90 days). With several filters, a run must match all of them.
 
---repeat-offenders lists GPUs with the same finding in two runs or more, with the number
-of jobs and users. If several users have it, the cause is the GPU or the node; if it is
-always the same user, the cause is most likely that user's program.
+--repeat-offenders lists GPUs with the same finding in two runs or more. If several users
+met it, look at the GPU and the node; if always the same user, at that user's program.
 
 ` + moments,
 		Example: "  bookend history --gpu 0 --since 3d\n  bookend history --code ORPHAN --user alice\n  bookend " +
 			"history --repeat-offenders --since 4w",
-		Args: none,
-		RunE: func(cmd *cobra.Command, _ []string) error { return history(a, cmd, q) },
+		Args: none, RunE: func(cmd *cobra.Command, _ []string) error { return history(a, cmd, q) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false

@@ -32,9 +32,9 @@ Users other than root get the reports of their own job, while Bookend keeps them
 func whyCommand(a *app) *cobra.Command {
 	return ofJob(a, &cobra.Command{
 		Use: "why JOBID", Short: "say why a job ran out of GPU memory, or what it has used so far",
-		Long: `Says what Bookend told, or would tell, the job's user: why it ran out of GPU memory, its
-peak, and which of its GPUs it did not use. The job's own user needs no root, while
-Bookend keeps the report. bookend show has the evidence of every cause, for root.`,
+		Long: `Says why a job ran out of GPU memory, its peak, and which of its GPUs it did not use, as
+its log does. Run it on the job's node: srun -w NODE bookend why JOBID. Users need no root
+for their own jobs, while Bookend keeps the report. bookend show has the evidence, for root.`,
 		Example: "  bookend why 1234",
 	}, why)
 }
@@ -73,7 +73,7 @@ func ofJob(a *app, cmd *cobra.Command, show func(ref slurm.Ref, runs []record.Ru
 }
 
 func why(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {
-	var start, end string
+	var start, end, running string
 	last := record.Newest(runs)[0]
 	if last.Start != nil {
 		start = last.Start.Report
@@ -81,9 +81,9 @@ func why(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {
 	if last.Closed() {
 		end = last.Last().Report
 	} else if r, err := all.store.Users.Report(last.Job.UID, last.Owner()); err == nil {
-		end = r.Running
+		running = r.Running
 	}
-	return view.NewOwnReport(all.node, ref.Text, start == "", start, end), false
+	return view.NewOwnReport(all.node, ref.Text, last.Start != nil && start == "", start, end, running), false
 }
 
 func show(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {
@@ -106,10 +106,10 @@ func ownReport(a *app, ref slurm.Ref) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		// Both errors have one text, so that it does not reveal whether another user's job ran here.
-		return denied("job %s has no report for you on node %s: it is not yours, was on another node, or its report "+
-			"is not kept any more; your job's output has what Bookend said", ref.Text, node)
+		return ending{exitDenied, fmt.Sprintf("bookend: no report of job %s for you on %s: not yours, no longer kept, or "+
+			"it ran elsewhere (sacct -j %[1]s -o NodeList); its output has what Bookend reported", ref.Text, node)}
 	case err != nil:
 		return fmt.Errorf("read the report of job %s: %w", ref.Text, err)
 	}
-	return a.write(view.NewOwnReport(node, ref.Text, r.Clean, r.Text, cmp.Or(r.End, r.Running)), false)
+	return a.write(view.NewOwnReport(node, ref.Text, r.Clean, r.Text, r.End, r.Running), false)
 }

@@ -22,8 +22,7 @@ var version = "unknown" // set by the linker
 
 func main() {
 	env := child.Env{
-		Args: os.Args, Getenv: os.Getenv,
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Args: os.Args, Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		EUID: os.Geteuid(), PID: os.Getpid(),
 		Clock: child.SystemClock(), Exit: os.Exit, Version: version,
 	}
@@ -121,8 +120,7 @@ type ending struct {
 func (e ending) Error() string { return e.text }
 
 func misused(cmd *cobra.Command, why string) error {
-	const form = "%s: %s\nusage: %s\nmore: %[1]s --help"
-	return ending{exitUsage, fmt.Sprintf(form, cmd.CommandPath(), why, cmd.UseLine())}
+	return ending{exitUsage, fmt.Sprintf("%s: %s\nusage: %s\nmore: %[1]s --help", cmd.CommandPath(), why, cmd.UseLine())}
 }
 
 func notFound(format string, args ...any) error {
@@ -164,7 +162,11 @@ see their own jobs.`,
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	cmd.SetHelpCommand(helpCommand())
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		fmt.Fprint(a.env.Stdout, help(cmd), "\nexit codes:\n")
+		fmt.Fprint(a.env.Stdout, help(cmd))
+		if cmd.HasParent() {
+			return // the exit codes are the same for all commands
+		}
+		fmt.Fprint(a.env.Stdout, "\nexit codes:\n")
 		for _, e := range exits {
 			fmt.Fprintf(a.env.Stdout, "  %-3d %s\n", e.code, e.text)
 		}
@@ -215,7 +217,7 @@ func helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return misused(cmd.Root(), fmt.Sprintf("no such command: %q", strings.Join(args, " ")))
+				return noCommand("a command")(of, rest)
 			}
 			return of.Help()
 		},
@@ -228,7 +230,9 @@ func noCommand(want string) func(*cobra.Command, []string) error {
 		if len(args) == 0 {
 			return misused(cmd, "want "+want)
 		}
-		return misused(cmd, fmt.Sprintf("no such command: %q: want %s", args[0], want))
+		cmd.SuggestionsMinimumDistance = 2
+		meant := cmp.Or(didYouMean(cmd.SuggestionsFor(args[0])), ": want "+want)
+		return misused(cmd, fmt.Sprintf("no such command: %q%s", args[0], meant))
 	}
 }
 
@@ -249,8 +253,7 @@ func completionCommand(a *app) *cobra.Command {
 		Use: "completion bash|zsh|fish", Short: "print the shell's completion script",
 		Example: `  bookend completion bash >/usr/share/bash-completion/completions/bookend
   bookend completion zsh >/usr/local/share/zsh/site-functions/_bookend
-  bookend completion fish >/usr/share/fish/vendor_completions.d/bookend.fish
-  source <(bookend completion bash)    # in this shell alone`,
+  bookend completion fish >/usr/share/fish/vendor_completions.d/bookend.fish`,
 		Args: operands(1, 1, "bash, zsh or fish"), ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// The script is written unfiltered: cobra generates all of it.

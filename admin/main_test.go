@@ -134,7 +134,7 @@ func TestHelpIsSaidOnce(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got := bookend(0, "", "sttaus"); got.exit != exitUsage || !strings.Contains(got.err,
-		`no such command: "sttaus"`) {
+		`no such command: "sttaus"; did you mean status?`) {
 		t.Errorf("%+v", got)
 	}
 	for _, args := range [][]string{{"version"}, {"--version"}} {

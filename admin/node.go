@@ -40,7 +40,7 @@ type records struct {
 func openRecords(env child.Env, cfg config.Config, node string) (records, error) {
 	r := records{env: env, cfg: cfg}
 	if env.EUID != 0 {
-		return r, denied("the records of a node's jobs are for root alone; bookend show JOBID shows a job of your own")
+		return r, denied("only root can read the records of all jobs; for a job of your own: bookend why JOBID")
 	}
 	nodes, err := state.Nodes(cfg.Paths.Run, cfg.Paths.Var)
 	if err != nil && len(nodes) == 0 { // if some were found, the errors are listed as damage
@@ -291,8 +291,7 @@ func snapshotCommand(a *app) *cobra.Command {
 	var archive string
 	cmd := &cobra.Command{
 		Use: "snapshot", Short: "show each GPU's memory and processes now, from the driver",
-		Long: `Asks the driver about every GPU of the node, and reads the processes on them from /proc.
-It shows their owners.
+		Long: `Asks the driver about every GPU, and reads the processes on them, with owners, from /proc.
 
 With --collect it writes the files that AMD's backend reads as an archive, for a bug report:
 ids of GPUs are hashed, and there are no names of processes or users in it.`,
@@ -309,7 +308,7 @@ ids of GPUs are hashed, and there are no names of processes or users in it.`,
 
 func snapshot(a *app) error {
 	if a.env.EUID != 0 {
-		return denied("nvidia-smi shows what you have on GPUs")
+		return denied("use nvidia-smi for your own processes on GPUs")
 	}
 	all, _ := a.records() // errors are ignored: there may be no records yet, or those of several nodes
 	now := all.sample(time.Duration(all.cfg.Deadlines.Epilog.Driver))

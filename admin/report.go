@@ -36,8 +36,7 @@ node. That needs no root.
 ` + moments,
 		Example: "  bookend report --html /root/n1.html --since 2w\n  scp -r root@n7:/var/lib/bookend n7 && bookend " +
 			"report --records n7 --html n7.html",
-		Args: none,
-		RunE: func(cmd *cobra.Command, _ []string) error { return report(a, cmd, q) },
+		Args: none, RunE: func(cmd *cobra.Command, _ []string) error { return report(a, cmd, q) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false

@@ -127,7 +127,7 @@ many checks are ok. bookend config check lists every mistake of a configuration.
 
 func examine(a *app, all bool) error {
 	if a.env.EUID != 0 {
-		return denied("only root may look at all of it: run as root")
+		return denied("only root can read all that doctor checks")
 	}
 	site := doctor.SiteOf(a.env)
 	site.NodeName = cmp.Or(site.NodeName, nodeOf(a.env, site.Config.Paths, ""))

@@ -165,7 +165,7 @@ const (
 )
 
 // foreign is what nobody but root and the stranger may read.
-var foreign = []string{"secretive", fmt.Sprint(stranger), "4711", "of job 42", "train"}
+var foreign = []string{"secretive", fmt.Sprint(stranger), "4711", "the report of job 42", "train"}
 
 // private makes a node with a job of mine and one of a stranger's, with everything that hooks keep of both.
 func private(t tester, dir string) {

@@ -31,9 +31,9 @@ type Chart struct {
 	Lanes       []Lane
 	Node        []Mark // findings that concern no single GPU
 	// Entries are the findings in the time shown, latest first. Marks refer to them by index.
-	Entries               []Entry
-	Codes                 []Count // most serious first, then most frequent
-	Jobs, Running, Drains int
+	Entries                           []Entry
+	Codes                             []Count // most serious first, then most frequent
+	Jobs, Running, Drains, HeldDrains int
 }
 
 // Lane is one GPU over time.

@@ -106,8 +106,10 @@ func sketch(c Chart, l Lane) string {
 }
 
 func TestLayout(t *testing.T) {
-	c := Lay(busyDay(), Request{Now: hour(24)})
-	if c.Jobs != 8 || c.Running != 1 || c.Drains != 1 || len(c.Codes) != 3 || len(c.Lanes) != 2 || len(c.Node) != 1 ||
+	day := busyDay()
+	day[0].Start.Verdict.Held = "observe mode"
+	c := Lay(day, Request{Now: hour(24)})
+	if c.Jobs != 8 || c.Running != 1 || c.Drains != 1 || c.HeldDrains != 1 || len(c.Codes) != 3 || len(c.Lanes) != 2 || len(c.Node) != 1 ||
 		len(c.Entries) != 3 || c.Entries[1].Phase != "start" || c.Entries[1].Job != "2" || c.Entries[2].Grave() != 4 {
 		t.Fatalf("%+v", c)
 	}

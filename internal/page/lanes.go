@@ -46,7 +46,7 @@ const (
 	rowTall, least = 0.96, 0.05
 )
 
-// readJobs collects each GPU's jobs, and counts the jobs and drains in the time shown.
+// readJobs collects each GPU's jobs, and counts the jobs and drains, also those held back, in the time shown.
 func (h *layout) readJobs() {
 	for i := range h.runs {
 		r := &h.runs[i]
@@ -66,7 +66,11 @@ func (h *layout) readJobs() {
 			h.Running++
 		}
 		for _, e := range r.AllEnds() {
-			if e.Verdict.Action == catalog.ToDrain && e.Verdict.Exit != 0 && h.shows(e.Wall, e.Wall) {
+			switch v := e.Verdict; {
+			case !h.shows(e.Wall, e.Wall):
+			case v.Held != "":
+				h.HeldDrains++
+			case v.Action == catalog.ToDrain && v.Exit != 0:
 				h.Drains++
 			}
 		}

@@ -307,7 +307,7 @@ func outcome(e Entry) string {
 	case e.Drained:
 		return "drained the node"
 	case a == catalog.ToDrain:
-		return "to drain, held back"
+		return "would drain, held back"
 	case a == catalog.ToNote:
 		return "noted"
 	case e.Judged.Why != "":

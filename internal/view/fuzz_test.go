@@ -19,7 +19,7 @@ func show(w io.Writer, run record.Run, path, name string) {
 	NewShow(name, name, runs, runs, nil).Text(w)
 	NewHistory(name, runs, runs, 1).Text(w)
 	NewOffenders(name, runs).Text(w)
-	NewOwnReport(name, path, false, "its report\n"+path, path).Text(w)
+	NewOwnReport(name, path, false, "its report\n"+path, path, "").Text(w)
 	for _, e := range run.Ends {
 		who := map[int]record.Process{}
 		for _, p := range e.Processes {

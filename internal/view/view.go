@@ -69,19 +69,26 @@ type OwnReport struct {
 	Clean bool     `json:"clean"` // whether the GPUs were clean when the job got them
 	Start []string `json:"start"` // lines of the start report
 	End   []string `json:"end"`   // lines of the end report, or of the findings so far
+	state string   // "end", or "so far" while the job runs
 }
 
-// NewOwnReport returns the document for a job's two reports.
-func NewOwnReport(node, job string, clean bool, start, end string) OwnReport {
+// NewOwnReport returns the document for a job's start report and its end report, or without that what was found so far.
+func NewOwnReport(node, job string, clean bool, start, end, running string) OwnReport {
+	state := "end"
+	if end == "" && running != "" {
+		end, state = running, "so far"
+	}
 	return cleaned(OwnReport{head(KindOwn), node, job, clean, given(strings.Split(start, "\n")...),
-		given(strings.Split(end, "\n")...)})
+		given(strings.Split(end, "\n")...), state})
 }
 
 // Text writes the reports that users may read about their own job.
 func (o OwnReport) Text(w io.Writer) {
-	text := func(lines []string) string { return cmp.Or(strings.Join(lines, "\n  "), "nothing to tell") }
-	fmt.Fprintf(w, "job %s on %s\nat its start:\n  %s\nat its end, or until now:\n  %s\n", o.Job, o.Node,
-		text(o.Start), text(o.End))
+	text := func(lines []string, none string) string {
+		return cmp.Or(strings.Join(append([]string{""}, lines...), "\n  "), none)
+	}
+	start := map[bool]string{true: " nothing found", false: " no report"}[o.Clean]
+	fmt.Fprintf(w, "job %s on %s\nstart:%s\n%s:%s\n", o.Job, o.Node, text(o.Start, start), o.state, text(o.End, " no report"))
 }
 
 // textWidth limits quoted text. Names from outside are always shorter.
