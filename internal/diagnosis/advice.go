@@ -102,7 +102,7 @@ func remedies(e evidence, of []record.CauseName) (out []string) {
 
 func remedy(e evidence, n record.CauseName) []string {
 	ofHost := n == record.CauseLimits && hostMemory(e).Answer == record.Yes
-	atOnce := func(f failure) bool { return f.asked > cmp.Or(f.total, e.roomiest(), beyondAnyGPU) }
+	atOnce := func(f failure) bool { return f.asked > cmp.Or(e.roomFor(f), beyondAnyGPU) }
 	switch {
 	case n == record.CauseShare && slices.ContainsFunc(e.failures, failure.isCapped):
 		return advise(e, "cap")

@@ -373,6 +373,7 @@ func TestOwn(t *testing.T) {
 		{"a size that no GPU has", saying(jax(2000)), record.CauseOwn, record.Yes, "an overflow, or a wrong build"},
 		{"a size that cannot be", saying(absurd()), record.CauseOwn, record.Yes, "an overflow, or a wrong build"},
 		{"CuPy with all of the GPU", saying(cupy(4, 136)), record.CauseOwn, record.Yes, "used 136.0 of 139.8 GiB, then requested 4.0 GiB more"},
+		{"CuPy, perhaps on another node", both(saying(cupy(4, 136)), func(in *Input) { in.Job.NodeList = "n[1-2]" }), record.CauseOwn, record.CannotTell, "other nodes"},
 		{"CuPy with a part of it", saying(cupy(4, 30)), record.CauseOwn, record.CannotTell, "not measured"},
 		{"a limit of its own", saying(capped()), record.CauseOwn, record.No, "a limit that your program set"},
 		{"a limit of its own, a share", saying(capped()), record.CauseShare, record.Yes, "14.0 GiB, by a limit that it set"},

@@ -306,6 +306,15 @@ func (e evidence) capacity(id gpu.ID) uint64 {
 	return 0
 }
 
+// roomFor returns the memory of the GPU of a failure: at most that of the job's largest one, if all are on this node. It
+// is 0 if unknown.
+func (e evidence) roomFor(f failure) uint64 {
+	if e.spread {
+		return f.total
+	}
+	return cmp.Or(f.total, e.roomiest())
+}
+
 // roomiest returns the capacity of the job's largest GPU.
 func (e evidence) roomiest() (bytes uint64) {
 	for _, c := range e.in.Cards {

@@ -26,7 +26,7 @@ func own(e evidence) record.Cause {
 		return c
 	}
 	for _, f := range e.failures {
-		if need := exceeds(f, cmp.Or(f.total, e.roomiest())); need.Answer == record.Yes && !f.balanced {
+		if need := exceeds(f, e.roomFor(f)); need.Answer == record.Yes && !f.balanced {
 			return on(f.gpu, need)
 		}
 	}
