@@ -59,7 +59,7 @@ func (s *story) checksUntil(want string) {
 // comesBack waits until a node that was resumed is up. Slurm 24.11, without accounting, shows the old reason until a
 // job begins.
 func (s *story) comesBack(node string) {
-	s.untilNode(node, "is back", func(n cluster.NodeState) bool { return n.Has("IDLE") && !n.Has("DRAIN") })
+	s.untilNode(node, "is back", func(n cluster.NodeState) bool { return n.Has("IDLE") && !n.Has("DRAIN") && !n.Has("NOT_RESPONDING") })
 }
 
 func (s *story) untilNode(node, what string, is func(cluster.NodeState) bool) {
