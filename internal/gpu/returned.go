@@ -3,9 +3,11 @@ package gpu
 import (
 	_ "embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // ReturnCode explains one return code of a vendor's library to the admin who has to act on it.
@@ -86,7 +88,7 @@ func FindReturned(text string) (found []ReturnCode) {
 	among := slices.DeleteFunc(slices.Clone(libraries), func(l library) bool { return !l.in(words) })
 	named := len(among) > 0
 	if !named {
-		among, longest = libraries, 1
+		among, longest, words = libraries, 1, alone().ReplaceAllString(words, " ")
 	}
 	number := lastNumber(text, longest)
 	for _, l := range among {
@@ -112,6 +114,9 @@ func FindReturned(text string) (found []ReturnCode) {
 	}
 	return found
 }
+
+// alone matches what stands before a message: "Error 802: system not yet initialized".
+var alone = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^ error \d+ `) })
 
 // lastNumber returns the number that a short text ends with, 0 for none: "CUDA driver error: 802".
 func lastNumber(text string, longest int) int {
