@@ -57,6 +57,9 @@ func told(t *testing.T, found []record.Message) string {
 				text += ", " + name + " ?"
 			}
 		}
+		if m.Cap > 0 {
+			text += fmt.Sprintf(", cap %d", m.Cap)
+		}
 		if m.GPU != nil {
 			text += fmt.Sprintf(", GPU %d", *m.GPU)
 		}

@@ -26,13 +26,12 @@ func (s *scan) statement(l *line, h hit) statement {
 	end := h.pos + len(h.text)
 	st := statement{hit: h, scan: s, line: l, facts: &l.facts, before: l.lower[max(0, h.pos-maxBefore):h.pos],
 		after: l.lower[end:min(len(l.lower), end+maxAfter)]}
-	if h.is("memory") && st.after == "" && s.at+1 < len(s.lines) { // a console's width has split the message
+	split := h.is("memory") && st.after == "" && s.at+1 < len(s.lines) // by a console's width
+	if split {
 		st.after = " " + s.lines[s.at+1].lower[:min(len(s.lines[s.at+1].lower), maxAfter)]
-		f := evidenceIn(st.before + h.text + st.after)
-		st.facts = &f
 	}
 	st.around = st.before + h.text + st.after
-	if len(l.lower) > maxRead {
+	if split || len(l.lower) > maxRead {
 		f := evidenceIn(st.around)
 		st.facts = &f
 	}
@@ -104,7 +103,7 @@ func (st statement) beside(step, count int, c class) bool {
 // Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
 var (
 	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ |q: |- \w+: ["']|` +
-		`\{"(?:question|prompt|instruction|input)":)`)
+		`\{"(?:question|prompt|instruction|input)":|[\w./-]+\.(?:log|out|err|txt):(?:\d+:)?[^\d/])`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
 		`const|static|case|#define|grep|hint|tip|note|usage|example|pattern|regex|match|title):*(?: |$)|` +
 		`[^ ]* = |\d[.)] )`)
