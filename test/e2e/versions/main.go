@@ -1,5 +1,5 @@
 // Command versions runs the end-to-end tests on several releases of Slurm and with each way to track processes, and
-// lists in docs/admin.md what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. Each
+// lists in docs/packages.md what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. Each
 // run's whole output is in build/.
 //
 //	go run ./test/e2e/versions -slurm all

@@ -109,7 +109,7 @@ func (r *Run) read(out []byte) (text string) {
 
 // page has the table of what ran where, seen from the root of the tree. Each run takes the place of the last one of its
 // branch of Slurm and way of tracking, a failed one too.
-const page = "docs/admin.md"
+const page = "docs/packages.md"
 
 // The marks between which the page has the table, and below it a line a run.
 const (
