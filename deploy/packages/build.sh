@@ -6,6 +6,7 @@
 #
 # OUT      where to put them, and what is made on the way (default build/packages)
 # VERSION  theirs (default: version.sh's)
+# MAINTAINER  who maintains these packages: "NAME <ADDRESS>", to whom users report
 # SOURCE_DATE_EPOCH  the time of all files in them (default: the commit's)
 set -eu
 umask 022
@@ -16,7 +17,8 @@ sysroots=$top/build/sysroots
 newest_glibc=2.28 # RHEL 8's
 VERSION=${VERSION:-$($here/version.sh)}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-export VERSION SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+MAINTAINER=${MAINTAINER:-The Bookend maintainers <bookend@localhost>}
+export VERSION MAINTAINER SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 
 die() {
 	echo "packages: $*" >&2
@@ -118,7 +120,7 @@ documents() {
 		[ ! -d "deploy/$example" ] || cp -R "deploy/$example" "$1/$example"
 	done
 	gzip -9n <CHANGELOG.md >"$1/changelog.gz"
-	$here/changelog.sh "$VERSION-1" "$SOURCE_DATE_EPOCH" | gzip -9n >"$1/changelog.Debian.gz"
+	$here/changelog.sh "$VERSION-1" "$SOURCE_DATE_EPOCH" "$MAINTAINER" | gzip -9n >"$1/changelog.Debian.gz"
 	licences "$1"
 }
 
@@ -173,7 +175,7 @@ package() { # ARCH
 	date=$(date -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 	{
 		cat $here/nfpm.yaml
-		printf 'version: "%s"\narch: %s\nmtime: %s\n' "$VERSION" "$1" "$date"
+		printf 'version: "%s"\narch: %s\nmaintainer: "%s"\nmtime: %s\n' "$VERSION" "$1" "$MAINTAINER" "$date"
 		contents
 	} >"$work/nfpm.yaml"
 	for packager in deb rpm; do

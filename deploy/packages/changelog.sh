@@ -1,12 +1,12 @@
 #!/bin/sh
-# Prints the changelog that Debian wants in its own form: what changed is told by CHANGELOG.md.
+# Prints the changelog in Debian's form. CHANGELOG.md says what changed.
 #
-# usage: changelog.sh VERSION EPOCH
+# usage: changelog.sh VERSION EPOCH MAINTAINER
 set -eu
 cat <<END
 bookend ($1) unstable; urgency=medium
 
-  * What changed is told in /usr/share/doc/bookend/changelog.gz.
+  * Changes: /usr/share/doc/bookend/changelog.gz.
 
- -- The Bookend maintainers <bookend@localhost>  $(LC_ALL=C date -u -R -d "@$2")
+ -- $3  $(LC_ALL=C date -u -R -d "@$2")
 END
