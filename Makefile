@@ -46,7 +46,7 @@ $(BIN)/bookend-hip:
 vet:
 	go vet ./...
 
-check: ## the inner loop, as any user, in half a minute: form, architecture, the pure packages, real programs' messages, a small soak
+check: ## the inner loop, as any user, in a minute: form, architecture, the pure packages, real programs' messages, a small soak
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	go run ./test/lint

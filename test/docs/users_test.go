@@ -84,8 +84,8 @@ func sample(t *testing.T, name string) string {
 func TestEveryCauseHasASection(t *testing.T) {
 	text := must.Read(t, "../../docs/users.md")
 	for _, c := range diagnosis.Why(diagnosis.Input{}).Causes {
-		if !regexp.MustCompile(`(?m)^\| ([^|]*, )?` + regexp.QuoteMeta(c.Name.Title()) +
-			`(, [^|]*)? \|[^|]*\| \[\d+\]\(#`).MatchString(text) {
+		if !regexp.MustCompile(`(?m)^\|[^|]*\| ([^|:]*, )?` + regexp.QuoteMeta(c.Name.Title()) +
+			`(, [^|:]*)?(: [^|]*)? \| \[\d+\]\(#`).MatchString(text) {
 			t.Errorf("docs/users.md leads nowhere from the row %q", c.Name.Title())
 		}
 	}
