@@ -20,7 +20,7 @@ func explainCommand(a *app) *cobra.Command {
 		Long: `Explains a finding (BKD-ORPHAN, or orphan): what it means, what to do, what the policy
 does with it, and its exit code. It also explains what you paste: a hook's exit code, an
 Xid, a line of the kernel log, a drain reason of sinfo -R, also Slurm's own, and a return
-code or message of NVML, CUDA or HIP.`,
+code or message of NVML, CUDA or HIP; and what ends a process that stays (docker, mps, ray).`,
 		Example: "  bookend explain orphan\n  bookend explain 10\n  bookend explain xid79\n  bookend explain " +
 			"\"Epilog error\"\n  bookend explain \"NVRM: Xid (PCI:0000:3b:00): 48, pid=4711, name=python3\"\n" +
 			"  bookend explain cuda 802\n  bookend explain requeue",
@@ -50,8 +50,8 @@ func explanation(what string, here config.Config) string {
 		paragraphs = []string{explainCode(c, here)}
 	case isXid:
 		paragraphs = explainXid(gpu.Xid{Code: xid}, here)
-	case strings.EqualFold(what, "requeue") || strings.EqualFold(what, "expedited requeue"):
-		paragraphs = []string{catalog.Requeue()}
+	case catalog.Topic(what) != "":
+		paragraphs = []string{catalog.Topic(what)}
 	case err == nil:
 		paragraphs = explainExit(n, here)
 		if e, known := catalog.LookupXid(n); known && !e.Old() { // a plain number is rather an exit code

@@ -74,6 +74,8 @@ func TestExplainsWhatIsPasted(t *testing.T) {
 			" installed in this system has\nNov 29 12:00:00 n1 kernel: NVRM: fallen off the bus and is not responding to " +
 			"commands.": "nvidia of GPU 0000:3b:00.0|BKD-XIDFATAL",
 		"Expedited requeue":    "expedited requeue",
+		"Docker":               "docker",
+		"ray":                  "ray",
 		"ipmi not responding":  "",
 		"CUDA toolkit is nice": "",
 	} {

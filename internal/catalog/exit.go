@@ -48,9 +48,8 @@ func Mentioned(text string) (found []Code) {
 	return found
 }
 
-// Requeue says what an epilog's exit code decides about a job that is to be requeued at once.
-func Requeue() string { return requeueFile }
-
+// requeueFile says what an epilog's exit code decides about a job that is to be requeued at once.
+//
 //go:embed requeue.txt
 var requeueFile string
 

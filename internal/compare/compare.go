@@ -31,6 +31,7 @@ type Input struct {
 	Shared        string // why others may use these GPUs legally; empty if the job has them alone
 	Doubt         string // a reason that makes every finding of this hook uncertain (RunInJob)
 	RunDoubt      string // why this end may belong to another run of the job
+	MPSUIDs       []int  // users as whom the site itself starts MPS
 	// Unread is, by GPU, why it may belong to another job although no record says so.
 	Unread map[gpu.ID]string
 }

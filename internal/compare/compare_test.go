@@ -125,6 +125,12 @@ func inContainer(p record.Process) record.Process { p.OtherPIDs = true; return p
 
 func since(second float64, p record.Process) record.Process { p.Start = at(second); return p }
 
+// environed is a process whose environment names a job without a record.
+func environed(p record.Process) record.Process {
+	p.EnvJobID, p.EnvJobHere = 77, "it has a step here"
+	return p
+}
+
 func daemon(p record.Process) record.Process { p.Cgroup.Daemon = true; return p }
 
 func service(name string, p record.Process) record.Process { p.Service = name; return p }
@@ -153,6 +159,7 @@ func shared(s *Input)                      { s.Shared = "partition" }
 func perhaps(s *Input)                     { s.SharedUnknown = "no gres.conf" }
 func instance(s *Input)                    { s.Cards[0].Device.Parent = "GPU-9" }
 func inside(s *Input)                      { s.Doubt = "RunInJob" }
+func site(s *Input)                        { s.MPSUIDs = []int{993} }
 func unrecorded(s *Input)                  { s.Before = nil }
 
 // clients is a driver that was seen to hold so many MiB for a process beyond its figure.
@@ -498,6 +505,12 @@ func TestCompare(t *testing.T) {
 		{"started while the job had the GPU", between(on(200, early)), "ORPHAN 9 exclusive", ""},
 		{"a login", between(on(200, orphan)), "STRAY", ""},
 		{"a server of MPS that waits", between(having(200, 66*mib, mps)), "", ""},
+		{"a site's own at a job's end", with(ending(having(200, 66*mib, by(993, mps))), site), "", ""},
+		{"a site's own, of a job's environment", with(ending(having(200, 66*mib, by(993, environed(mps)))), site), "", ""},
+		{"another user's then", with(ending(having(200, 66*mib, by(1002, mps))), site), "STRAY", ""},
+		{"much under the site's", with(ending(having(200, 129*mib, by(993, mps))), site), "STRAY", ""},
+		{"the site's user, another program", with(ending(having(200, 66*mib, by(993, record.Process{PID: 70, Start: at(150), Name: "nvidia-cuda-mps", Exe: "/usr/bin/python3"}))), site), "STRAY", ""},
+		{"the site's user in a container", with(ending(having(200, 66*mib, inContainer(by(993, mps)))), site), "STRAY", ""},
 		{"much under its name", between(having(200, 129*mib, mps)), "STRAY", ""},
 		{"as much as it likes under its name", between(on(200, mps)), "STRAY", ""},
 		{"under its name, an unknown amount", between(side(at(200), record.Flat,

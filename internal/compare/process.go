@@ -2,6 +2,7 @@ package compare
 
 import (
 	"fmt"
+	"path"
 	"slices"
 
 	"bookend/internal/attribution"
@@ -63,7 +64,7 @@ func (v view) hasRight(p gpu.Process, facts record.Process, o attribution.Attrib
 	switch {
 	case facts.Cgroup.Daemon && v.in.Doubt != "": // under RunInJob slurmstepd's own children are in the job's cgroup
 		return true
-	case resident(p, facts): // part of the node, whichever job has the GPU
+	case resident(p, facts), p.Memory.Known() && SiteMPS(facts, p.Memory.Bytes, v.in.MPSUIDs):
 		return true
 	case v.in.Shared != "":
 		return o.Kind != attribution.ThisJob && o.Kind != attribution.EndedJob
@@ -72,6 +73,15 @@ func (v view) hasRight(p gpu.Process, facts record.Process, o attribution.Attrib
 	}
 	waits := facts.OfMPS() && p.Memory.Known() && p.Memory.Bytes <= idleMPS // a server without clients
 	return v.in.between() && o.Kind == attribution.NoJob && waits
+}
+
+// SiteMPS reports an MPS program of the node that a user of the site's own runs, in no job and no container, with no
+// more memory than a server keeps without clients. Its name alone proves nothing: root owns the program's directory.
+// The program is empty if it was not read.
+func SiteMPS(p record.Process, bytes uint64, users []int) bool {
+	program := p.Exe == "" || path.Dir(p.Exe) == "/usr/bin" && gpu.OfMPS(path.Base(p.Exe))
+	apart := p.Why != "" || p.Gone || p.Apart() || p.Cgroup.Found()
+	return slices.Contains(users, int(p.UID)) && program && p.OfMPS() && !apart && bytes <= idleMPS
 }
 
 // resident reports whether a listed process is part of the node: a service of no job with at most MaxBaseline.

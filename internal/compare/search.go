@@ -101,7 +101,7 @@ func (v view) mayHoldExported() func(record.Holding) bool {
 // the job, when the GPU held nothing of it, or root's MPS daemon, measured to have a GPU open without memory on it. Any
 // user can run a program under its name, and as root in a container: the name alone excuses nothing.
 func (s Input) ofNode(h record.Holding) bool {
-	daemon := h.OfMPS() && h.UID == 0 && !h.Cgroup.Found() && !h.Apart()
+	daemon := h.OfMPS() && h.UID == 0 && !h.Cgroup.Found() && !h.Apart() || SiteMPS(h.Process, 0, s.MPSUIDs)
 	return daemon || h.OfSystem() && (!s.ending() || h.Start < s.Book.Self.Start)
 }
 

@@ -112,6 +112,8 @@ type NVIDIA struct {
 	DriverProc  string `yaml:"driver_proc" allow:"path or empty"` // empty: the backend lists the GPUs
 	// GPUMap maps Slurm's index to a UUID or bus id. If it is empty, Slurm's own numbering applies.
 	GPUMap map[int]string `yaml:"gpu_map" allow:"name"`
+	// MPSUIDs are the users as whom the site itself starts MPS, such as in a prolog.
+	MPSUIDs []int `yaml:"mps_uids" allow:"0 to 4294967295"`
 }
 
 type AMD struct {

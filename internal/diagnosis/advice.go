@@ -116,6 +116,8 @@ func remedy(e evidence, n record.CauseName) []string {
 		return advise(e, "host")
 	case n == record.CauseUnlisted && ownLeft(e):
 		return advise(e, "left")
+	case n == record.CauseProcesses && len(e.in.Cards) == 1:
+		return advise(e, "single")
 	}
 	return advise(e, n)
 }

@@ -101,7 +101,7 @@ func Why(in Input) record.Diagnosis {
 	}
 	d.Reason = reason(e, d)
 	if d.Reason != "" {
-		d.Headline, d.Try, d.Reported = headline(e, d), try(e, d), reported(e)
+		d.Headline, d.Where, d.Try, d.Reported = headline(e, d), where(e), try(e, d), reported(e)
 		d.InOrder = inOrder(e)
 	}
 	return d

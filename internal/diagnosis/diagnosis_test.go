@@ -511,6 +511,8 @@ func TestAsked(t *testing.T) {
 		{"failed", func(*Input) {}, record.ByFailure, "Your job failed (exit code 1); no message about memory in its output", ""},
 		{"failed, output not read", func(in *Input) { in.MessagesUnknown = "goes to srun's own terminal" }, record.ByFailure,
 			"Your job failed (exit code 1); its output was not read (goes to srun's own terminal)", ""},
+		{"failed, output not read, but recorded", both(seeing(seen(500, 900, 20, true)), func(in *Input) { in.MessagesUnknown = "no file" }), record.ByFailure,
+			"Your job failed (exit code 1); no sample of its GPUs shows why", ""},
 		{"failed, output read in part", func(in *Input) { in.MessagesPart = "only its last 64 KiB" }, record.ByFailure,
 			"Your job failed (exit code 1); its output was read in part (only its last 64 KiB)", ""},
 		{"failed by an error of its own", saying(failing("an illegal memory access was encountered")), record.ByFailure,
@@ -593,9 +595,82 @@ func TestCards(t *testing.T) {
 	} {
 		in := well(2)
 		in.Messages, in.Seen = []record.Message{tt.said}, tt.seen
+		if d := Why(in); (d.Where == " GPU 0") != (tt.on == 0) {
+			t.Errorf("%s: %q", name, d.Where)
+		}
 		if c := Why(in).Cause(record.CauseOwn); c.Answer != record.Yes || (c.Index != nil) != (tt.on == 0) || c.Index != nil && *c.Index != tt.on {
 			t.Errorf("%s: %+v", name, c)
 		}
+	}
+}
+
+// The answer names the GPU by the program's own number only if the job's list, or the samples, leave no doubt.
+func TestWhere(t *testing.T) {
+	says := func(gpus ...int) (all []record.Message) {
+		for _, n := range gpus {
+			m := itself
+			m.GPU, m.PID = &n, 900+n
+			all = append(all, m)
+		}
+		return all
+	}
+	four := record.GPURecording{ID: gpu0, Own: record.Most{Bytes: 100 * gibi}, Together: 4}
+	for name, tt := range map[string]struct {
+		messages []record.Message
+		change   func(*Input)
+		want     string
+	}{
+		"no number":                        {[]record.Message{itself}, nil, ""},
+		"0, perhaps of a task's own list":  {says(0), nil, ", your program's GPU 0"},
+		"1, so it sees both":               {says(1), nil, " GPU 5"},
+		"both":                             {says(0, 1), nil, " GPUs 4,5"},
+		"a number that the job lacks":      {says(2), nil, ", your program's GPU 2"},
+		"ranks on the only one in use":     {says(0), recording(four), " GPU 4"},
+		"one in use, without a number":     {[]record.Message{itself}, recording(four), " GPU 4"},
+		"a number of the one not in use":   {says(1), recording(four), ", your program's GPU 1"},
+		"one in use by others":             {says(0), recording(record.GPURecording{ID: gpu0}), ", your program's GPU 0"},
+		"Slurm's order is not that of bus": {says(1), func(in *Input) { in.Cards[0].Device.BusID = "9" }, ", your program's GPU 1"},
+		"the buses are not known":          {says(1), func(in *Input) { in.Cards[0].Device.BusID, in.Cards[1].Device.BusID = "", "" }, ", your program's GPU 1"},
+		"several nodes":                    {says(1), func(in *Input) { in.Job.NodeList = "n[1-2]" }, ""},
+	} {
+		in := well(2)
+		for i := range in.Cards {
+			in.Cards[i].Index, in.Cards[i].Device.BusID = 4+i, gpu.BusID("0000:0"+string(rune('1'+i)))
+		}
+		if in.Messages = tt.messages; tt.change != nil {
+			tt.change(&in)
+		}
+		if len(in.Recorded) > 0 {
+			in.Idle = []gpu.ID{gpu1}
+		}
+		if got := Why(in).Where; got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// Ranks on one GPU read which GPUs were idle, and a line for each launcher; on the job's only GPU none of that helps.
+func TestRanksOnOneGPU(t *testing.T) {
+	in := well(2)
+	beside := beside
+	zero := 0
+	beside.GPU = &zero
+	in.Messages, in.Idle = []record.Message{beside}, []gpu.ID{gpu1}
+	in.Recorded = []record.GPURecording{{ID: gpu0, Own: record.Most{Bytes: 124 * gibi}, Together: 4}}
+	d := Why(in)
+	c := d.Cause(record.CauseProcesses)
+	if c.Answer != record.Yes || c.Index == nil || *c.Index != 0 || !strings.HasSuffix(c.Evidence, "; idle: GPU 1") || d.Where != " GPU 0" {
+		t.Errorf("%+v, %q", c, d.Where)
+	}
+	for i, launcher := range []string{"torchrun: ", "srun ", "mpirun "} {
+		if len(d.Try) != 3 || !strings.HasPrefix(d.Try[i], launcher) {
+			t.Fatalf("%q", d.Try)
+		}
+	}
+	one := well(1)
+	one.Messages, one.Recorded = []record.Message{beside}, in.Recorded
+	if d := Why(one); d.Cause(record.CauseProcesses).Answer != record.Yes || len(d.Try) != 1 || !strings.HasPrefix(d.Try[0], "fewer processes") {
+		t.Errorf("%q, %+v", d.Try, d.Causes)
 	}
 }
 
@@ -628,7 +703,7 @@ var trains = []string{"PyTorch", "DeepSpeed", "FSDP", "HF Accelerate", "IPEX"}
 // Advice for a program that no message is ever of would never be given, and neither would more lines than a report has
 // room for. Each program has its own advice, and says where that is from.
 func TestAdvice(t *testing.T) {
-	rows := []string{"left", "host", "shared", "unexplained", "once", "broken", "cap"}
+	rows := []string{"left", "host", "shared", "unexplained", "single", "once", "broken", "cap"}
 	for head, try := range advice() {
 		program, cause, _ := strings.Cut(head, ": ")
 		speaks, works := says(record.KindDevice, record.Framework(program)), says(record.KindDevice, record.FromCUDA)

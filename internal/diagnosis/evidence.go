@@ -289,8 +289,11 @@ func (e evidence) deviceOf(m record.Message) *record.Assigned {
 			on = append(on, s.Device)
 		}
 	}
-	if len(on) != 1 {
+	switch {
+	case e.spread || len(on) > 1:
 		return nil
+	case len(on) == 0:
+		return e.onlyUsed(m)
 	}
 	return e.assigned(on[0])
 }

@@ -89,7 +89,8 @@ func measured(e evidence) record.Cause {
 func processes(e evidence) record.Cause {
 	for _, f := range e.balances {
 		if ours := e.siblings(f); ours >= significant && f.restMattered() {
-			return on(f.gpu, yes(fmt.Sprintf("others of your job held %s of it when it failed", gpu.Size(ours))))
+			text := fmt.Sprintf("others of your job held %s of it when it failed", gpu.Size(ours))
+			return on(f.gpu, yes(text+idleGPUs(e)))
 		}
 	}
 	r, several := mostTogether(e)
@@ -114,15 +115,7 @@ func mostTogether(e evidence) (most record.GPURecording, several string) {
 			most = r
 		}
 	}
-	several = fmt.Sprintf("%d processes with %s", most.Together, gpu.Size(most.Own.Bytes))
-	before := "; idle: GPU "
-	for _, id := range e.in.Idle {
-		if mine := e.assigned(id); mine != nil {
-			several += before + fmt.Sprint(mine.Index)
-			before = ","
-		}
-	}
-	return most, several
+	return most, fmt.Sprintf("%d processes with %s", most.Together, gpu.Size(most.Own.Bytes)) + idleGPUs(e)
 }
 
 // fillTogether reports whether the job's processes together filled a GPU, or left too little for the request, while the

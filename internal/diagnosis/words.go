@@ -55,6 +55,7 @@ func headline(e evidence, d record.Diagnosis) string {
 		{d.Reason == record.ByShared, "A kernel wanted more shared memory or registers than a GPU has"},
 		{len(found) > 0, lead + strings.Join(found, "; ")},
 		{byFailure && claim != "", failure + claim},
+		{byFailure && e.in.MessagesUnknown != "" && e.in.Every > 0, failure + "; no sample of its GPUs shows why"},
 		{byFailure, failure + "; " + cmp.Or(e.unsearched, "no message about memory in its output")},
 		{e.unexplained > 0, lead + "something unknown held " + gpu.Size(e.unexplained) + " of the GPU"},
 		{!ofProgram, lead + "not known" + claim},

@@ -261,6 +261,7 @@ func scene(c judge.Case, j judge.Judgement, why *record.Diagnosis) report.Scene 
 		Run: c.Self(), Recording: c.Past.Recording, Ended: c.At,
 		Cards: c.Subjects(j), Now: c.Seen.Side, Before: c.Past.Before,
 		Findings: j.Found, Verdict: j.Verdict, Why: why, Cancelled: c.Output.Cancelled,
+		Unread:   c.Output.Unknown != "",
 		Untested: c.Untested(),
 		Show:     c.Config.JobLog.Show, Privacy: c.Config.JobLog.Privacy,
 		Help: strings.Trim(c.Config.HelpURL+", "+c.Config.Contact, ", "),

@@ -111,16 +111,21 @@ var launchers = child.NewOperation("launchers", func(r procscan.JobRequest) (fou
 
 // taskEpilog records where a task's output went and, at the end of the script, names the job's own processes that still
 // have a GPU open. Its stderr is the job's log, or the terminal of srun and salloc. The epilog's report does not reach
-// a terminal, so what was wrong at the start is repeated there, and what the job has used until now is added, next to
-// any error about memory on the screen.
+// a terminal, so what the job has used and met until now is told there, or what was wrong at the start, next to
+// any error about memory on the screen. For a cancelled job it writes nothing: its processes are still being ended.
 func taskEpilog(t *taskHook) {
+	file, cancelled := t.recordOutput()
+	if cancelled {
+		return
+	}
 	// ENVIRONMENT is Slurm's mark of a job with a script; a step without its environment (--export=NONE) lacks it.
-	terminal := !t.recordOutput() && t.task.LocalID == 0 && t.a.Env.Getenv("ENVIRONMENT") != "BATCH"
+	terminal := !file && t.task.LocalID == 0 && t.a.Env.Getenv("ENVIRONMENT") != "BATCH"
 	if r, err := t.report(); terminal && err == nil {
-		if !r.Clean {
-			io.WriteString(t.a.Env.Stderr, joblog.Quote(r.Text))
+		text := r.Running
+		if first, _, _ := strings.Cut(r.Text, "\n"); text == "" && !r.Clean {
+			text = first + "\n"
 		}
-		io.WriteString(t.a.Env.Stderr, joblog.Quote(r.Running))
+		io.WriteString(t.a.Env.Stderr, joblog.Quote(text))
 	}
 	if !t.inScript() {
 		return
@@ -135,8 +140,9 @@ func taskEpilog(t *taskHook) {
 
 // recordOutput records where a task's errors went: the file of the TaskEpilog's own stderr, which is that of the first
 // task on the node. A TaskProlog cannot know it: its stdout is a pipe to slurmstepd, and the task's own descriptors are
-// closed to the user. It reports whether some output of the job is known to be a file.
-func (t *taskHook) recordOutput() (file bool) {
+// closed to the user. It reports whether some output of the job is known to be a file, and whether that file says that
+// the job was cancelled.
+func (t *taskHook) recordOutput() (file, cancelled bool) {
 	const stderr = 2
 	request := joblog.LocateRequest{Proc: t.a.Config.Paths.Proc, PID: t.a.Env.PID, FD: stderr}
 	found, err := joblog.LocateOutput.Ask(request, t.step())
@@ -144,13 +150,13 @@ func (t *taskHook) recordOutput() (file bool) {
 		switch {
 		case err != nil:
 		case t.inScript():
-			d.Target = found
+			d.Target = found.Target
 		default:
-			d.Note([]joblog.Target{found})
+			d.Note([]joblog.Target{found.Target})
 		}
 		file = d.Target.Path != "" || len(d.Steps) > 0
 	})
-	return file
+	return file, found.Cancelled
 }
 
 // record changes what this job's task hooks on this node leave for the epilog, in the file that the prolog made. Steps

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -168,7 +169,14 @@ type LocateRequest struct {
 	FD   int    `json:"fd"`
 }
 
-// LocateOutput asks the file system of the job's output, which may hang.
-var LocateOutput = child.NewOperation("locate", func(r LocateRequest) (Target, error) {
-	return Locate(r.Proc, r.PID, r.FD)
+// Located is a task's output. Cancelled is set if Slurm wrote there that the job was cancelled or met its time limit.
+type Located struct {
+	Target    Target `json:"target"`
+	Cancelled bool   `json:"cancelled,omitempty"`
+}
+
+// LocateOutput asks the file system of the job's output, which may hang. It runs as the job's user.
+var LocateOutput = child.NewOperation("locate", func(r LocateRequest) (Located, error) {
+	target, err := Locate(r.Proc, r.PID, r.FD)
+	return Located{target, err == nil && Cancelled(target, uint32(os.Geteuid()))}, err
 })

@@ -175,8 +175,26 @@ func (s *Search) Close() { _ = s.file.Close() }
 
 // Tail searches the last oom.MaxTail bytes.
 func (s *Search) Tail() {
-	_, after, found := bytes.Cut(s.look(s.Size), []byte(": error: *** JOB "))
-	s.Cancelled = found && bytes.Contains(after, []byte(" CANCELLED AT "))
+	s.Cancelled = cancelled(s.look(s.Size))
+}
+
+// cancelled reports whether Slurm's line about a cancelled job, or one that met its time limit, is in a text.
+func cancelled(text []byte) bool {
+	_, after, found := bytes.Cut(text, []byte(": error: *** JOB "))
+	return found && bytes.Contains(after, []byte(" CANCELLED AT "))
+}
+
+// Cancelled reports whether the end of the target, a regular file of uid's with one name, has that line. The process
+// must be that user's.
+func Cancelled(t Target, uid uint32) bool {
+	f, st, refused := t.open(uid, unix.O_RDONLY)
+	if refused != "" {
+		return false
+	}
+	defer f.Close()
+	text := make([]byte, min(st.Size, oomlog.MaxTail))
+	n, _ := f.ReadAt(text, st.Size-int64(len(text)))
+	return cancelled(thisRun(text[:n]))
 }
 
 // Back searches further back, after Tail, at most limit bytes, until it finds a message about memory or more is false.
@@ -211,6 +229,9 @@ var ours = []byte("\n\n| bookend: ")
 // beginning is in the line that the start of a step writes, in the middle of a run.
 var beginning = []byte(" before your job started")
 
+// scriptEnd is in the line that a TaskEpilog writes about processes, before the job's end.
+var scriptEnd = []byte(" a GPU at the end of your script")
+
 // thisRun returns what follows Bookend's last end report. That report is of an earlier run, or of another job with the
 // same file: this run's is written later. Lines of the TaskEpilog about processes belong to this run.
 func thisRun(text []byte) []byte {
@@ -220,7 +241,7 @@ func thisRun(text []byte) []byte {
 			return text
 		}
 		line, _, _ := bytes.Cut(text[at+len(ours):], []byte("\n"))
-		if end = at; bytes.HasPrefix(line, []byte("process ")) || bytes.Contains(line, beginning) {
+		if end = at; bytes.Contains(line, scriptEnd) || bytes.Contains(line, beginning) {
 			continue
 		}
 		for text = text[at+2:]; bytes.HasPrefix(text, ours[2:]); {

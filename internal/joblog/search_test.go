@@ -3,6 +3,8 @@ package joblog
 import (
 	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +65,7 @@ func TestSearchStops(t *testing.T) {
 	report := "\n\n| bookend: GPU 0 of n1 left clean by your job\n"
 	quiet := "\n\n| bookend: GPUs of n1 not checked: driver does not answer; your job is not affected by this\n"
 	task := "\n\n| bookend: process 7 (python) still uses a GPU at the end of your script\n"
+	tasks := "\n\n| bookend: 2 processes (python: 7, 8) still use a GPU at the end of your script\n"
 	for name, tt := range map[string]struct {
 		said    string
 		limit   int64
@@ -77,6 +80,7 @@ func TestSearchStops(t *testing.T) {
 		"an earlier run's":            {ranOut + report + text(step, 100_000), size, always, 0, 100_000, true},
 		"an earlier run's, at end":    {said + report, size, always, 0, 0, true},
 		"a report that tells nothing": {ranOut + text(step, 72_000) + quiet + text(step, 72_000), size, always, 0, 72_000, true},
+		"this run's own, of two":      {said + tasks, size + 200, always, 1, size + int64(len(tasks)), false},
 		"this run's own":              {said + task, size + 200, always, 1, size + int64(len(task)), false},
 		"short":                       {ranOut, size, always, 1, int64(len(ranOut)), false},
 		"empty":                       {"", size, always, 0, 0, false},
@@ -171,6 +175,11 @@ func TestCancelled(t *testing.T) {
 		s := NewSearch(strings.NewReader(text), int64(len(text)))
 		s.Tail()
 		must.Not(t, s.Refused != "" || s.Cancelled != want, "%q: %v, error %v", text, s.Cancelled, s.Refused)
+		file := filepath.Join(t.TempDir(), "out")
+		must.Write(t, file, text)
+		must.Not(t, Cancelled(Target{Path: file}, uint32(os.Getuid())) != want, "%q in a file: %v", text, !want)
+		must.Write(t, file, text+"\n\n| bookend: n1 GPU 0 clean\nrun again\n")
+		must.Not(t, Cancelled(Target{Path: file}, uint32(os.Getuid())), "%q of an earlier run", text)
 	}
 }
 

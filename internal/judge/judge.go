@@ -298,7 +298,7 @@ const twice = 5 * time.Minute
 func (c Case) Scene(now record.Side) compare.Input {
 	s := compare.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Before: c.Past.Before, Now: now,
-		Limits: c.limits(), Baselines: c.Past.Baselines,
+		Limits: c.limits(), Baselines: c.Past.Baselines, MPSUIDs: c.Config.NVIDIA.MPSUIDs,
 	}
 	if c.InJob {
 		s.Doubt = insideDoubt

@@ -8,6 +8,7 @@ import (
 
 	"bookend/internal/attribution"
 	"bookend/internal/catalog"
+	"bookend/internal/compare"
 	"bookend/internal/condition"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -43,13 +44,13 @@ func intrudersOf(c Case) (all []intruder) {
 			all = append(all, intruder{code, p})
 		}
 	}
-	self := c.Self()
+	self, site := c.Self(), c.Config.NVIDIA.MPSUIDs
 	for _, g := range c.Past.Recording.GPUs {
 		for _, p := range g.Processes {
 			switch {
 			case p.Owner.Found() && !self.Owns(p.Owner):
 				add(catalog.Foreign, p)
-			case !p.Owner.Found() && isStranger(self, p):
+			case !p.Owner.Found() && isStranger(self, p) && !compare.SiteMPS(p.Process(), p.Most, site):
 				add(catalog.Stray, p)
 			}
 		}
@@ -62,8 +63,7 @@ func intrudersOf(c Case) (all []intruder) {
 }
 
 // isStranger reports whether a process in no job's cgroup is from outside Slurm: not the run's own, and larger than a
-// service. Root's may belong to anything, such as Bookend's own test; those from before the run are findings of its
-// start.
+// service. Root's may belong to anything, such as Bookend's own test. The start's findings have those from before it.
 func isStranger(self record.Run, p record.RecordedProcess) bool {
 	ofJob := !p.Apart && attribution.MayOwn(self, p)
 	ofNode := p.UID == 0 && !p.Apart || p.Service != "" && p.Most <= record.MaxBaseline

@@ -188,20 +188,22 @@ func statusLine(text, key string) string {
 	return line
 }
 
-// parseEnviron returns the job id in an environment, or 0. The first entry counts; a cut text loses its last entry.
-func parseEnviron(text string, cut bool) slurm.JobID {
+// parseEnviron returns the job id in an environment, or 0, and whether Jupyter started the process as a notebook's
+// kernel. The first entry counts; a cut text loses its last entry.
+func parseEnviron(text string, cut bool) (job slurm.JobID, notebook bool) {
 	if cut {
 		text = text[:strings.LastIndexByte(text, 0)+1]
 	}
+	known := false
 	for entry := range strings.SplitSeq(text, "\x00") {
-		if value, ok := strings.CutPrefix(entry, "SLURM_JOB_ID="); ok {
-			if id, ok := slurm.ParseJobID(value); ok {
-				return id
-			}
-			return 0
+		name, value, _ := strings.Cut(entry, "=")
+		if name == "SLURM_JOB_ID" && !known {
+			job, _ = slurm.ParseJobID(value)
+			known = true
 		}
+		notebook = notebook || name == "JPY_PARENT_PID"
 	}
-	return 0
+	return job, notebook
 }
 
 // maxUnit bounds the name of a unit; the kernel bounds the name of a directory at 255.
@@ -248,6 +250,7 @@ func ofUsers(unit string) bool {
 // containerOf returns the outermost container, found by the 64 hexadecimal digits at the end of its cgroup's name.
 func containerOf(parts []string) string {
 	const idLen, shown = 64, 12 // length of an id, and how much of it container tools show
+	above := ""
 	for _, part := range parts {
 		if slurm.UserManager(part) {
 			return ""
@@ -259,8 +262,12 @@ func containerOf(parts []string) string {
 		}
 		isID := len(id) == idLen && strings.Trim(id, "0123456789abcdef") == ""
 		if isID && !strings.HasSuffix(engine, "conmon") { // podman's monitor is outside the container
-			return "container:" + id[:shown]
+			return cmp.Or(engines[cmp.Or(engine, above)], "container") + ":" + id[:shown]
 		}
+		above = part
 	}
 	return ""
 }
+
+// engines are tools by what stands before a container's id, in the name of its cgroup or as the cgroup above it.
+var engines = map[string]string{"docker": "docker", "libpod": "podman"}

@@ -195,11 +195,11 @@ func (f procDir) foreign(mounts string) bool {
 	return err != nil && !gone(err) || err == nil && own != mounts
 }
 
-// environment returns the job id in the initial environment, or 0 if there is none or if even root may not read it.
-func (f procDir) environment() slurm.JobID {
+// environment returns what parseEnviron finds in the initial environment; nothing if even root may not read it.
+func (f procDir) environment() (job slurm.JobID, notebook bool) {
 	text, err := f.text("environ", maxEnviron)
 	if err != nil && !errors.Is(err, errTooLarge) {
-		return 0
+		return 0, false
 	}
 	return parseEnviron(text, err != nil)
 }

@@ -120,7 +120,7 @@ func (s *survey) read(pid int) (record.Process, error) {
 	hung := s.unread(p, "it does not answer: its environment was not read in time")
 	hung.Hangs = true
 	s.keep(hung)
-	p.EnvJobID = f.environment()
+	p.EnvJobID, p.Notebook = f.environment()
 	if s.dev != "" && !p.Gone && p.State != ending {
 		return s.listed(f, p)
 	}
@@ -292,7 +292,8 @@ func (f procDir) of(uid uint32, in slurm.Owner) bool {
 		return false
 	}
 	own, _, err := f.status()
-	return err == nil && own == uid && f.environment() == in.ID
+	job, _ := f.environment()
+	return err == nil && own == uid && job == in.ID
 }
 
 // listPIDs returns the PIDs of all processes but the caller, sorted; with an error only the first maxProcesses.

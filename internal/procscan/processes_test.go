@@ -672,7 +672,7 @@ func TestScanOfATree(t *testing.T) {
 	own, maps, foreign := scan.Holdings[0], scan.Holdings[1], scan.Holdings[3]
 	must.Not(t, !own.Control || own.Cgroup.ID != 77 || own.EnvJobID != 78 || own.UID != 1000, "%+v", own)
 	must.Not(t, !maps.UVM || !slices.Equal(maps.Minors, []int{1}) || maps.EnvJobID != 78, "%+v", maps)
-	must.Not(t, !foreign.Caps || foreign.Container != "container:0123456789ab" || foreign.Service != "" ||
+	must.Not(t, !foreign.Caps || foreign.Container != "docker:0123456789ab" || foreign.Service != "" ||
 		foreign.Exe != "/usr/bin/python3", "%+v", foreign)
 }
 
@@ -981,13 +981,14 @@ func FuzzEnviron(f *testing.F) {
 	for _, text := range []string{
 		"XSLURM_JOB_ID=1\x00SLURM_JOB_ID=\x00SLURM_JOB_ID=5\x00", "SLURM_JOB_ID=7\x00SLURM_JOB_ID=8\x00", "SLURM_JOB_ID=77",
 		"A=SLURM_JOB_ID=77\x00", "SLURM_JOB_ID=7x\x00SLURM_JOB_ID=8\x00", "SLURM_JOB_ID=4294967296\x00",
-		"A=1\x00SLURM_JOB_ID=77", "SLURM_JOB_ID=77\x00A=", "",
+		"A=1\x00SLURM_JOB_ID=77", "SLURM_JOB_ID=77\x00A=", "", "JPY_PARENT_PID=7\x00SLURM_JOB_ID=77\x00", "XJPY_PARENT_PID=7\x00",
 	} {
 		f.Add(text, max(0, len(text)-1))
 		f.Add(text, len(text))
 	}
 	f.Fuzz(func(t *testing.T, text string, at int) {
-		whole, plain := parseEnviron(text, false), slurm.JobID(0)
+		plain := slurm.JobID(0)
+		whole, notebook := parseEnviron(text, false)
 		for _, entry := range strings.Split(text, "\x00") {
 			if name, value, _ := strings.Cut(entry, "="); name == "SLURM_JOB_ID" && strings.Contains(entry, "=") {
 				if id, ok := slurm.ParseJobID(value); ok {
@@ -1000,7 +1001,8 @@ func FuzzEnviron(f *testing.F) {
 		if at < 0 || at > len(text) {
 			return
 		}
-		part := parseEnviron(text[:at], true)
+		part, also := parseEnviron(text[:at], true)
+		must.Not(t, also && !notebook, "cut at %d, %q is a notebook's", at, text)
 		must.Not(t, part != 0 && part != whole, "cut at %d, %q reads %d for %d", at, text, part, whole)
 	})
 }

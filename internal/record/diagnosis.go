@@ -96,6 +96,7 @@ type Diagnosis struct {
 	Reason Reason `json:"reason,omitempty"` // empty if there is nothing to report
 	// Headline is the answer in one sentence for the job's owner.
 	Headline string   `json:"headline,omitempty"`
+	Where    string   `json:"where,omitempty"`  // follows the node's name: the GPUs on which memory ran out, if known
 	Causes   []Cause  `json:"causes,omitempty"` // all of them, in order
 	Try      []string `json:"try,omitempty"`    // what its owner can do, most promising first; at most MaxTry
 	// Reported is what the errors of GPU, driver or kernel in the job's output mean, and what its owner can do.

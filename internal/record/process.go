@@ -38,6 +38,7 @@ type Process struct {
 	Container string `json:"container,omitempty"`
 	Exe       string `json:"exe,omitempty"`        // target of its exe link
 	OtherPIDs bool   `json:"other_pids,omitempty"` // it has another PID in its own PID namespace
+	Notebook  bool   `json:"notebook,omitempty"`   // Jupyter's mark is in its initial environment: forgeable
 	// DeviceUnknown is why it is unknown whether the process has a GPU open; the holder may be another process.
 	DeviceUnknown string `json:"device_unknown,omitempty"`
 	Hangs         bool   `json:"hangs,omitempty"` // its /proc entry could not be read in time

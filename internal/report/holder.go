@@ -1,14 +1,15 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/safetext"
 )
 
 // reader is the owner of a run's job, who gets its report.
@@ -33,8 +34,9 @@ func (r reader) inUse(f record.Finding, where string, at moment) string {
 	return fmt.Sprintf("WARNING: %s had %s in use %s", where, amount, at)
 }
 
-func (r reader) held(f record.Finding, at moment) string {
-	h, text := f.Holder, "Held by "
+func (r reader) held(g group, at moment) string {
+	f, text := g.finding, "Held by "
+	h, many := f.Holder, fmt.Sprintf("%d processes", len(g.pids))
 	mine := h != nil && r.owns(h, f.Owner)
 	switch {
 	case h == nil && len(f.Candidates) == 0:
@@ -42,19 +44,22 @@ func (r reader) held(f record.Finding, at moment) string {
 	case h == nil:
 		text = "No process is listed for it; it may be held by " + r.candidates(f)
 	case h.Gone && len(f.Candidates) == 0:
-		text = "Its process no longer exists"
+		text = g.of("Its process no longer exists", "Its processes no longer exist")
 	case h.Gone:
-		text = "Its process no longer exists; the GPU is open in " + r.candidates(f)
+		text = g.of("Its process no longer exists", "Its processes no longer exist")
+		text += "; the GPU is open in " + r.candidates(f)
 	case h.Why != "":
-		text += "a process that could not be looked up"
+		text += g.of("a process", many) + " that could not be looked up"
 	case mine && r.blamed(f) && at == atEnd:
-		return "Process" + strings.TrimPrefix(name(h), "process") + " is still running" + conditionOf(*h)
+		return sentence(g.name()) + g.of(" is", " are") + " still running" + conditionOf(*h)
 	case mine:
-		text += name(h) + conditionOf(*h)
+		text += g.name() + conditionOf(*h)
+	case at != atStart && r.begunInContainer(f):
+		return text + g.of("a container", many+" in containers") + " started during your job"
 	case h.UID == r.run.Job.UID && !named(f.Owner): // in a container a UID identifies no user
-		text += "a process that is not known to be yours"
+		text += g.of("a process that is", many+" that are") + " not known to be yours"
 	default:
-		text += "a process that is not yours"
+		text += g.of("a process that is", many+" that are") + " not yours"
 	}
 	if origin := r.origin(f); origin != "" && !r.blamed(f) {
 		text += ", " + origin
@@ -62,8 +67,8 @@ func (r reader) held(f record.Finding, at moment) string {
 	return text
 }
 
-func name(h *record.Holder) string {
-	return fmt.Sprintf("process %d (%s)", h.PID, safetext.Clean(h.Name, 32))
+func sentence(text string) string {
+	return strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
 }
 
 func named(o *record.Owner) bool { return o != nil && o.Named() }
@@ -72,13 +77,19 @@ const mostCandidates = 3
 
 // candidates names the reader's live processes that may hold unlisted memory, and only mentions those of others.
 func (r reader) candidates(f record.Finding) string {
+	var mine []record.Finding
 	var own, others []string
 	for _, c := range f.Candidates {
 		if r.owns(&c, c.Owner) {
-			own = append(own, name(&c)+conditionOf(c))
+			mine = append(mine, record.Finding{Holder: &c})
 		} else {
 			others = []string{"a process that is not yours"}
 		}
+	}
+	for _, g := range (Scene{}).grouped(mine, func(f record.Finding) string {
+		return conditionOf(*f.Holder) + " " + f.Holder.Name
+	}) {
+		own = append(own, g.name()+conditionOf(*g.finding.Holder))
 	}
 	if more := len(own) - mostCandidates; more > 0 {
 		own = append(own[:mostCandidates], fmt.Sprintf("%d more of yours", more))
@@ -88,15 +99,63 @@ func (r reader) candidates(f record.Finding) string {
 
 // conditionOf returns what is unusual about a process, if its owner can do something about it.
 func conditionOf(h record.Holder) string {
-	words := map[record.Class]string{record.Stopped: "stopped: kill -9 ends it", record.Dying: "stuck or ending",
-		record.MPS: "of CUDA MPS", record.Container: "in a container"}
 	text := ""
+	words := map[record.Class]string{record.Stopped: " (stopped: kill -9 ends it)", record.Dying: " (stuck or ending)"}
 	for _, c := range h.Classes {
-		if words[c] != "" {
-			text += " (" + words[c] + ")"
-		}
+		text += words[c]
+	}
+	if k, is := catalog.HolderKindOf(kindOf(h)); is {
+		text += " (" + k.Shown + ")"
 	}
 	return text
+}
+
+// kindOf returns the kind of a holder, by which the catalogue says what ends it; empty if it has none. A process
+// chooses its name and its environment: they only select advice for its own user.
+func kindOf(h record.Holder) string {
+	engine, _, boxed := strings.Cut(h.Container, ":")
+	_, known := catalog.HolderKindOf(engine)
+	switch {
+	case boxed && known:
+		return engine
+	case h.Apart(), slices.Contains(h.Classes, record.Container):
+		return "container"
+	case slices.Contains(h.Classes, record.MPS):
+		return "mps"
+	case strings.HasPrefix(h.Name, "ray::"), h.Name == "raylet":
+		return "ray"
+	case h.Notebook:
+		return "notebook"
+	case h.Cgroup.Step == "extern":
+		return "ssh"
+	}
+	return ""
+}
+
+// fix returns what keeps a process from staying after its job, or memory without a process. Only of the reader's own
+// container it has the id.
+func (r reader) fix(of *record.Holder, own bool) string {
+	first, h := r.run.Job.FirstHost(), cmp.Or(of, &record.Holder{})
+	kind := kindOf(*h)
+	if kind == "" && first != "" && first != r.run.Job.Node {
+		kind = "rank"
+	}
+	k, known := catalog.HolderKindOf(kind)
+	if !known {
+		return "stop background work before the script ends (wait, or " + Trap + ")"
+	}
+	_, id, _ := strings.Cut(h.Container, ":")
+	if !own || id == "" {
+		id = "NAME"
+	}
+	return strings.NewReplacer("ID", id, "HOST", first).Replace(k.Fix)
+}
+
+// begunInContainer reports a process in a container that began during the job and is of no job that is known: a daemon
+// starts containers outside the job's cgroup, and in one a UID says nothing of whose it is.
+func (r reader) begunInContainer(f record.Finding) bool {
+	start := r.run.Start
+	return f.Holder != nil && f.Holder.Apart() && !named(f.Owner) && start != nil && f.Holder.Start > start.At
 }
 
 // origin returns the owner in words, with the evidence: only a cgroup or a sighting is certain.

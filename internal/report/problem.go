@@ -27,16 +27,16 @@ const (
 
 func (s Scene) problems(told []record.Finding, at moment) []string {
 	var out, trespassed []string
-	for _, f := range told {
-		if f.Code != catalog.Trespass {
-			for i, line := range s.problem(f, at) {
+	for _, g := range s.groups(told, at) {
+		if g.finding.Code != catalog.Trespass {
+			for i, line := range s.problem(*g, at) {
 				if i == 0 || !slices.Contains(out, line) { // advice on several errors stands once
 					out = append(out, line)
 				}
 			}
 			continue
 		}
-		name := "a GPU"
+		f, name := g.finding, "a GPU"
 		if f.Index != nil {
 			name = fmt.Sprintf("GPU %d", *f.Index)
 		}
@@ -52,11 +52,8 @@ func (s Scene) problems(told []record.Finding, at moment) []string {
 	return out
 }
 
-func (s Scene) problem(f record.Finding, at moment) []string {
-	where := s.Run.Job.Node + " GPU driver"
-	if i := s.rank(f.GPU); i < len(s.Cards) {
-		where = fmt.Sprintf("%s GPU %d", s.Run.Job.Node, s.Cards[i].Index)
-	}
+func (s Scene) problem(g group, at moment) []string {
+	f, where := g.finding, s.Run.Job.Node+" "+g.place("GPU driver")
 	traits := f.Code.Traits()
 	if f.OnlyRecorded() {
 		at = meanwhile
@@ -65,8 +62,8 @@ func (s Scene) problem(f record.Finding, at moment) []string {
 	case f.Unknown != "" && f.Holder == nil:
 		return []string{fmt.Sprintf("WARNING: %s could not be checked %s: %s", where, at,
 			safetext.Clean(f.Unknown, Width))}
-	case f.Holder != nil && !traits.Condition, traits.Memory != "":
-		return []string{s.reader().inUse(f, where, at), "  " + s.reader().held(f, at)}
+	case aboutMemory(f):
+		return []string{s.reader().inUse(f, where, at), "  " + s.reader().held(g, at)}
 	case f.Earlier:
 		at = atStart
 	case at == atEnd && (f.Code == catalog.Xid || f.Code == catalog.XidFatal || f.Code == catalog.KernelLog):
@@ -81,6 +78,12 @@ func (s Scene) problem(f record.Finding, at moment) []string {
 		return lines
 	}
 	return append(lines, s.fault(f)...)
+}
+
+// aboutMemory reports a finding about memory in use, or about a process that uses some.
+func aboutMemory(f record.Finding) bool {
+	traits := f.Code.Traits()
+	return (f.Unknown == "" || f.Holder != nil) && (f.Holder != nil && !traits.Condition || traits.Memory != "")
 }
 
 // failing words a finding about a GPU's condition for users: no PIDs, which may be others', and no advice for admins.
@@ -130,21 +133,32 @@ func (s Scene) details() string {
 
 // endAdvice returns what the owner of a job that leaves processes behind can do, and where to get help with the rest.
 func (s Scene) endAdvice(told []record.Finding, ended bool) []string {
-	fix, details := ended, s.asked() || s.Verdict.Action == config.Drain
+	var fixes []string
+	if ended {
+		fixes = []string{s.reader().fix(nil, true)}
+	}
+	details := s.asked() || s.Verdict.Action == config.Drain
 	for _, f := range told {
 		// Ending processes would not have prevented memory without a process or candidate.
 		left := s.reader().blamed(f) && f.Code != catalog.Trespass && (f.Holder != nil || len(f.Candidates) > 0) &&
 			!f.Code.Traits().Condition
-		fix, details = fix || left, details || !left
+		text, perhaps := s.reader().fix(f.Holder, left), !left && s.reader().begunInContainer(f)
+		if perhaps {
+			text = "if you started the container, " + text
+		}
+		if (left || perhaps) && !slices.Contains(fixes, text) {
+			fixes = append(fixes, text)
+		}
+		details = details || !left
 	}
 	var out []string
-	if fix {
-		out = append(out, "  Fix: stop background work before the script ends (wait, or "+Trap+")")
+	for _, text := range fixes {
+		out = append(out, "  Fix: "+text)
 	}
 	if s.Verdict.Action == config.Drain {
 		out = append(out, "  The node takes no new jobs until an admin clears it")
 	}
-	if details || s.Help != "" && fix {
+	if details || s.Help != "" && len(fixes) > 0 {
 		out = append(out, s.details())
 	}
 	return out
@@ -152,18 +166,25 @@ func (s Scene) endAdvice(told []record.Finding, ended bool) []string {
 
 // ended returns a line for each process that clean-up ended, for its owner. What stayed is another finding.
 func (s Scene) ended() []string {
-	var out []string
+	var ended []record.Finding
 	for i, f := range s.Findings {
-		signal := f.Ended.Signal()
 		ignored := s.Verdict.Of(i).Action == config.Ignore
-		if f.Code != catalog.Ended || f.Holder == nil || signal == "" || f.Holder.UID != s.Run.Job.UID || ignored {
-			continue
+		its := f.Code == catalog.Ended && f.Holder != nil && f.Holder.UID == s.Run.Job.UID
+		if its && f.Ended.Signal() != "" && !ignored {
+			ended = append(ended, f)
 		}
-		where := "outlived it"
-		if f.Index != nil {
-			where = fmt.Sprintf("was still on GPU %d", *f.Index)
+	}
+	var out []string
+	for _, g := range s.grouped(ended, func(f record.Finding) string {
+		return fmt.Sprint(f.Ended, f.Index == nil, f.Holder.Name)
+	}) {
+		was, f := g.of("was", "were"), g.finding
+		where := was + " still on " + g.place("a GPU")
+		if f.Index == nil {
+			where = "outlived it"
 		}
-		out = append(out, fmt.Sprintf("WARNING: %s of your job %s and was ended (%s)", name(f.Holder), where, signal))
+		const words = "WARNING: %s of your job %s and %s ended (%s)"
+		out = append(out, fmt.Sprintf(words, g.name(), where, was, f.Ended.Signal()))
 	}
 	return out
 }

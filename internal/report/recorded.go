@@ -21,12 +21,16 @@ func Running(s Scene) string {
 	var out []string
 	for _, g := range used {
 		where := fmt.Sprintf("%s GPU %d", s.Run.Job.Node, numberOf(s, g.ID))
-		others := mostOfOthers(s.Run, g)
-		switch {
-		case others > 0 && !s.Shared:
-			held := gpu.Size(others)
-			out = append(out, fmt.Sprintf("%s: another process held %s while your job ran", where, held))
-		case g.Together > 1 && len(idle) > 0:
+		if others := mostOfOthers(s.Run, g); others > 0 && !s.Shared {
+			out = append(out, fmt.Sprintf("%s: another process held %s while your job ran", where, gpu.Size(others)))
+		}
+		if g.Unlisted.Bytes >= worthTelling && !s.Shared {
+			out = append(out, fmt.Sprintf("%s: %s in use without a process", where, gpu.Size(g.Unlisted.Bytes)))
+		}
+		if len(g.Faults) > 0 {
+			out = append(out, where+": "+errorOf(record.Finding{Xid: g.Faults[0].Code}))
+		}
+		if g.Together > 1 && len(idle) > 0 {
 			out = append(out, fmt.Sprintf("%s: %d processes of your job at once, and none on %d other GPUs of its own",
 				where, g.Together, len(idle)))
 		}
@@ -35,12 +39,49 @@ func Running(s Scene) string {
 	if s.Show == config.ShowNone || len(used) == 0 || len(out) == 0 && !tells {
 		return ""
 	}
-	return lines(append(out, s.place()+": "+s.peak())...)
+	return lines(append(out, s.place()+": "+strings.Join(given(s.peak(), busy(s), foundBefore(s)), "; "))...)
+}
+
+// worthTelling is less than what an idle process takes on an H200, in bytes.
+const worthTelling = 512 << 20
+
+// busy words how busy the job's GPUs were, empty if the driver did not tell.
+func busy(s Scene) string {
+	low, high, lowOn := 101, -1, gpu.ID("")
+	for _, g := range cmp.Or(s.Recording, &record.Recording{}).GPUs {
+		percent, known := g.Busy.Mean()
+		if known && percent < low {
+			low, lowOn = percent, g.ID
+		}
+		if known {
+			high = max(high, percent)
+		}
+	}
+	switch {
+	case high < 0:
+		return ""
+	case low == high:
+		return fmt.Sprintf("busy %d %%", high)
+	}
+	return fmt.Sprintf("busy %d (GPU %d) to %d %%", low, numberOf(s, lowOn), high)
+}
+
+// foundBefore words the memory that the job's start found in use, empty if it found none.
+func foundBefore(s Scene) string {
+	var most uint64
+	for _, f := range cmp.Or(s.Run.Start, &record.End{}).Findings {
+		if aboutMemory(f) {
+			most = max(most, f.Bytes.Bytes)
+		}
+	}
+	if most < worthTelling {
+		return ""
+	}
+	return gpu.Size(most) + " was in use before your job started"
 }
 
 // mostOfOthers returns the most memory that another job's process was seen to hold on a GPU, 0 if not worth reporting.
 func mostOfOthers(run record.Run, g record.GPURecording) (most uint64) {
-	const worthTelling = 512 << 20 // less than what an idle process takes on an H200
 	for _, p := range g.Processes {
 		if p.Owner.Found() && !run.Owns(p.Owner) && p.Most >= worthTelling {
 			most = max(most, p.Most)
@@ -110,13 +151,14 @@ func idleGPUs(s Scene) (numbers []string) {
 	return numbers
 }
 
-func neverUsed(s Scene) []string {
+// neverUsed continues a node's name by the GPUs that a job of some length did not use, empty if there are none.
+func neverUsed(s Scene) string {
 	idle := idleGPUs(s)
 	switch {
 	case len(used(s.Recording)) == 0 || s.Ended-s.began() < idleFrom || len(idle) == 0:
-		return nil
+		return ""
 	case len(idle) == 1:
-		return []string{fmt.Sprintf("%s GPU %s was never used by your job", s.Run.Job.Node, idle[0])}
+		return fmt.Sprintf(" GPU %s was never used by your job", idle[0])
 	}
-	return []string{fmt.Sprintf("%s GPUs %s were never used by your job", s.Run.Job.Node, strings.Join(idle, ","))}
+	return fmt.Sprintf(" GPUs %s were never used by your job", strings.Join(idle, ","))
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -54,6 +55,15 @@ func TestPeakInTheLog(t *testing.T) {
 			seen := use(1, 0, 0, 0)
 			seen.Peak.Bytes = 20 << 30
 			recording(use(0, 41, 1, 71), seen)(s)
+		}},
+		"on a GPU that was not clean": {1, func(s *Scene) {
+			recording(use(0, 41, 1, 71))(s)
+			s.Run.Start = &record.End{Findings: []record.Finding{found(catalog.Dirty, holder(1002), nil)}}
+		}},
+		"an error and memory without a process": {1, func(s *Scene) {
+			seen := use(0, 41, 1, 71)
+			seen.Unlisted.Bytes, seen.Faults = 20<<30, []record.RecordedFault{{Code: 79}}
+			recording(seen)(s)
 		}},
 		"samples far apart":                {2, func(s *Scene) { recording(use(0, 41, 1, 71), use(1, 0, 0, 0))(s); s.Recording.Every = time.Minute }},
 		"a site that wants problems alone": {1, func(s *Scene) { recording(use(0, 41, 1, 71))(s); s.Show = config.ShowProblems }},

@@ -41,6 +41,7 @@ type Scene struct {
 	Shared    bool // other jobs have its GPUs too
 	// Untested names a GPU whose test allocation was due and not made, and why; empty if there is none.
 	Untested  string
+	Unread    bool // the job's output was not read
 	Cancelled bool // Slurm's own line says that the job was cancelled or met its time limit
 }
 
@@ -63,12 +64,40 @@ func End(s Scene) string {
 	switch {
 	case s.Show == config.ShowNone, s.Show == config.ShowProblems && s.Clean():
 		return ""
+	case s.untroubled(told) && len(ended) == 0:
+		return lines(s.inOneLine())
 	case s.asked():
 		body = append(s.why(), body...)
 	case len(told) == 0:
 		body = append(body, s.quiet(s.leftClean()))
 	}
-	return s.bounded(append(body, neverUsed(s)...), s.endAdvice(told, len(ended) > 0))
+	if never := neverUsed(s); never != "" {
+		body = append(body, s.Run.Job.Node+never)
+	}
+	return s.bounded(body, s.endAdvice(told, len(ended) > 0))
+}
+
+// untroubled reports a job that did not fail, as far as is known, and met nothing but what its start has told of.
+func (s Scene) untroubled(told []record.Finding) bool {
+	news := func(f record.Finding) bool { return f.Code != catalog.Dirty && !f.Earlier }
+	asks := s.Why != nil && s.Why.Reason != "" && s.Why.Reason != record.ByCause
+	return !asks && s.Verdict.Action != config.Drain && !slices.ContainsFunc(told, news)
+}
+
+// inOneLine returns the line about a job without trouble: on a GPU that was not clean before it, too, and if something
+// outside the job was seen that did it no harm.
+func (s Scene) inOneLine() string {
+	text := s.quiet(s.leftClean())
+	if s.asked() && !s.wasDirty() {
+		text = string(safetext.Clean(s.Why.Headline, Width))
+		for _, c := range s.Why.Causes {
+			if c.Explains() {
+				text += " (" + evidence(c, len(s.Cards) > 1) + ")"
+				break
+			}
+		}
+	}
+	return text + strings.Replace(neverUsed(s), " ", "; ", 1)
 }
 
 // Clean reports whether there is nothing to report beyond one line.
@@ -142,12 +171,23 @@ func (s Scene) quiet(clean string) string {
 
 // leftClean returns the one line of a clean end, with the job's peak if that is known.
 func (s Scene) leftClean() string {
-	for _, c := range cmp.Or(s.Before, &record.Side{}).Curves {
-		if c.State.Dirty() {
-			return fmt.Sprintf("%s as your job found it: %s", s.place(), s.free())
-		}
+	if s.wasDirty() {
+		return fmt.Sprintf("%s as your job found it: %s", s.place(), strings.Join(given(s.free(), s.peak()), ", "))
 	}
 	return s.clean() + ": " + cmp.Or(s.peak(), s.free())
+}
+
+func given(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
+}
+
+// wasDirty reports whether a GPU was not clean at the job's start, or had an error that stands.
+func (s Scene) wasDirty() bool {
+	dirty := len(s.reported()) > 0
+	for _, c := range cmp.Or(s.Before, &record.Side{}).Curves {
+		dirty = dirty || c.State.Dirty()
+	}
+	return dirty
 }
 
 // clean says that nothing is left on the job's GPUs, and clean only if no test that was due is missing.
@@ -200,9 +240,6 @@ func (s Scene) of(bytes uint64) string {
 	if !r.Memory.Total.Known() {
 		return gpu.Size(bytes)
 	}
-	total := r.Memory.Total.Bytes
-	if r.Memory.Reserved.Known() {
-		total -= min(total, r.Memory.Reserved.Bytes)
-	}
+	total := r.Memory.Total.Bytes - min(r.Memory.Total.Bytes, r.Memory.Reserved.Bytes)
 	return fmt.Sprintf("%s of %s", strings.TrimSuffix(gpu.Size(bytes), " GiB"), gpu.Size(total))
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"flag"
+	"fmt"
 	"maps"
 	"os/exec"
 	"slices"
@@ -44,6 +45,25 @@ func scene(cards int, state record.State, found ...record.Finding) Scene {
 func holder(uid uint32, classes ...record.Class) *record.Holder {
 	return &record.Holder{Process: record.Process{PID: 4711, UID: uid, Name: "python", Start: 400 * time.Second},
 		Classes: classes}
+}
+
+func numbered(pid int) *record.Holder { return called("python", pid) }
+
+func called(name string, pid int) *record.Holder {
+	h := holder(1001)
+	h.Name, h.PID = name, pid
+	return h
+}
+
+// workers is two GPUs with memory of these processes, on the first and the second in turn.
+func workers(c catalog.Code, o *record.Owner, all ...*record.Holder) Scene {
+	var findings []record.Finding
+	for i, h := range all {
+		f := found(c, h, o)
+		f.GPU = []gpu.ID{"GPU-a", "GPU-b"}[i%2]
+		findings = append(findings, f)
+	}
+	return scene(2, record.Flat, findings...)
 }
 
 func found(c catalog.Code, h *record.Holder, o *record.Owner, candidates ...*record.Holder) record.Finding {
@@ -117,14 +137,19 @@ func TestEnd(t *testing.T) {
 	trespass, other := recorded(catalog.Trespass, holder(1001), *self), 3
 	trespass.GPU, trespass.Index = "GPU-z", &other
 	written(t, "testdata/end.txt", End, map[string]Scene{
-		"clean":       scene(1, record.Clean),
-		"as it was":   dirtyBefore,
-		"not the GPU": scene(1, record.Clean, found(catalog.Trespass, holder(1002), nil)),
-		"orphan":      drained,
-		"stopped":     scene(1, record.Flat, found(catalog.Orphan, holder(1001, record.Stopped), self)),
-		"guess":       scene(1, record.Flat, found(catalog.Residue, nil, guess)),
-		"candidates": scene(1, record.Flat, found(catalog.Residue, nil, self, holder(1001), holder(1002), holder(1001),
-			holder(1001), holder(1001))),
+		"clean":                     scene(1, record.Clean),
+		"as it was":                 dirtyBefore,
+		"dirty, and found again":    foundAgain(found(catalog.Dirty, holder(1001), earlier)),
+		"a GPU's error from before": foundAgain(record.Finding{Code: catalog.XidFatal, GPU: "GPU-a", Xid: 79, Earlier: true}),
+		"not the GPU":               scene(1, record.Clean, found(catalog.Trespass, holder(1002), nil)),
+		"orphan":                    drained,
+		"stopped":                   scene(1, record.Flat, found(catalog.Orphan, holder(1001, record.Stopped), self)),
+		"guess":                     scene(1, record.Flat, found(catalog.Residue, nil, guess)),
+		"candidates": scene(1, record.Flat, found(catalog.Residue, nil, self, holder(1001), holder(1002), numbered(1),
+			numbered(2), holder(1001, record.Stopped))),
+		"workers":                 workers(catalog.Orphan, self, numbered(1), numbered(2), numbered(3), numbered(4), numbered(5)),
+		"workers of two names":    workers(catalog.Orphan, self, numbered(1), called("loader", 2), numbered(3)),
+		"workers of others":       workers(catalog.Foreign, theirs, holder(1002), &record.Holder{Process: record.Process{PID: 5, UID: 1003, Name: "x"}}),
 		"phantom":                 scene(1, record.Flat, found(catalog.Phantom, dead, self, holder(1001))),
 		"of an earlier run":       scene(1, record.Flat, found(catalog.Stray, holder(1001), self)),
 		"stopped, another user's": scene(1, record.Flat, found(catalog.Foreign, holder(1002, record.Stopped), theirs)),
@@ -134,6 +159,49 @@ func TestEnd(t *testing.T) {
 		"recorded, of no job":     scene(1, record.Clean, recorded(catalog.Stray, holder(1002), record.Owner{UID: 1002})),
 		"recorded on others' GPU": scene(1, record.Clean, trespass, trespass),
 	})
+}
+
+// foundAgain is a job that ended well on a GPU that an earlier one left dirty, with what was found both before and after.
+func foundAgain(f record.Finding) Scene {
+	s := scene(1, record.Clean, f)
+	s.Before = &record.Side{Curves: map[gpu.ID]record.Curve{"GPU-a": {State: record.Flat}}}
+	s.Why = why(record.ByCause, "Seen while your job ran: an earlier job left GPU memory in use")
+	return s
+}
+
+// After a job without trouble there is one line, whatever was there before it; what failed has the whole answer.
+func TestOneLine(t *testing.T) {
+	s := foundAgain(found(catalog.Dirty, holder(1001), earlier))
+	for _, n := range []int{1, 7} {
+		if got := strings.Count(End(s), "\n"); (got == 1) != (n == 1) {
+			t.Errorf("%d lines:\n%s", got, End(s))
+		}
+		s.Why.Reason = record.ByFailure
+	}
+	stands := scene(1, record.Clean, record.Finding{Code: catalog.XidFatal, GPU: "GPU-a", Xid: 79, Earlier: true})
+	check(t, End(stands), "\nbookend: n1 GPU 0 as your job found it: 139.8 of 139.8 GiB free")
+	calm := scene(1, record.Clean)
+	calm.Why = why(record.ByCause, "Seen while your job ran: another process held memory of your GPU")
+	check(t, End(calm), "\nbookend: Seen while your job ran: another process held memory of your GPU (Used 138.9 GiB)")
+	s = foundAgain(found(catalog.Orphan, holder(1001), self))
+	if got := End(s); strings.Count(got, "\n") < 3 {
+		t.Errorf("%s", got)
+	}
+}
+
+// What a job whose output was not read used, and which causes are left, is the answer.
+func TestUnread(t *testing.T) {
+	s := scene(1, record.Clean)
+	recording(use(0, 41, 1, 71))(&s)
+	s.Why, s.Unread = why(record.ByFailure, "Your job failed (exit code 1); no sample of its GPUs shows why"), true
+	check(t, End(s), `
+bookend: Your job failed (exit code 1); no sample of its GPUs shows why
+bookend:   Used 138.9 GiB
+bookend:   Try: a smaller batch; more GPUs
+bookend:   Seen: peak 41.0 of 139.8 GiB, one process; busy 71 %
+bookend:   Ruled out: other users, limits
+bookend:   Cannot tell: fragmentation
+bookend:   Details: bookend show 42 on n1`)
 }
 
 var update = flag.Bool("update", false, "rewrite the files of testdata that say what is written")
@@ -284,16 +352,19 @@ func TestEnded(t *testing.T) {
 	const one = "\nbookend: WARNING: process 4711 (python) of your job was still on GPU 0 and was ended (SIGTERM)"
 	const clean = "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"
 	const fix = "\nbookend:   Fix: stop background work before the script ends (wait, or trap 'trap \"\" TERM; kill 0' EXIT)"
-	byTerm := ended(1001, record.ByTerm)
+	byTerm, second := ended(1001, record.ByTerm), ended(1001, record.ByTerm)
+	second.Holder = numbered(7)
 	for name, tt := range map[string]struct {
 		action config.Action
 		found  []record.Finding
 		want   string
 	}{
-		"ended":         {config.Note, []record.Finding{byTerm}, one + clean + fix},
-		"ignored":       {config.Ignore, []record.Finding{byTerm}, clean},
-		"gone before":   {config.Note, []record.Finding{ended(1001, record.AlreadyGone)}, clean},
-		"another's":     {config.Note, []record.Finding{ended(1002, record.ByTerm)}, clean},
+		"ended":       {config.Note, []record.Finding{byTerm}, one + clean + fix},
+		"ignored":     {config.Ignore, []record.Finding{byTerm}, clean},
+		"gone before": {config.Note, []record.Finding{ended(1001, record.AlreadyGone)}, clean},
+		"another's":   {config.Note, []record.Finding{ended(1002, record.ByTerm)}, clean},
+		"two": {config.Note, []record.Finding{byTerm, second}, strings.Replace(one, "process 4711 (python) of your job was still on GPU 0 and was",
+			"2 processes (python: 4711, 7) of your job were still on GPU 0 and were", 1) + clean + fix},
 		"an old record": {config.Note, []record.Finding{ended(1001, "")}, clean},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -330,6 +401,50 @@ func TestContainersOfOthers(t *testing.T) {
 	}
 }
 
+// What ends a process follows from what it is; of a container that may be another's no report has the name or id.
+func TestWhatEndsAHolder(t *testing.T) {
+	of := func(change func(*record.Holder)) *record.Holder {
+		h := holder(1001)
+		change(h)
+		return h
+	}
+	docker := of(func(h *record.Holder) { h.Container = "docker:0123456789ab" })
+	daemons := of(func(h *record.Holder) { h.Container, h.UID, h.Name = docker.Container, 0, "secret" })
+	const started = "Held by a container started during your job\n"
+	const perhaps = "Fix: if you started the container, docker stop NAME; in"
+	for name, tt := range map[string]struct {
+		f      record.Finding
+		nodes  string
+		want   []string
+		absent string
+	}{
+		"a program": {found(catalog.Orphan, holder(1001), self), "", []string{"still running\n", "Fix: stop background work"}, ""},
+		"Docker": {found(catalog.Orphan, docker, self), "", []string{"(in a Docker container)\n",
+			`Fix: docker stop 0123456789ab; in your script: trap "docker stop NAME" EXIT`}, "background"},
+		"Podman":                     {found(catalog.Orphan, of(func(h *record.Holder) { h.Container = "podman:ab" }), self), "", []string{"Fix: podman stop ab; in"}, "background"},
+		"another tool":               {found(catalog.Orphan, of(func(h *record.Holder) { h.OtherPIDs = true }), self), "", []string{"(in a container)\n", "with the tool that started it"}, "ID"},
+		"MPS":                        {found(catalog.Orphan, holder(1001, record.MPS), self), "", []string{"(of CUDA MPS)", "Fix: echo quit | nvidia-cuda-mps-control"}, ""},
+		"Ray":                        {found(catalog.Orphan, called("ray::Train.step", 7), self), "", []string{"Process 7 (ray::Train.step) is still running (of Ray)", "Fix: ray stop"}, ""},
+		"a notebook":                 {found(catalog.Orphan, of(func(h *record.Holder) { h.Notebook = true }), self), "", []string{"Fix: shut down the notebook's kernel"}, ""},
+		"ssh":                        {found(catalog.Orphan, of(func(h *record.Holder) { h.Cgroup.Step = "extern" }), self), "", []string{"Fix: end what you start over ssh"}, ""},
+		"a rank":                     {found(catalog.Orphan, holder(1001), self), "n[0-1]", []string{"Fix: start ranks with srun", "torchrun on n0 do"}, ""},
+		"on the first":               {found(catalog.Orphan, holder(1001), self), "n[1-2]", []string{"Fix: stop background work"}, ""},
+		"a daemon's container":       {found(catalog.Stray, daemons, nil), "", []string{started, perhaps, "Details: "}, "0123"},
+		"a daemon's, known as such":  {found(catalog.Foreign, daemons, theirs), "", []string{"a process that is not yours, of another"}, "docker"},
+		"a daemon's, begun before":   {found(catalog.Stray, of(func(h *record.Holder) { *h = *daemons; h.Start = 1 }), nil), "", []string{"a process that is not yours"}, "docker"},
+		"the user's own id, perhaps": {found(catalog.Stray, docker, nil), "", []string{started, perhaps}, "0123"},
+	} {
+		s := scene(1, record.Flat, tt.f)
+		s.Run.Job.NodeList, s.Run.Start = tt.nodes, &record.End{At: 300 * time.Second}
+		text := End(s)
+		for _, part := range tt.want {
+			must.Not(t, !strings.Contains(text, part), "%s: no %q in\n%s", name, part, text)
+		}
+		must.Not(t, tt.absent != "" && strings.Contains(text, tt.absent) || strings.Contains(text, "secret"), "%s:\n%s", name, text)
+		told(t, text, true)
+	}
+}
+
 // Nothing of another user's job or process reaches a reader, whatever the finding.
 func TestPrivacy(t *testing.T) {
 	h := holder(1002)
@@ -349,8 +464,11 @@ func TestBounds(t *testing.T) {
 	h := holder(1001)
 	h.Name = "\nexport PATH=/x\n" + strings.Repeat("w", 500)
 	var many []record.Finding
-	for range 40 {
-		many = append(many, found(catalog.Orphan, h, nil))
+	for i := range 40 {
+		h.PID, h.Name = i+1, h.Name+"w"
+		one := *h
+		one.Name = fmt.Sprint("\nexport ", i) + h.Name
+		many = append(many, found(catalog.Orphan, &one, nil))
 	}
 	got := End(scene(1, record.Flat, many...))
 	told(t, got, true)
@@ -380,19 +498,26 @@ func TestWhy(t *testing.T) {
 		answers  = "\nbookend:   Ruled out: other users, limits\nbookend:   Cannot tell: fragmentation"
 		details  = "\nbookend:   Details: bookend show 42 on n1"
 	)
+	long := "mpirun: " + strings.Repeat("x", 80)
 	for _, tt := range []struct {
 		reason         record.Reason
 		headline, want string
 	}{
 		{record.ByMessage, "Why out of memory: the job", "\nbookend: OUT OF MEMORY on n1 GPU 0: the job" + evidence + try + answers + details},
 		{record.ByMessage, "Why out of memory (rank 3 first): the job", "\nbookend: OUT OF MEMORY on n1 GPU 0 (rank 3 first): the job" + evidence + try + answers + details},
+		{record.ByMessage, "Why out of memory: the ranks", "\nbookend: OUT OF MEMORY on n1, your program's GPU 0: the ranks" + evidence +
+			"\nbookend:   Try: srun: srun --gpus-per-task=1 PROGRAM\nbookend:        " + long + answers + details},
 		{record.ByMessage, "Why CUDA did not start: a limit", "\nbookend: CUDA DID NOT START on n1 GPU 0: a limit" + evidence + try + answers + details},
 		{record.ByMessage, "It ran out of memory, but ended without an error: x", "\nbookend: OUT OF MEMORY on n1 GPU 0, but your job ended without an error: x" + evidence + try + answers + details},
 		{record.ByFailure, "Your job failed (exit code 1)", "\nbookend: Your job failed (exit code 1)" + evidence + try + details},
 		{"", "", "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"},
 	} {
 		s := scene(1, record.Clean)
-		s.Why = why(tt.reason, tt.headline)
+		if s.Why = why(tt.reason, tt.headline); strings.Contains(tt.headline, "ranks") {
+			s.Cards = append(s.Cards, record.Assigned{Index: 1})
+			s.Why.Where, s.Why.Try = ", your program's GPU 0", []string{"srun: srun --gpus-per-task=1 PROGRAM", long}
+			s.Why.Causes[3].Index = nil
+		}
 		check(t, End(s), tt.want)
 		if s.Clean() != !strings.Contains(tt.want, "Details") {
 			t.Errorf("%s: clean %v", tt.headline, s.Clean())

@@ -18,16 +18,22 @@ func Printed(text string) string {
 	return b.String()
 }
 
-// StillOpen names a job's own processes that have a GPU open at the end of its script.
+// StillOpen names a job's own processes that have a GPU open at the end of its script, one line for each name.
 func StillOpen(open []record.Process) string {
-	const most = 8 // a job may have hundreds of workers
-	var b strings.Builder
-	for _, p := range open[:min(len(open), most)] {
-		const words = "bookend: process %d (%s) still uses a GPU at the end of your script"
-		fmt.Fprintf(&b, "| %s\n", safetext.Keep(fmt.Sprintf(words, p.PID, safetext.Clean(p.Name, 24)), Width))
+	const most = 8 // lines
+	var found []record.Finding
+	for _, p := range open {
+		found = append(found, record.Finding{Holder: &record.Holder{Process: p}})
 	}
-	if len(open) > most {
-		fmt.Fprintf(&b, "| bookend:   and %d more\n", len(open)-most)
+	groups := Scene{}.grouped(found, func(f record.Finding) string { return "name " + f.Holder.Name })
+	var b strings.Builder
+	for _, g := range groups[:min(len(groups), most)] {
+		const words = "bookend: %s still %s a GPU at the end of your script"
+		text := fmt.Sprintf(words, g.name(), g.of("uses", "use"))
+		fmt.Fprintf(&b, "| %s\n", safetext.Keep(text, Width))
+	}
+	if len(groups) > most {
+		fmt.Fprintf(&b, "| bookend:   and others, of %d more names\n", len(groups)-most)
 	}
 	return b.String()
 }

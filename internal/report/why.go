@@ -28,10 +28,12 @@ func (s Scene) why() []string {
 	for _, meaning := range s.Why.Reported {
 		out = append(out, "  "+string(safetext.Clean(meaning, Width)))
 	}
-	if len(s.Why.Try) > 0 {
-		out = append(out, "  Try: "+string(safetext.Clean(strings.Join(s.Why.Try, "; "), Width)))
+	out = append(out, tries(s.Why.Try)...)
+	unread := s.Unread && s.Why.Reason == record.ByFailure // then memory may have been the reason
+	if seen := given(s.peak(), busy(s)); unread && len(seen) > 0 {
+		out = append(out, "  Seen: "+strings.Join(seen, "; "))
 	}
-	if s.Why.Reason != record.ByMessage || s.ofLimitsAlone() {
+	if s.Why.Reason != record.ByMessage && !unread || s.ofLimitsAlone() {
 		return out
 	}
 	kinds := byAnswer(s.Why.Causes)
@@ -51,6 +53,21 @@ func (s Scene) ofLimitsAlone() bool {
 	return slices.ContainsFunc(s.Why.Causes, limits) && !slices.ContainsFunc(s.Why.Causes, others)
 }
 
+// tries returns what the job's owner can do: in one line if that is short, else a line for each, to be copied.
+func tries(all []string) (out []string) {
+	const short, lead = 100, "  Try: "
+	if text := strings.Join(all, "; "); len(all) > 0 && len(text) <= short {
+		all = []string{text}
+	}
+	for i, text := range all {
+		out = append(out, lead+string(safetext.Clean(text, Width)))
+		if i > 0 {
+			out[i] = strings.Repeat(" ", len(lead)) + strings.TrimPrefix(out[i], lead)
+		}
+	}
+	return out
+}
+
 func headlineOf(s Scene) string {
 	headline, on := string(safetext.Clean(s.Why.Headline, Width)), s.Run.Job.Node
 	if s.Why.Reason != record.ByMessage {
@@ -58,6 +75,8 @@ func headlineOf(s Scene) string {
 	}
 	first := slices.IndexFunc(s.Why.Causes, func(c record.Cause) bool { return c.Explains() && c.Index != nil })
 	switch {
+	case len(s.Cards) > 1 && s.Why.Where != "" && !s.ofLimitsAlone():
+		on += string(safetext.Clean(s.Why.Where, Width))
 	case first >= 0:
 		on = fmt.Sprintf("%s GPU %d", on, *s.Why.Causes[first].Index)
 	case len(s.Cards) == 1 && !s.ofLimitsAlone():
@@ -72,7 +91,7 @@ func headlineOf(s Scene) string {
 func evidence(c record.Cause, several bool) string {
 	text := string(safetext.Clean(c.Evidence, Width))
 	if !strings.HasPrefix(text, "ulimit") {
-		text = strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
+		text = sentence(text)
 	}
 	if c.Index != nil && several {
 		return fmt.Sprintf("GPU %d: %s", *c.Index, text)

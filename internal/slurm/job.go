@@ -283,6 +283,9 @@ func expandRanges(ranges string) (numbers []string, ok bool) {
 	return numbers, len(numbers) <= maxNames
 }
 
+// FirstHost returns the node that runs the job's script; empty if its node list is not known.
+func (j Job) FirstHost() string { return FirstHost(j.NodeList) }
+
 // FirstHost returns the first node of a node list, which runs a batch job's script; "" if the list cannot be read.
 func FirstHost(list string) string {
 	elements := Elements(list)

@@ -41,10 +41,9 @@ func notCausedBy(job cluster.JobID, freeMiB int) string {
 		float64(freeMiB)/1024, moreAt(job))
 }
 
-// leftEarlier is what the later job reads of it at its end.
-func leftEarlier(when string) string {
-	return `| bookend: Seen while your job ran: an earlier job left GPU memory in use
-| bookend:   2.5 GiB when your job began, ` + when
+// asFound is what the later job, which met no trouble, reads of it at its end.
+func asFound(freeMiB int) string {
+	return fmt.Sprintf("| bookend: n1 GPU 0 as your job found it: %.1f of 139.8 GiB free", float64(freeMiB)/1024)
 }
 
 func moreAt(job cluster.JobID) string {
@@ -205,9 +204,7 @@ func TestInteractiveJobs(t *testing.T) {
 		s.runs(s.stranger, leavesOrphan, oneGPU)
 		job, terminal := s.attends(s.user, "", "srun", "--ntasks=2", oneGPU, "/bin/sh", "-c",
 			"[ $SLURM_PROCID = 1 ] || echo job $SLURM_JOB_ID")
-		s.reads(terminal, lines(notCleanBefore, "job "+string(job), notCleanBefore,
-			"| bookend:   Held by a process that is not yours, probably left by another user's job",
-			notCausedBy(job, 140629))...)
+		s.reads(terminal, lines(notCleanBefore, "job "+string(job), notCleanBefore)...)
 		s.showSays("n1", job, "start:", "BKD-DIRTY", "end:")
 	})
 	s.tell("a limit of address space, which Slurm carries to the hooks in their environment alone", func(s *story) {

@@ -122,8 +122,7 @@ func TestRequeue(t *testing.T) {
 	s.hooksRan("n1", "prolog 0", "epilog 0", "prolog 0", "epilog 0")
 	s.userReads(id, lines(notCleanBefore,
 		fmt.Sprintf("| bookend:   Held by process %d (train), probably left by an earlier run of this job", pid),
-		notCausedBy(id, 140629), "again", stillUses(pid), "", leftEarlier("probably by an "+
-			"earlier run of this job"), moreAt(id))...)
+		notCausedBy(id, 140629), "again", stillUses(pid), "", asFound(140629))...)
 	s.showSays("n1", id, "start:", "clean", "end:", "BKD-ORPHAN", "start:", "BKD-DIRTY", "end:", "clean")
 	s.runsApart(id)
 }

@@ -105,6 +105,7 @@ var exceptions = []exception{
 	{"root", "cuda", what("string", "/dev"), "the vendor's libraries open the device nodes there, whatever is configured"},
 	{"root", "internal/slurmconf", what("string", "/(etc|usr/libexec)/bookend/.*"), "where the package installs it, as slurm.conf names it"},
 	{"root", "internal/slurmconf", what("string", "/run/slurm/conf|/etc/slurm.*|/var/spool/.*|/usr/local/etc"), "where packages install Slurm's files"},
+	{"root", "internal/compare", what("string", "/usr/bin"), "where the driver's package installs MPS: only root can replace it there"},
 	{"system clock", "internal/backendkit", what("use", `bookend/internal/child\.SystemClock`), "is a backend's main"},
 	{"process", "internal/backendkit", what("use", `os\.Exit`), "is a backend's main"},
 	{"init", "internal/nogpu", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
