@@ -18,8 +18,18 @@ func File(t testing.TB, update bool, file, got string) {
 		must.Do(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	if want := must.Read(t, file); got != want {
-		t.Errorf("%s is not what follows: -update shows the difference. Got\n%s", file, got)
+		line, has, wants := difference(want, got)
+		t.Errorf("%s:%d: has %q, want %q; go test -update writes it", file, line, has, wants)
 	}
+}
+
+// difference returns the first line that differs, counted from 1, as it is in a file and as it should be.
+func difference(file, follows string) (number int, has, wants string) {
+	before, after := strings.Split(file, "\n"), strings.Split(follows, "\n")
+	for number < min(len(before), len(after))-1 && before[number] == after[number] {
+		number++
+	}
+	return number + 1, before[number], after[number]
 }
 
 // Part is what was got for the part of a document between two of its lines.

@@ -110,7 +110,7 @@ func (l *lane) chain(w work) {
 		}
 		r.evidence("at the end")
 		if l.story {
-			l.tell("%s", retold(rec, r.screens()))
+			l.tell("%s", renamed(retold(rec, r.screens()), l.site.Users))
 		}
 		rec.Outcome, rec.Seconds, rec.Slurm = rec.Judge(), time.Since(began).Seconds(), l.slurmLines(log)
 		if !scene.control {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"bookend/test/gpu/runrecord"
@@ -49,4 +50,14 @@ func retold(rec runrecord.Run, screens []typed) string {
 		}
 	}
 	return b.String()
+}
+
+// renamed calls the accounts that run the demonstration's jobs alice and bob: theirs are a system's, such as games.
+func renamed(text string, accounts []string) string {
+	for i, name := range []string{"alice", "bob"} {
+		if i < len(accounts) {
+			text = regexp.MustCompile(`\b`+regexp.QuoteMeta(accounts[i])+`\b`).ReplaceAllString(text, name)
+		}
+	}
+	return text
 }
