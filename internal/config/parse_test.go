@@ -413,12 +413,14 @@ func TestShippedDrains(t *testing.T) {
 }
 
 // promise is the README's, of the default configuration.
-var promise = regexp.MustCompile(`prolog\b[^.|]*? (\d+) s\b[^.|]*?epilog\b[^.|]*? (\d+) s\b`)
+var promise = regexp.MustCompile(`prolog\b[^.|]*?\s(\d+) s\b[^.|]*?epilog\b[^.|]*?\s(\d+) s\b`)
 
 // What the README promises of hooks, and of what is off, is the default configuration's.
 func TestPromisedDeadlines(t *testing.T) {
 	m := promise.FindStringSubmatch(must.Read(t, "../../README.md"))
-	must.Not(t, m == nil, "README.md does not say how long a prolog and an epilog may take")
+	if m == nil {
+		t.Fatal("README.md does not say how long a prolog and an epilog may take")
+	}
 	d := Default().Deadlines
 	must.Not(t, Default().CleanUp.Enabled || Default().Drain.Resume.Enabled,
 		"clean-up and resume are promised to be off")

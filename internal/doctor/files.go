@@ -136,7 +136,7 @@ type rule struct {
 func (s Site) programs() (all []rule) {
 	for _, hook := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck"} {
 		r := rule{need: 0o555, absent: Wrong, mode: 0o755,
-			without: "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node"}
+			without: "job starts and ends are not examined; a Prolog= or Epilog= that names it drains the node"}
 		for _, dir := range s.Programs {
 			r.at = append(r.at, filepath.Join(dir, hook))
 		}
@@ -177,7 +177,7 @@ func (r rule) judge(v *view) bool {
 		}
 	}
 	if r.absent != "" {
-		fix := "install Bookend's package again, or what docs/admin.md installs"
+		fix := "install Bookend's package again; without a package: docs/admin.md#without-a-package"
 		if r.key != "" {
 			fix = "set " + r.key + " to its path, or install its package again"
 		}

@@ -145,14 +145,14 @@ func slots() []slot {
 		task   = "if it cannot be run, every job's tasks fail, or every job's output has an error"
 	)
 	return []slot{
-		{"slurm-prolog", "Prolog", "bookend-prolog", drains, "no job's start is looked at: nothing can be compared"},
-		{"slurm-epilog", "Epilog", "bookend-epilog", drains, "no job's end is looked at: leftovers are not seen"},
+		{"slurm-prolog", "Prolog", "bookend-prolog", drains, "job starts are not examined, so nothing can be compared"},
+		{"slurm-epilog", "Epilog", "bookend-epilog", drains, "job ends are not examined, so leftovers are not seen"},
 		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", task,
 			"the job's output is found only if its path can be told, and the start report comes with the end report"},
 		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", task,
 			"at the end of a script its processes that still use a GPU are not named"},
 		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "the health check never runs",
-			"between jobs nothing is looked at: leftovers are not found, and no drain gets Bookend's reason"},
+			"between jobs nothing is examined: leftovers are not found, and no drain gets Bookend's reason"},
 	}
 }
 
