@@ -67,13 +67,13 @@ func explanation(what string, here config.Config) string {
 // suggestion returns the known words that a misspelt one is most like, at most three, for the end of an error: found as
 // commands are.
 func suggestion(what string) string {
-	var known cobra.Command
-	names := append(gpu.ReturnNames(), "requeue")
+	known, names := cobra.Command{}, append(gpu.ReturnNames(), "requeue")
 	for _, e := range catalog.All() {
 		names = append(names, string(e.Code))
 	}
 	for _, name := range append(names, catalog.SlurmForms()...) { // of a command the first word is its name
-		known.AddCommand(&cobra.Command{Use: strings.ReplaceAll(name, " ", "\u00a0"), Run: func(*cobra.Command, []string) {}})
+		one := strings.ReplaceAll(name, " ", "\u00a0")
+		known.AddCommand(&cobra.Command{Use: one, Run: func(*cobra.Command, []string) {}})
 	}
 	short := strings.TrimPrefix(strings.ToLower(strings.Join(strings.Fields(what), "\u00a0")), "bkd-")
 	if len(short) > 40 {

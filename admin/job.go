@@ -106,8 +106,8 @@ func ownReport(a *app, ref slurm.Ref) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		// Both errors have one text, so that it does not reveal whether another user's job ran here.
-		return ending{exitDenied, fmt.Sprintf("bookend: no report of job %s for you on %s: not yours, no longer kept, or "+
-			"it ran elsewhere (sacct -j %[1]s -o NodeList); its output has what Bookend reported", ref.Text, node)}
+		return ending{exitDenied, fmt.Sprintf("bookend: no report of job %s for you on %s: not yours, no longer kept, "+
+			"or it ran elsewhere (sacct -j %[1]s -o NodeList); its output has what Bookend reported", ref.Text, node)}
 	case err != nil:
 		return fmt.Errorf("read the report of job %s: %w", ref.Text, err)
 	}

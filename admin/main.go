@@ -120,7 +120,8 @@ type ending struct {
 func (e ending) Error() string { return e.text }
 
 func misused(cmd *cobra.Command, why string) error {
-	return ending{exitUsage, fmt.Sprintf("%s: %s\nusage: %s\nmore: %[1]s --help", cmd.CommandPath(), why, cmd.UseLine())}
+	const form = "%s: %s\nusage: %s\nmore: %[1]s --help"
+	return ending{exitUsage, fmt.Sprintf(form, cmd.CommandPath(), why, cmd.UseLine())}
 }
 
 func notFound(format string, args ...any) error {

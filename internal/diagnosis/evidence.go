@@ -309,8 +309,8 @@ func (e evidence) capacity(id gpu.ID) uint64 {
 	return 0
 }
 
-// roomFor returns the memory of the GPU of a failure: at most that of the job's largest one, if all are on this node. It
-// is 0 if unknown.
+// roomFor returns the memory of the GPU of a failure, 0 if unknown: at most that of the job's largest one, if all are
+// on this node.
 func (e evidence) roomFor(f failure) uint64 {
 	if e.spread {
 		return f.total

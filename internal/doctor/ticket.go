@@ -229,8 +229,8 @@ func (t *Ticket) logged(log *gpu.KernelLog) (lines []string) {
 
 func (t *Ticket) isNVIDIA() bool { return gpu.VendorOf(t.Device).Name == gpu.NVIDIA.Name }
 
-// nvidiaSMI returns what nvidia-smi prints about the GPU up to its first section about processes, which has their names,
-// or why there is nothing.
+// nvidiaSMI returns what nvidia-smi prints about the GPU up to its first section about processes, which names them, or
+// why there is nothing.
 func (t *Ticket) nvidiaSMI() string {
 	path := filepath.Join(t.Programs, "nvidia-smi")
 	// Threat: root runs it: like a backend, it must be where no other user could have put it.

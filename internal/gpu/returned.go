@@ -107,8 +107,9 @@ func FindReturned(text string) (found []ReturnCode) {
 			}
 		}
 		if best == nil && named && number > 0 {
-			best = []ReturnCode{{Library: l.name, Code: number, Name: "unknown code", Meaning: "Bookend does not know it. " +
-				"It does not show that the GPU or its driver is in order.", Remedy: "Look it up in " + l.name + "'s headers."}}
+			const unknown = "Bookend does not know it. It does not show that the GPU or its driver is in order."
+			best = []ReturnCode{{Library: l.name, Code: number, Name: "unknown code", Meaning: unknown,
+				Remedy: "Look it up in " + l.name + "'s headers."}}
 		}
 		found = append(found, best...)
 	}

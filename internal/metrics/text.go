@@ -84,7 +84,7 @@ var families = map[string]family{
 	recorded: {kind: "counter", labels: []string{"seen"}, from: [][]string{{Whole}, {Part}, {Nothing}},
 		help: "Ended jobs by what was recorded of their time: whole, part (some was missed) or nothing."},
 	outOfMemory: {kind: "counter", labels: []string{"cause"}, from: everyCause(),
-		help: "Ended jobs whose output says that memory ran out, by the causes found, of which a job can have several."},
+		help: "Ended jobs whose output says that memory ran out, by cause found; a job can have several."},
 	usedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
 		help: "Memory in use on the GPU at the last health check, in bytes."},
 	unexplainedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},

@@ -26,7 +26,8 @@ var causes = []struct {
 	name  CauseName
 	title string
 }{
-	{CauseOthers, "another process"}, {CauseLeftover, "left by an earlier job"}, {CauseUnlisted, "memory without process"},
+	{CauseOthers, "another process"}, {CauseLeftover, "left by an earlier job"},
+	{CauseUnlisted, "memory without process"},
 	{CausePieces, "fragmented memory"}, {CausePool, "framework's pool"}, {CauseFault, "GPU or driver fault"},
 	{CauseOwn, "your own use"}, {CauseProcesses, "several processes"}, {CauseLimits, "limits, host memory"},
 	{CauseShare, "only a share"},

@@ -53,7 +53,7 @@ func (s Scene) fault(f record.Finding) []string {
 		return []string{"  No program causes this. Whether it ended your job cannot be told. Your admins see it too"}
 	case slices.ContainsFunc(s.Findings, other):
 		return []string{"  This may be a consequence of the other error"}
-	case f.Cause() == catalog.ByProgram && s.amongJobs(f):
+	case f.Cause() == catalog.ByProgram && amongJobs(s, f):
 		return []string{"  A program's error, not the GPU's: of your job, or of another on the same GPU"}
 	case f.Cause() == catalog.ByProgram:
 		return []string{"  A program's error, most likely your own, not the GPU's. Try: compute-sanitizer, or " +
@@ -66,7 +66,7 @@ func (s Scene) fault(f record.Finding) []string {
 }
 
 // amongJobs reports whether other jobs had the GPU, or may have had it, when the recorder saw an error.
-func (s Scene) amongJobs(f record.Finding) bool {
+func amongJobs(s Scene, f record.Finding) bool {
 	for _, g := range cmp.Or(s.Recording, &record.Recording{}).GPUs {
 		ofOthers := func(o record.RecordedFault) bool { return o.Code == f.Xid && len(o.Jobs) > 0 }
 		if g.ID == f.GPU && slices.ContainsFunc(g.Faults, ofOthers) {

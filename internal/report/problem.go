@@ -113,7 +113,7 @@ func failing(f record.Finding) safetext.Safe {
 
 func (s Scene) startAdvice(told []record.Finding) []string {
 	text := "How much is free is unknown. Not enough? "
-	if free, known := s.leastFree(); known > 0 {
+	if free, known := leastFree(s); known > 0 {
 		text = fmt.Sprintf("%s is free. Not enough? ", gpu.Size(free))
 	}
 	if slices.ContainsFunc(told, func(f record.Finding) bool { return f.Code.Traits().Unusable && f.Unknown == "" }) {

@@ -69,7 +69,7 @@ func End(s Scene) string {
 	case s.asked():
 		body = append(s.why(), body...)
 	case len(told) == 0:
-		body = append(body, s.quiet(s.leftClean()))
+		body = append(body, s.quiet(leftClean(s)))
 	}
 	if never := neverUsed(s); never != "" {
 		body = append(body, s.Run.Job.Node+never)
@@ -87,8 +87,8 @@ func (s Scene) untroubled(told []record.Finding) bool {
 // inOneLine returns the line about a job without trouble: on a GPU that was not clean before it, too, and if something
 // outside the job was seen that did it no harm.
 func (s Scene) inOneLine() string {
-	text := s.quiet(s.leftClean())
-	if s.asked() && !s.wasDirty() {
+	text := s.quiet(leftClean(s))
+	if s.asked() && !wasDirty(s) {
 		text = string(safetext.Clean(s.Why.Headline, Width))
 		for _, c := range s.Why.Causes {
 			if c.Explains() {
@@ -170,8 +170,8 @@ func (s Scene) quiet(clean string) string {
 }
 
 // leftClean returns the one line of a clean end, with the job's peak if that is known.
-func (s Scene) leftClean() string {
-	if s.wasDirty() {
+func leftClean(s Scene) string {
+	if wasDirty(s) {
 		return fmt.Sprintf("%s as your job found it: %s", s.place(), strings.Join(given(s.free(), s.peak()), ", "))
 	}
 	return s.clean() + ": " + cmp.Or(s.peak(), s.free())
@@ -182,7 +182,7 @@ func given(texts ...string) []string {
 }
 
 // wasDirty reports whether a GPU was not clean at the job's start, or had an error that stands.
-func (s Scene) wasDirty() bool {
+func wasDirty(s Scene) bool {
 	dirty := len(s.reported()) > 0
 	for _, c := range cmp.Or(s.Before, &record.Side{}).Curves {
 		dirty = dirty || c.State.Dirty()
@@ -210,7 +210,7 @@ func (s Scene) place() string {
 }
 
 func (s Scene) free() string {
-	least, all := s.leastFree()
+	least, all := leastFree(s)
 	switch {
 	case all < len(s.Cards):
 		return "free memory unknown"
@@ -221,7 +221,7 @@ func (s Scene) free() string {
 }
 
 // leastFree returns the least free memory of the job's GPUs, and on how many of them it is known.
-func (s Scene) leastFree() (least uint64, known int) {
+func leastFree(s Scene) (least uint64, known int) {
 	for _, c := range s.Cards {
 		r, read := s.Now.Snapshot.Reading(c.Device.ID)
 		if !read || !r.Memory.Free.Known() {

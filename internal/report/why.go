@@ -33,7 +33,7 @@ func (s Scene) why() []string {
 	if seen := given(s.peak(), busy(s)); unread && len(seen) > 0 {
 		out = append(out, "  Seen: "+strings.Join(seen, "; "))
 	}
-	if s.Why.Reason != record.ByMessage && !unread || s.ofLimitsAlone() {
+	if s.Why.Reason != record.ByMessage && !unread || ofLimitsAlone(s) {
 		return out
 	}
 	kinds := byAnswer(s.Why.Causes)
@@ -47,7 +47,7 @@ func (s Scene) why() []string {
 }
 
 // ofLimitsAlone reports whether only a limit of the job or host memory explains the failure: its GPUs do not matter.
-func (s Scene) ofLimitsAlone() bool {
+func ofLimitsAlone(s Scene) bool {
 	limits := func(c record.Cause) bool { return c.Name == record.CauseLimits && c.Explains() }
 	others := func(c record.Cause) bool { return c.Name != record.CauseLimits && c.Explains() }
 	return slices.ContainsFunc(s.Why.Causes, limits) && !slices.ContainsFunc(s.Why.Causes, others)
@@ -75,11 +75,11 @@ func headlineOf(s Scene) string {
 	}
 	first := slices.IndexFunc(s.Why.Causes, func(c record.Cause) bool { return c.Explains() && c.Index != nil })
 	switch {
-	case len(s.Cards) > 1 && s.Why.Where != "" && !s.ofLimitsAlone():
+	case len(s.Cards) > 1 && s.Why.Where != "" && !ofLimitsAlone(s):
 		on += string(safetext.Clean(s.Why.Where, Width))
 	case first >= 0:
 		on = fmt.Sprintf("%s GPU %d", on, *s.Why.Causes[first].Index)
-	case len(s.Cards) == 1 && !s.ofLimitsAlone():
+	case len(s.Cards) == 1 && !ofLimitsAlone(s):
 		on = s.place()
 	}
 	return strings.NewReplacer("Why out of memory", "OUT OF MEMORY on "+on,

@@ -226,11 +226,9 @@ func diagnosisText(w io.Writer, d record.Diagnosis, exitUnknown bool) {
 		fmt.Fprintln(w, "  "+strings.Join(given(said, d.InOrder.Evidence), "\n  "))
 		table(w, each(d.Causes, causeRow)...)
 	}
-	for _, meaning := range d.Reported {
-		fmt.Fprintf(w, "    its output: %s\n", meaning)
-	}
-	for _, t := range d.Try {
-		fmt.Fprintf(w, "    try: %s\n", t)
+	reported := each(d.Reported, func(meaning string) string { return "its output: " + meaning })
+	for _, line := range append(reported, each(d.Try, func(what string) string { return "try: " + what })...) {
+		fmt.Fprintln(w, "    "+line)
 	}
 }
 

@@ -88,15 +88,13 @@ func (o OwnReport) Text(w io.Writer) {
 		return cmp.Or(strings.Join(append([]string{""}, lines...), "\n  "), none)
 	}
 	start := map[bool]string{true: " nothing found", false: " no report"}[o.Clean]
-	fmt.Fprintf(w, "job %s on %s\nstart:%s\n%s:%s\n", o.Job, o.Node, text(o.Start, start), o.state, text(o.End, " no report"))
+	end := text(o.End, " no report")
+	fmt.Fprintf(w, "job %s on %s\nstart:%s\n%s:%s\n", o.Job, o.Node, text(o.Start, start), o.state, end)
 }
 
-// textWidth limits quoted text. Names from outside are always shorter.
-const textWidth = 400
-
-// cleaned makes every text of a document safe for a terminal and limits it to one line, in the parts shared with the
-// record too. Maps have no texts but Bookend's own.
-func cleaned[T any](document T) T { return safetext.KeepAll(document, textWidth) }
+// cleaned makes every text of a document safe for a terminal and limits it to one line of 400 bytes, in the parts
+// shared with the record too. Names from outside are always shorter. Maps have no texts but Bookend's own.
+func cleaned[T any](document T) T { return safetext.KeepAll(document, 400) }
 
 func table(w io.Writer, lines ...string) {
 	var b bytes.Buffer

@@ -222,7 +222,7 @@ is_mended() {
 	fix=$(inside "bookend doctor" | sed -n '/^ERROR programs: /,/^[^ ]/ { s/^  fix: //p; s/^       //p; }')
 	shows "doctor's fix for a hook that others could write: $fix" mends "$fix"
 }
-mends() { [ -n "$1" ] && inside "set -e; $1" && intact && inside "bookend doctor"; }
+mends() { [ -n "$1" ] && inside "set -e; $1" && intact && devices_alone; }
 
 # watched COMMAND...: meanwhile each hook is there and may be started, at each look.
 watched() {
