@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -30,8 +31,8 @@ code or message of NVML, CUDA or HIP; and what ends a process that stays (docker
 			here, _ := node.LoadConfig(a.env) // config check reports its problems
 			text := explanation(what, here)
 			if text == "" {
-				return notFound("no finding, exit status, Xid, return code or drain reason of Slurm's: %.200q%s; "+
-					"docs/findings.md has all findings", what, suggestion(what))
+				return notFound("%.200q is no finding, exit status, Xid, return code or drain reason of Slurm's%s", what,
+					cmp.Or(suggestion(what), "; docs/findings.md has all findings"))
 			}
 			fmt.Fprint(a.env.Stdout, text)
 			return nil
