@@ -30,8 +30,7 @@ leftover memory in red and findings as marks. The page is one file, loads nothin
 other hosts, and can be printed. Its mode is 0600, and user names are left out unless
 --users is given.
 
-With --records it uses a copy of /var/lib/bookend, or of a directory in it, from any
-node. That needs no root.
+--records uses a copy of a node's /var/lib/bookend, or of a directory in it, as any user.
 
 ` + moments,
 		Example: "  bookend report --html /root/n1.html --since 2w\n  scp -r root@n7:/var/lib/bookend n7 && bookend " +

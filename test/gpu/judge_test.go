@@ -250,3 +250,11 @@ func TestOwnNeedTold(t *testing.T) {
 		}
 	}
 }
+
+// A demonstration shows other names than the accounts', and leaves words alone that only contain them.
+func TestRenamed(t *testing.T) {
+	got := renamed("games$ train (games, job 4), news: newsletter", []string{"games", "news", "lp"})
+	if want := "alice$ train (alice, job 4), bob: newsletter"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
