@@ -51,7 +51,8 @@ func (s *scan) message(l *line) (found, bool) {
 		f := found{Message: blank()}
 		f.group, _, _ = strings.Cut(l.lower, ":")
 		f.Kind, f.Framework, f.Line = record.KindHost, record.FromSlurm, shown(l.body, 0)
-		return f, slurmSays().MatchString(l.lower)
+		exceeded := strings.Contains(l.lower, "memory limit at some point") && s.killed()
+		return f, exceeded || slurmSays().MatchString(l.lower)
 	}
 	for _, h := range l.facts.hits {
 		if st := s.statement(l, h); st.reported() {
@@ -82,8 +83,14 @@ func (st statement) message() (found, bool) {
 // Slurm's own lines begin with a program's name. Its plugin for containers repeats what other programs say.
 var (
 	slurmLine = lazily(`^(?:slurmstepd|(?:srun|salloc|sbatch): )`)
-	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit|out-of-memory handler|: out of memory`)
+	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit(?:$| \(|, )|out-of-memory handler|: out of memory`)
 )
+
+// killed reports whether a line nearby says so. Slurm's "memory limit at some point" alone may be about cached files.
+func (s *scan) killed() bool {
+	around := append(s.near(-1, linesAbove), s.near(1, linesAbove)...)
+	return slices.ContainsFunc(around, func(l *line) bool { return strings.Contains(l.lower, "killed") })
+}
 
 // near returns the lines of the same process above (step -1) or below this one, nearest first, up to an empty line.
 func (s *scan) near(step, count int) (all []*line) {

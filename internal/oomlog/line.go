@@ -17,7 +17,7 @@ type line struct {
 	pid    *int   // of the process, if a launcher's prefix has it
 	rank   *int   // of the process, if a launcher's prefix has it
 	facts  facts  // of the body, with what its prefixes add
-	quoted bool   // in a fence of a document
+	quoted bool   // by a mail, or in a fence of a document
 }
 
 // isLevel matches a logger's level for errors.
@@ -48,13 +48,20 @@ var escapes = strings.NewReplacer(`\\n`, "\n", `\n`, "\n", `\t`, " ", `\"`, `"`,
 
 const maxFence = 60 // lines of a quoted text in a document
 
-var fence = lazily("^(?:```|~~~)[`~ ]*(\\w*)$")
+var (
+	fence    = lazily("^(?:```|~~~)[`~ ]*(\\w*)$")
+	mailHead = lazily(`^(?:Subject|From|Message-ID): | wrote:$`)
+)
 
-// markQuoted marks the lines between two fences of a document. A fence that names a language opens, even if one was
-// open: the end of an output may begin within a fenced text.
+// markQuoted marks what a mail quotes, and the lines between two fences of a document. A fence that names a language
+// opens, even if one was open: the end of an output may begin within a fenced text.
 func markQuoted(lines []line) {
-	open := nowhere
+	open, mail := nowhere, nowhere
 	for i, l := range lines {
+		if mailHead().MatchString(l.body) {
+			mail = i
+		}
+		lines[i].quoted = strings.HasPrefix(l.body, "> ") && i > mail && i-mail <= maxFence
 		words := fence().FindStringSubmatch(l.body)
 		switch {
 		case words == nil:

@@ -41,7 +41,11 @@ func (s *scan) statement(l *line, h hit) statement {
 // reported tells a message from a line that only mentions it: source, comment, help, denial, guess or a list of words.
 func (st statement) reported() bool {
 	before, after := st.before, st.after
-	source := sourceMark().MatchString(st.line.lower) || st.pos <= maxBefore && sourceWord().MatchString(before) ||
+	marked := st.line.lower
+	if st.is("hash") {
+		marked = strings.TrimPrefix(marked, "# ")
+	}
+	source := sourceMark().MatchString(marked) || st.pos <= maxBefore && sourceWord().MatchString(before) ||
 		st.facts.code < min(st.pos, maxBefore)
 	if st.line.quoted || tableRow().MatchString(st.line.body) || testPassed().MatchString(st.line.lower) ||
 		strings.Count(before, "`")%2 > 0 && strings.Contains(after, "`") {
@@ -112,7 +116,7 @@ var (
 // opensValue matches text before a quoted value: a log field, JSON, a name, or an exception printed by Python.
 var (
 	opensValue = lazily(`=.* (?:msg|err|error|message|reason|cause|exception|detail)=$|\{".*":$|` +
-		`named$|[a-z0-9]error\(?$`)
+		`named$|[a-z0-9]error\(?$|^"(?:error|err|message|msg|exception|exc_info|detail|reason|cause|stderr)":$`)
 	// opensCause matches an error number or name, or a colon, right before the quotes.
 	opensCause = lazily(`(?:[:"\d]|error|failure|code|instance of)$`)
 )
@@ -193,6 +197,8 @@ func (st statement) place() (record.MessageKind, bool) {
 		return record.KindHost, true
 	case !strings.Contains(st.around, "alloc") && st.hostNear():
 		return record.KindHost, true
+	case strings.HasSuffix(st.before, "what():  ") && st.is("soft") && st.beside(-1, 1, isGPU): // Thrust's exception
+		return record.KindDevice, true
 	case st.kind == record.KindDevice && !st.is("weak"), own.has[isGPU] && !own.has[isCompiler] &&
 		(!st.is("soft") || evidenceIn(clause).has[isGPU]):
 		return called(own), true
