@@ -129,3 +129,14 @@ func TestDocuments(t *testing.T) {
 		}
 	}
 }
+
+// A prolog that was stopped reports nothing to the user: that does not make the GPUs clean.
+func TestWhyOfAStoppedProlog(t *testing.T) {
+	for code, want := range map[catalog.Code]bool{"": true, catalog.Deadline: false, catalog.RunInJob: false} {
+		start := record.End{Verdict: record.Verdict{Code: code}}
+		said, _ := why(slurm.Ref{Text: "7"}, []record.Run{{Start: &start, Ends: []record.End{{}}}}, records{node: "n1"})
+		if got := said.(view.OwnReport).Clean; got != want {
+			t.Errorf("%q: clean is %v, want %v", code, got, want)
+		}
+	}
+}

@@ -83,7 +83,8 @@ func why(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {
 	} else if r, err := all.store.Users.Report(last.Job.UID, last.Owner()); err == nil {
 		running = r.Running
 	}
-	return view.NewOwnReport(all.node, ref.Text, last.Start != nil && start == "", start, end, running), false
+	clean := last.Start != nil && last.Start.Report == "" && last.Start.Verdict.Code == "" // else not known
+	return view.NewOwnReport(all.node, ref.Text, clean, start, end, running), false
 }
 
 func show(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {

@@ -152,8 +152,7 @@ func rootCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bookend [COMMAND]", Short: "show what Bookend recorded of this node's GPUs and jobs",
 		Long: `Bookend records each GPU's memory and processes when a job starts and when it ends.
-This program shows the records of this node. Root sees everything; other users
-see their own jobs.`,
+This program shows this node's records: all to root, to other users their own jobs.`,
 		Args: cobra.ArbitraryArgs, SilenceErrors: true, SilenceUsage: true,
 		RunE: noCommand("a command"), Version: cmp.Or(a.env.Version, version),
 	}
