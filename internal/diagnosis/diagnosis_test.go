@@ -534,6 +534,8 @@ func TestAsked(t *testing.T) {
 		{"something unknown", saying(beside), record.ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
 		{"nothing on the node", saying(jax(100)), record.ByMessage,
 			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
+		{"nothing on the node, its own seen", both(seeing(seen(500, 900, 98, true)), saying(jax(100))), record.ByMessage,
+			"Why out of memory: nothing seen on n1 explains it: most likely your job itself (at least 98.0 of 139.8 GiB in one process)", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
 		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []record.Message{jax(100)}, nil }, record.ByMessage,
 			"Why out of memory: not known; nothing that was looked at on n1 explains it", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
 		{"no start, no limit seen", saying(says(record.KindInit, record.FromPyTorch)), record.ByMessage,

@@ -60,9 +60,18 @@ func headline(e evidence, d record.Diagnosis) string {
 		{e.unexplained > 0, lead + "something unknown held " + gpu.Size(e.unexplained) + " of the GPU"},
 		{!ofProgram, lead + "not known" + claim},
 		{well && e.startFailed, lead + "nothing seen on " + node + " explains it; a limit such as ulimit -v would"},
-		{well, lead + "nothing seen on " + node + " explains it: most likely your job itself"},
+		{well, lead + "nothing seen on " + node + " explains it: most likely your job itself" + usedMost(e)},
 		{true, lead + "not known; nothing that was looked at on " + node + " explains it"},
 	}.first()
+}
+
+// usedMost returns the most that samples saw a process of the job use, in brackets; empty if they saw none.
+func usedMost(e evidence) string {
+	use, _, _ := strings.Cut(measured(e).Evidence, ", sampled")
+	if !strings.HasPrefix(use, "at least ") {
+		return ""
+	}
+	return " (" + use + ")"
 }
 
 func question(e evidence) string {

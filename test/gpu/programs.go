@@ -59,7 +59,9 @@ func (r *run) programsTwice() {
 	jax := program{name: "jax", kind: "device"}
 	job := r.fails(r.script(r.program(jax, "held")+" &", "sleep 15", "exec "+r.program(jax, "slowly")), 0)
 	r.understood(jax, job)
-	r.answers(job, severalAtOnce)
+	several := severalAtOnce
+	several.either = append(slices.Clone(several.either), record.CauseShare) // JAX does not say whether it had a limit
+	r.answers(job, several)
 	r.said(job, "processes of your job")
 }
 
@@ -73,7 +75,8 @@ func (r *run) programsUnread() {
 	job := r.finish(cluster.JobID(m[1]))
 	d := diagnosed(job)
 	r.holds("the headline", "its own use, which the recorder saw, or that its output was not read", d.Headline,
-		strings.Contains(d.Headline, "your job itself") || strings.Contains(d.Headline, "not read"))
+		strings.Contains(d.Headline, "your job itself") ||
+			strings.Contains(d.Headline, "your job used nearly all") || strings.Contains(d.Headline, "not read"))
 	for _, c := range d.Causes {
 		if c.Name == record.CauseOwn || c.Name == record.CausePool {
 			r.holds("cause "+string(c.Name), "no no", string(c.Answer), c.Answer != record.No)
