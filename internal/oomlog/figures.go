@@ -216,9 +216,20 @@ func (st statement) whole() string {
 		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts.hits) > 0 {
 			break
 		}
-		text += "\n" + l.body
+		if !splitsNumber(text, l.body) {
+			text += "\n"
+		}
+		text += l.body
 	}
 	return text
+}
+
+const wideLine = 60 // bytes; a console has more columns, of which the prefix took some
+
+// splitsNumber reports whether a console's width split a number between two lines.
+func splitsNumber(above, below string) bool {
+	return len(above)-strings.LastIndexByte(above, '\n') > wideLine && below != "" &&
+		isDigit(above[len(above)-1]) && isDigit(below[0])
 }
 
 func (st statement) sentence() string {

@@ -83,7 +83,8 @@ func (st statement) message() (found, bool) {
 // Slurm's own lines begin with a program's name. Its plugin for containers repeats what other programs say.
 var (
 	slurmLine = lazily(`^(?:slurmstepd|(?:srun|salloc|sbatch): )`)
-	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit(?:$| \(|, )|out-of-memory handler|: out of memory`)
+	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit(?:$| \(|, )|out-of-memory handler|` +
+		`: out of memory`)
 )
 
 // killed reports whether a line nearby says so. Slurm's "memory limit at some point" alone may be about cached files.

@@ -163,9 +163,11 @@ const maxPrefixes = 8
 var prefixes = []pattern{
 	// "[rank0]:", "[default0]:", "[1,3]<stderr>:" of mpirun, "[2026-01-02 03:04:05]", "[ERROR]"
 	lazily(`^\[([^]]*)\](?:<std\w*>)?:?`),
-	lazily(`^\(([^)]*pid=[^)]*)\)`),                       // "(VllmWorker rank=1 pid=4711)"
-	lazily(`^(\d+): `),                                    // srun --label
-	lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) ()`), // dates and times
+	lazily(`^\(([^)]*pid=[^)]*)\)`),                         // "(VllmWorker rank=1 pid=4711)"
+	lazily(`^(\d+): `),                                      // srun --label
+	lazily(`^[\d:.,]{8,} \| +[A-Z]+ +\| (?:[\w.]+ \| )?()`), // "10:00:00 | ERROR | trainer | "
+	lazily(`^##\[\w+\]()`),                                  // of a workflow's runner
+	lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) ()`),   // dates and times
 	lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? ()`),
 	// the journal's "Mar 01 10:00:00 gpu12 train[4711]: "
 	lazily(`^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ ([\w./-]+(?:\[\d{1,7}\])?): `),

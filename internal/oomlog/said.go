@@ -116,7 +116,12 @@ var (
 // opensValue matches text before a quoted value: a log field, JSON, a name, or an exception printed by Python.
 var (
 	opensValue = lazily(`=.* (?:msg|err|error|message|reason|cause|exception|detail)=$|\{".*":$|` +
-		`named$|[a-z0-9]error\(?$|^"(?:error|err|message|msg|exception|exc_info|detail|reason|cause|stderr)":$`)
+		`named$|(?:[a-z0-9]error|outofresources)\(?$|^"(?:error|err|message|msg|exception|exc_info|detail|` +
+		`reason|cause|stderr)":$`)
+	// opensText matches text before the quoted text of an exception, which begins with its name.
+	opensText = lazily(`(?:error|failed|failure|exception|reason|cause|message|msg)['"]?:$|` +
+		`(?:stderr|stdout|output)[:=] ?b?$`)
+	exceptionName = lazily(`^[\w.]*(?:error|exception|outofresources)[(:]`)
 	// opensCause matches an error number or name, or a colon, right before the quotes.
 	opensCause = lazily(`(?:[:"\d]|error|failure|code|instance of)$`)
 )
@@ -131,6 +136,7 @@ func inQuotes(before, after string) bool {
 		opened, inside := strings.TrimRight(before[:at], " "), before[at+1:]
 		apostrophe := quote == "'" && inside != "" && !strings.HasPrefix(after, "'") && !strings.HasSuffix(opened, "(")
 		isValue := opensValue().MatchString(opened) ||
+			opensText().MatchString(opened) && exceptionName().MatchString(inside) ||
 			strings.Trim(inside, `"`) == "" && opensCause().MatchString(opened)
 		if !apostrophe && !isValue {
 			return true
