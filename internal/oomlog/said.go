@@ -216,14 +216,19 @@ func (st statement) place() (record.MessageKind, bool) {
 	return st.placeNear()
 }
 
-// placeNear decides by the lines around the statement, if an error is spread over several.
+// placeNear decides by the lines around the statement, if an error is spread over several. A GPU that one names counts
+// before host memory that another names.
 func (st statement) placeNear() (record.MessageKind, bool) {
 	for _, l := range st.neighbours() {
 		if f := &l.facts; f.has[isGPU] && f.has[isError] {
 			return called(f), true
 		}
 	}
-	return record.KindDevice, st.speaker().onlyGPU
+	if st.speaker().onlyGPU {
+		return record.KindDevice, true
+	}
+	failedOnHost := func(l *line) bool { return l.facts.has[isHost] && l.facts.has[isError] }
+	return record.KindHost, slices.ContainsFunc(st.neighbours(), failedOnHost)
 }
 
 // neighbours returns the lines above and below the statement that may belong to it.
