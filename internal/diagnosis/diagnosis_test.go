@@ -700,7 +700,7 @@ func TestNothingKnown(t *testing.T) {
 }
 
 // trains are the programs that are used to train.
-var trains = []string{"DeepSpeed", "FSDP", "HF Accelerate"}
+var trains = []string{"FSDP", "HF Accelerate"}
 
 // Advice for a program that no message is ever of would never be given, and neither would more lines than a report has
 // room for. Each program has its own advice, and says where that is from.
