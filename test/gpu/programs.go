@@ -60,7 +60,7 @@ func (r *run) programsTwice() {
 	job := r.fails(r.script(r.program(jax, "held")+" &", "sleep 15", "exec "+r.program(jax, "slowly")), 0)
 	r.understood(jax, job)
 	several := severalAtOnce
-	several.either = append(slices.Clone(several.either), record.CauseShare) // JAX does not say whether it had a limit
+	several.either = slices.Concat(several.either, list(record.CauseShare, record.CauseLimits)) // JAX says little, at length
 	r.answers(job, several)
 	r.said(job, "processes of your job")
 }
