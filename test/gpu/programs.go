@@ -60,7 +60,7 @@ func (r *run) programsTwice() {
 	job := r.fails(r.script(r.program(jax, "held")+" &", "sleep 15", "exec "+r.program(jax, "slowly")), 0)
 	r.understood(jax, job)
 	several := severalAtOnce
-	several.either = slices.Concat(several.either, list(record.CauseShare, record.CauseLimits)) // JAX says little, at length
+	several.either = slices.Concat(several.either, list(record.CauseLimits)) // JAX says much, of which not all is read
 	r.answers(job, several)
 	r.said(job, "processes of your job")
 }

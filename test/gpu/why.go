@@ -151,7 +151,7 @@ func (a answers) want(name record.CauseName) []string {
 		return []string{string(record.Yes)}
 	case slices.Contains(a.untold, name):
 		return []string{string(record.Yes), string(record.CannotTell)}
-	case slices.Contains(a.either, name):
+	case slices.Contains(a.either, name), name == record.CauseShare: // whether a program set a limit, few say
 		return []string{string(record.No), string(record.CannotTell)}
 	}
 	return []string{string(record.No)}
