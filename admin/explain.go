@@ -31,7 +31,7 @@ code or message of NVML, CUDA or HIP; and what ends a process that stays (docker
 			here, _ := node.LoadConfig(a.env) // config check reports its problems
 			text := explanation(what, here)
 			if text == "" {
-				return notFound("%.200q is no finding, exit status, Xid, return code or drain reason of Slurm's%s", what,
+				return notFound("%.200q is no finding, exit status, Xid, return code or reason of Slurm's%s", what,
 					cmp.Or(suggestion(what), "; docs/findings.md has all findings"))
 			}
 			fmt.Fprint(a.env.Stdout, text)

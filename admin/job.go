@@ -98,8 +98,8 @@ func ownReport(a *app, ref slurm.Ref) error {
 	paths := a.config().Paths
 	node := nodeOf(a.env, paths, a.node)
 	if ref.Sign != "" {
-		return denied("only root can name a task or a component; use its own id, which squeue -j %s -O JobArrayID,JobID "+
-			"shows while it runs", ref.Text)
+		return denied("only root can name a task or a component; use its own id, by squeue -j %s -O JobArrayID,JobID "+
+			"while it runs", ref.Text)
 	}
 	// Threat: none: the file is opened as the calling user, and only the job's own user can read it.
 	users := state.Users{Run: paths.Run, Node: node}

@@ -17,7 +17,8 @@ const sameFault = 10 * time.Minute
 
 // StruckBy returns the GPUs with faults that the records prove within the time before now, by Slurm's index; with so
 // many faults one is a repeat offender. Only what has neither doubts nor an unknown part counts, and no error that a
-// program can cause. A GPU is left out if another one is at its bus id by now, as the driver or else the newest record says.
+// program can cause. A GPU is left out if another one is at its bus id by now, as the driver or else the newest
+// record says.
 func StruckBy(runs []record.Run, driver gpu.Snapshot, faults int, within time.Duration, now time.Time,
 ) []record.Struck {
 	present := map[gpu.BusID]record.Assigned{}
