@@ -44,6 +44,7 @@ $(BIN)/bookend-hip:
 	CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./rocm/hip
 
 vet:
+	@deploy/packages/needs.sh go gcc
 	go vet ./...
 
 check: ## the inner loop, as any user, in a minute: form, architecture, the pure packages, real programs' messages, a small soak

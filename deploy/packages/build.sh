@@ -12,6 +12,7 @@ set -eu
 umask 022
 cd "$(dirname "$0")/../.."
 top=$PWD here=deploy/packages
+$here/needs.sh go make gcc git curl readelf xz
 out=$(realpath -m "${OUT:-build/packages}")
 sysroots=$top/build/sysroots
 newest_glibc=2.28 # RHEL 8's

@@ -5,16 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-missing=
-for program in go make gcc; do
-	command -v "$program" >/dev/null || missing="$missing $program"
-done
-if [ -n "$missing" ]; then
-	echo "demo: missing:$missing" >&2
-	case "$missing" in *make* | *gcc*) echo "demo: Debian and Ubuntu: apt-get install make gcc libc6-dev" >&2 ;; esac
-	case "$missing" in *go*) echo "demo: Go 1.26 or later: https://go.dev/doc/install" >&2 ;; esac
-	exit 1
-fi
+deploy/packages/needs.sh go make gcc
 host=$(uname -n)
 host=${host%%.*}
 getent hosts "$host" >/dev/null || {

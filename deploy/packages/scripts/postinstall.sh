@@ -32,6 +32,7 @@ first_time() {
 }
 
 begin() {
+	! first_time "$@" || echo "bookend: nothing calls it yet. Next, as root: bookend setup --write, then bookend doctor"
 	! command -v systemd-tmpfiles >/dev/null || systemd-tmpfiles --create /usr/lib/tmpfiles.d/bookend.conf || true
 	command -v systemctl >/dev/null || return 0
 	[ ! -d /run/systemd/system ] || systemctl daemon-reload || true
