@@ -26,11 +26,15 @@ func (s *story) checksUntilDrained() {
 
 // logsXid has the kernel write an error of GPU 0.
 func (s *story) logsXid(number int, text string) {
+	bus := strings.TrimSuffix(s.on.World("n1").BusID(0), ".0")
+	s.kernelLogs(fmt.Sprintf("NVRM: Xid (PCI:%s): %d, %s", bus, number, text))
+}
+
+func (s *story) kernelLogs(text string) {
 	world := s.on.World("n1")
 	log := must.Have(os.ReadFile(world.KernelLog()))(s.t)
 	seq := 100 + strings.Count(string(log), "\n")
-	line := fmt.Sprintf("3,%d,%d,-;NVRM: Xid (PCI:%s): %d, %s\n", seq, seq*1_000_000,
-		strings.TrimSuffix(world.BusID(0), ".0"), number, text)
+	line := fmt.Sprintf("3,%d,%d,-;%s\n", seq, seq*1_000_000, text)
 	must.Do(s.t, os.WriteFile(world.KernelLog(), append(log, line...), 0o600))
 }
 
@@ -137,5 +141,12 @@ func TestErrorsWithinJobs(t *testing.T) {
 	output = s.outputOf(job)
 	must.Not(t, strings.Contains(output, "Xid") || strings.Contains(output, "WARNING"), "the clean-up is told:\n%s", output)
 	s.hooksRan("n1", "prolog 0", "epilog 0", "prolog 0", "epilog 0")
+	s.nodeIsUp("n1")
+
+	job = s.starts(s.user, "echo ready\n"+awaits, oneGPU)
+	s.kernelLogs("nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Fatal, Link 30 LTSSM Fault Up")
+	s.touches(s.user, "done")
+	s.ends(job)
+	s.logSays("n1", job, "bookend-epilog", "BKD-KERNELLOG", "exit=0") // it names no GPU
 	s.nodeIsUp("n1")
 }
