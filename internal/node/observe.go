@@ -82,7 +82,7 @@ func look(a *Access, c judge.Case, watch *ahead) judge.Case {
 	if watch != nil {
 		e.brief = watch.brief
 	}
-	if watch != nil && len(c.Seen.Cards) == 0 { // no GPU can be read: what the driver reports is kept
+	if watch != nil && len(c.Seen.Cards) == 0 { // no GPU can be read: keep the driver's error
 		e.take(watch.answer())
 		e.ahead = nil
 	}
