@@ -53,7 +53,7 @@ func (e evidence) byList(m record.Message) *record.Assigned {
 			highest = max(highest, *o.GPU)
 		}
 	}
-	byBus := slices.IsSortedFunc(cards, func(a, b record.Assigned) int { // false if two have the same, or one has none
+	byBus := slices.IsSortedFunc(cards, func(a, b record.Assigned) int { // false if two are equal
 		return cmp.Or(cmp.Compare(a.Device.BusID, b.Device.BusID), -1)
 	})
 	sure := byBus && highest < len(cards) && 2*(highest+1) > len(cards)

@@ -30,7 +30,7 @@ func inventory(a *Access, c judge.Case, n *numbers) judge.Case {
 		return c
 	}
 	c.Seen.Epoch = list.Epoch
-	if a.Config.NVIDIA.DriverProc == "" && len(list.Cards) == 0 { // a driver that lists no GPU is a finding itself
+	if a.Config.NVIDIA.DriverProc == "" && len(list.Cards) == 0 { // then the driver is a finding itself
 		return c
 	}
 	if f := problem(a, *list); f != nil {
