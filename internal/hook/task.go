@@ -111,7 +111,8 @@ var launchers = child.NewOperation("launchers", func(r procscan.JobRequest) (fou
 
 // taskEpilog records where a task's output went and, at the end of the script, names the job's own processes that still
 // have a GPU open. Its stderr is the job's log, or the terminal of srun and salloc. A terminal does
-// not get the epilog's report: there it writes what the job has used until now, or what was wrong at the start. For a cancelled job it writes nothing: its processes are still being ended.
+// not get the epilog's report: there it writes what the job has used until now, or what was wrong at the start. For
+// a cancelled job it writes nothing: its processes are still being ended.
 func taskEpilog(t *taskHook) {
 	file, cancelled := t.recordOutput()
 	if cancelled {

@@ -203,7 +203,7 @@ func (st statement) place() (record.MessageKind, bool) {
 		return record.KindHost, true
 	case !strings.Contains(st.around, "alloc") && st.hostNear():
 		return record.KindHost, true
-	case strings.HasSuffix(st.before, "what():  ") && st.is("soft") && st.beside(-1, 1, isGPU): // an exception of Thrust
+	case strings.HasSuffix(st.before, "what():  ") && st.is("soft") && st.beside(-1, 1, isGPU): // Thrust
 		return record.KindDevice, true
 	case st.kind == record.KindDevice && !st.is("weak"), own.has[isGPU] && !own.has[isCompiler] &&
 		(!st.is("soft") || evidenceIn(clause).has[isGPU]):
