@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
+	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/doctor"
@@ -126,6 +127,25 @@ func TestDocuments(t *testing.T) {
 		}
 		if strings.ContainsFunc(got.out, func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }) {
 			t.Errorf("%s: not ASCII: %q", line, got.out)
+		}
+	}
+}
+
+// What a node prints is what fleet reads, with and without the prefix of clush.
+func TestFleet(t *testing.T) {
+	n := busy(t)
+	status := bookend(0, n.config, "status", "--json").out
+	sent := "n1: " + strings.ReplaceAll(status+bookend(0, n.config, "history", "--json").out, "\n", "\nn1: ")
+	for name, c := range map[string]struct{ in, args, want string }{
+		"status alone": {status, "--exit-code", "leftover"}, "prefixed": {sent, "--exit-code --nodes n1", "leftover"},
+		"a silent node": {sent, "--nodes n1,n2", "n2    no answer"}, "page": {sent, "--html -", `aria-label="1 jobs, warn"`},
+		"JSON": {sent, "--json", `"job": "40_2"`},
+	} {
+		var out, said strings.Builder
+		exit := run(child.Env{Stdin: strings.NewReader(c.in), Stdout: &out, Stderr: &said, EUID: 1000, Clock: child.SystemClock(),
+			Getenv: func(string) string { return "" }}, append([]string{"fleet"}, strings.Fields(c.args)...))
+		if !strings.Contains(out.String(), c.want) || exit == 1 != strings.Contains(c.args, "--exit-code") || said.Len() > 0 {
+			t.Errorf("%s: exit %d: %s%s", name, exit, out.String(), said.String())
 		}
 	}
 }

@@ -79,6 +79,8 @@ func (a *app) records() (records, error) { return openRecords(a.env, a.config(),
 
 // write prints a document as text or as JSON. If found is true, --exit-code makes it exit 1.
 func (a *app) write(document view.Document, found bool) error {
+	// Threat: a name that begins a line of its own, or commands the terminal. Names from outside are always shorter.
+	document = safetext.KeepAll(document, 400)
 	if !a.json {
 		document.Text(a.env.Stdout)
 	} else if err := view.Write(a.raw, document); err != nil {
@@ -177,7 +179,7 @@ This program shows this node's records: all to root, to other users their own jo
 	cmd.Flags().Bool("version", false, "print the version")
 	for _, command := range []func(*app) *cobra.Command{statusCommand, showCommand, whyCommand, historyCommand,
 		snapshotCommand, explainCommand, baselineCommand, configCommand, doctorCommand, setupCommand, reportCommand,
-		rmaCommand, completionCommand, versionCommand} {
+		rmaCommand, fleetCommand, completionCommand, versionCommand} {
 		cmd.AddCommand(command(a))
 	}
 	return cmd

@@ -81,7 +81,12 @@ func report(a *app, cmd *cobra.Command, q reportAsk) error {
 	}
 	p.Version, p.Made, p.Damaged = a.env.Version, a.env.Clock.Wall(), all.damage()
 	p.Copy, p.Users = q.records != "", q.users
-	return deliver(a, q, p)
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		return err
+	}
+	return deliver(a, q.html, q.force, b.Bytes(), fmt.Sprintf("GPUs: %d, jobs: %d, findings: %d", len(p.Chart.Lanes),
+		p.Chart.Jobs, len(p.Chart.Entries)))
 }
 
 // copied returns the records of a node in a copy of /var/lib/bookend.
@@ -97,22 +102,18 @@ func copied(dir, node string) (records, error) {
 	return records{node: node, runs: all[node], damaged: damaged}, err
 }
 
-func deliver(a *app, q reportAsk, r page.Page) error {
-	var b bytes.Buffer
-	if err := r.Write(&b); err != nil {
+// deliver writes a page to standard output, or to a new file unless force is set.
+func deliver(a *app, file string, force bool, page []byte, about string) error {
+	if file == "-" {
+		_, err := a.raw.Write(page)
 		return err
 	}
-	if q.html == "-" {
-		_, err := a.raw.Write(b.Bytes())
-		return err
-	}
-	err := safefile.Create(q.html, b.Bytes(), q.force)
+	err := safefile.Create(file, page, force)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%q is there already: give another name, or --force to replace it", q.html)
+		return fmt.Errorf("%q is there already: give another name, or --force to replace it", file)
 	}
 	if err == nil {
-		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html,
-			(b.Len()+1023)>>10, len(r.Chart.Lanes), r.Chart.Jobs, len(r.Chart.Entries))
+		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): %s\n", file, (len(page)+1023)>>10, about)
 	}
 	return err
 }

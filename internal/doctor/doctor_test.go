@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bookend/internal/config"
+	"bookend/internal/node"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
@@ -107,7 +108,7 @@ func TestPlaceOfConf(t *testing.T) {
 	n := newNode(t)
 	n.site.SlurmConf = ""
 	store := must.Have(state.Open(n.site.Config.Paths.Run, "n1"))(t)
-	must.Do(t, state.Numbering.Save(store, &slurmconf.Kept{Key: slurmconf.Key{Conf: n.in("slurm/slurm.conf")}}))
+	must.Do(t, node.Numbering.Save(store, &slurmconf.Kept{Key: slurmconf.Key{Conf: n.in("slurm/slurm.conf")}}))
 	if said := n.said("slurm-conf"); len(said) != 1 || said[0].Level != OK || said[0].Path != n.in("slurm/slurm.conf") {
 		t.Errorf("%+v", said)
 	}

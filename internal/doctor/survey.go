@@ -87,7 +87,7 @@ func survey(s Site, patience time.Duration) (v Survey) {
 // slurm reads Slurm's configuration: from Bookend's setting, SLURM_CONF, that of the last hook, or slurmd's default.
 func (r request) slurm() (s Slurm, _ error) {
 	c, conf, slurmd := r.Site.Config, r.Site.SlurmConf, ""
-	if kept := state.Numbering.PeekNode(c.Paths.Run, r.Site.NodeName); kept != nil {
+	if kept := node.Numbering.PeekNode(c.Paths.Run, r.Site.NodeName); kept != nil {
 		slurmd, conf = kept.Key.Slurmd.Path, cmp.Or(conf, kept.Key.Conf)
 	}
 	at, found, gres, err := slurmcmd.ReadFirst(slurmconf.Find(c.Slurm.GresConf, conf))

@@ -17,6 +17,10 @@ import (
 	"bookend/internal/state"
 )
 
+// Numbering is what Slurm's GPU numbers mean on the node, as stored. Concurrent hooks get the same answer. 256 GPUs and
+// 64 Slurm configuration files take about 40 KiB.
+var Numbering = state.Value[*slurmconf.Kept]("numbering.json", 128<<10)
+
 // numbers find out what Slurm's GPU numbers mean.
 type numbers struct {
 	kept    slurmconf.List  // the stored answer
@@ -34,10 +38,10 @@ func numbersOf(a *Access, recalled record.Run) *numbers {
 	n := &numbers{a: a}
 	n.asks = (a.Phase == slurm.HealthCheck || slurmconf.NeedsList(a.Job, recalled)) && len(a.Config.NVIDIA.GPUMap) == 0
 	if n.asks {
-		last, err := state.Numbering.Load(a.Store)
+		last, err := Numbering.Load(a.Store)
 		n.last, n.faults = last, Fault(err)
 	} else { // then only the types of the GPUs count
-		n.last = state.Numbering.PeekNode(a.Config.Paths.Run, a.Job.Node)
+		n.last = Numbering.PeekNode(a.Config.Paths.Run, a.Job.Node)
 	}
 	n.kept = cmp.Or(n.last, &slurmconf.Kept{}).List
 	return n
@@ -64,7 +68,7 @@ func (n *numbers) list() slurmconf.List {
 		known := kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0
 		if now != kept && now.Key.Conf != "" && known {
 			// then another hook stores the same
-			if err := state.Numbering.Save(n.a.Store, now); !errors.Is(err, state.ErrLocked) {
+			if err := Numbering.Save(n.a.Store, now); !errors.Is(err, state.ErrLocked) {
 				n.faults = append(n.faults, Fault(err)...)
 			}
 		}
@@ -78,7 +82,7 @@ func ReadNumbering(env child.Env, cfg config.Config, name, slurmConf string) slu
 	a := With(env, slurm.HealthCheck, cfg, env.Clock.Boot())
 	a.Job.Node = name
 	n := numbers{a: a}
-	return n.check(state.Numbering.PeekNode(cfg.Paths.Run, name), slurmConf)().List
+	return n.check(Numbering.PeekNode(cfg.Paths.Run, name), slurmConf)().List
 }
 
 // check starts to find the answer; collect returns kept itself if that still holds.

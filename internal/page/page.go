@@ -40,8 +40,10 @@ type Page struct {
 //go:embed page.html.tmpl
 var markup string
 
+// Style is the style sheet of Bookend's pages.
+//
 //go:embed page.css
-var style string
+var Style string
 
 //go:embed page.js
 var script string
@@ -79,7 +81,7 @@ func NewPage(node string, runs []record.Run, r Request) Page {
 
 // Write writes the page as HTML.
 func (r Page) Write(w io.Writer) error {
-	s := sheet{Page: r, Style: template.CSS(style), Script: template.JS(script)}
+	s := sheet{Page: r, Style: template.CSS(Style), Script: template.JS(script)}
 	if !r.Users {
 		s.people = namesOf(r.People)
 	}
@@ -93,8 +95,11 @@ func (r Page) Write(w io.Writer) error {
 	return nil
 }
 
-// Policy allows only the page's own style and script. Threat: text rendered as markup that runs or loads something.
-func (sheet) Policy() string {
+func (sheet) Policy() string { return Policy(Style, script) }
+
+// Policy is the Content-Security-Policy that allows only a page's own style and script. Threat: text rendered as markup
+// that runs or loads something.
+func Policy(style, script string) string {
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))
 		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

@@ -159,7 +159,7 @@ func DrainIdle(a *node.Access, c judge.Check, j judge.Judgement) (drained bool, 
 	}
 	end := record.End{At: a.Deadline.Start, Wall: a.Env.Clock.Wall(), Findings: j.Found, Verdict: j.Verdict}
 	end.Verdict.Exit, end.Verdict.ByScontrol = catalog.Exit(j.Code), true // as the end of a job would
-	if kept := state.Numbering.Peek(a.Store); kept != nil {               // Slurm gives a health check no SLURM_CONF
+	if kept := node.Numbering.Peek(a.Store); kept != nil {                // Slurm gives a health check no SLURM_CONF
 		end.SlurmConf = kept.Key.Conf
 	}
 	own := drain.FromEnd(record.Run{Job: a.Job, Epoch: c.Seen.Epoch}, a.Phase, end)

@@ -17,6 +17,13 @@ func keepAll(v reflect.Value, max int) {
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(string(Keep(v.String(), max)))
+	case reflect.Interface:
+		if !v.IsNil() {
+			value := reflect.New(v.Elem().Type()).Elem()
+			value.Set(v.Elem())
+			keepAll(value, max)
+			v.Set(value)
+		}
 	case reflect.Pointer:
 		if !v.IsNil() {
 			keepAll(v.Elem(), max)

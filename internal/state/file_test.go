@@ -21,6 +21,9 @@ import (
 	"bookend/test/must"
 )
 
+// numbers is a file that another package defines.
+var numbers = Value[*slurmconf.Kept]("numbering.json", 128<<10)
+
 // kind is one of the files in the node's directory.
 type kind struct {
 	name  string
@@ -51,7 +54,7 @@ func kinds() []kind {
 		{name: "check.json", value: check, blind: true,
 			put: func(s *Store) error { return LastCheck.Save(s, check) }, get: load(LastCheck.Load)},
 		{name: "numbering.json", value: numbering, blind: true,
-			put: func(s *Store) error { return Numbering.Save(s, numbering) }, get: load(Numbering.Load)},
+			put: func(s *Store) error { return numbers.Save(s, numbering) }, get: load(numbers.Load)},
 		{name: "stuck-children.json", value: &child,
 			put: func(s *Store) error { return StuckChildren.Add(s, child, anyone) },
 			get: load(func(s *Store) (*Stuck, error) { return s.Stuck(nil, anyone) })},
@@ -132,7 +135,7 @@ func TestPeek(t *testing.T) {
 	peeks := map[string]func(run, node string) bool{
 		"stuck-children.json": func(run, node string) bool { return PeekStuck(run, node, anyone) != nil },
 		"stuck-readers.json":  func(run, node string) bool { return len(StuckReaders.PeekNode(run, node, anyone)) > 0 },
-		"numbering.json":      func(run, node string) bool { return Numbering.PeekNode(run, node) != nil },
+		"numbering.json":      func(run, node string) bool { return numbers.PeekNode(run, node) != nil },
 	}
 	for _, k := range kinds() {
 		sees := peeks[k.name]

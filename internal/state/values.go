@@ -12,7 +12,6 @@ import (
 	"bookend/internal/drain"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/slurmconf"
 )
 
 // Files of one value. 256 GPUs and 64 Slurm configuration files take about 40 KiB.
@@ -21,8 +20,6 @@ var (
 	LastCheck = File[*record.Check]{
 		name: "check.json", most: 1 << 20, isValue: true, tidy: boundedCheck, bare: bareCheck,
 	}
-	// Numbering is what Slurm's GPU numbers mean on the node. Concurrent hooks get the same answer.
-	Numbering = File[*slurmconf.Kept]{name: "numbering.json", most: 128 << 10, isValue: true}
 	// LastInventory may be out of date at any time, and losing it does no harm.
 	LastInventory = File[Inventory]{name: "inventory.json", most: 128 << 10, isValue: true}
 	// LastExamined is when the full condition of all GPUs was last read (CLOCK_BOOTTIME), 0 if that is not known.
@@ -35,6 +32,11 @@ var (
 	// drainFile has room for more recorded exits that drained than a node can have: they take 50 bytes each.
 	drainFile = File[drainContent]{name: "drain.json", most: 64 << 10, wrong: wrongDrain}
 )
+
+// Value is a file of one value of less than most bytes, for values that only a hook's own package knows.
+func Value[T any](name string, most int) File[T] {
+	return File[T]{name: name, most: most, isValue: true}
+}
 
 func boundedCheck(c *record.Check) *record.Check {
 	bounded := c.Bounded()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bookend/internal/doctor"
+	"bookend/internal/fleet"
 	"bookend/test/must"
 )
 
@@ -21,6 +22,7 @@ var documents = map[Kind]reflect.Type{
 	KindStatus: reflect.TypeFor[Status](), KindShow: reflect.TypeFor[Show](), KindOwn: reflect.TypeFor[OwnReport](),
 	KindHistory: reflect.TypeFor[History](), KindOffenders: reflect.TypeFor[Offenders](),
 	KindSnapshot: reflect.TypeFor[Snapshot](), KindDoctor: reflect.TypeFor[doctor.Report](),
+	"fleet": reflect.TypeFor[fleet.Fleet](),
 }
 
 var (

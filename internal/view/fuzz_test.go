@@ -11,15 +11,16 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/record"
+	"bookend/internal/safetext"
 )
 
 // show writes everything that is shown of a run.
 func show(w io.Writer, run record.Run, path, name string) {
 	runs := []record.Run{run, run}
-	NewShow(name, name, runs, runs, nil).Text(w)
-	NewHistory(name, runs, runs, 1).Text(w)
-	NewOffenders(name, runs).Text(w)
-	NewOwnReport(name, path, false, "its report\n"+path, path, "").Text(w)
+	safetext.KeepAll(NewShow(name, name, runs, runs, nil), 400).Text(w)
+	safetext.KeepAll(NewHistory(name, runs, runs, 1), 400).Text(w)
+	safetext.KeepAll(NewOffenders(name, runs), 400).Text(w)
+	safetext.KeepAll(NewOwnReport(name, path, false, "its report\n"+path, path, ""), 400).Text(w)
 	for _, e := range run.Ends {
 		who := map[int]record.Process{}
 		for _, p := range e.Processes {
@@ -27,13 +28,13 @@ func show(w io.Writer, run record.Run, path, name string) {
 		}
 		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
 		scene := Readings{Now: e.Snapshot, Who: who, At: at, Runs: runs}
-		NewSnapshot(scene, path).Text(w)
+		safetext.KeepAll(NewSnapshot(scene, path), 400).Text(w)
 		s := Status{Node: name, Mode: string(config.Observe), GPUs: NewGPUs(scene), Damaged: []string{path}, Drain: name,
 			Driver: &DriverStatus{Release: name, Problem: path}, Slurm: &SlurmNode{State: name, Reason: name, By: path},
 			Recorder: &Recorder{Problem: path}}
 		s.AddTrouble("", path)
 		s.AddTrouble(catalog.Stuck, name)
-		NewStatus(s, runs).Text(w)
+		safetext.KeepAll(NewStatus(s, runs), 400).Text(w)
 	}
 }
 

@@ -35,6 +35,7 @@ type GPU struct {
 // GPUStatus is the current state of one GPU.
 type GPUStatus struct {
 	GPU
+	State       string      `json:"state"` // as the text shows it; in capitals if an admin is needed
 	Memory      gpu.Memory  `json:"memory"`
 	Unexplained gpu.Figure  `json:"unexplained"` // memory used beyond the listed processes and the GPU's baseline
 	Processes   []Process   `json:"processes"`
@@ -88,7 +89,7 @@ func NewGPUs(in Readings) []GPUStatus {
 	slices.SortStableFunc(gpus, func(a, b GPUStatus) int {
 		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.BusID, b.BusID))
 	})
-	return cleaned(gpus)
+	return gpus
 }
 
 func (c GPU) order() int {
@@ -100,10 +101,12 @@ func (c GPU) order() int {
 
 func (in Readings) status(r gpu.Reading) GPUStatus {
 	bytes, unknown := record.Unexplained(r, in.Limits, in.Baselines[r.Device.ID])
-	return GPUStatus{GPU: GPU{in.index(r.Device.ID), r.Device}, Memory: r.Memory,
+	g := GPUStatus{GPU: GPU{in.index(r.Device.ID), r.Device}, Memory: r.Memory,
 		Unexplained: gpu.Figure{Bytes: bytes, Unknown: cmp.Or(r.ProcessesUnknown, unknown)},
 		Processes:   each(r.Processes, in.process), Unlisted: r.ProcessesUnknown, Jobs: in.jobs(r.Device),
 		Last: in.lastSample(r.Device.ID)}
+	g.State = g.state()
+	return g
 }
 
 // process returns a process that the driver lists on a GPU, with what /proc and the newest records contain about it.
@@ -289,7 +292,7 @@ func NewSnapshot(in Readings, problem string) Snapshot {
 	if in.Now.At > 0 {
 		d.At, d.GPUs = in.At(in.Now.At), NewGPUs(in)
 	}
-	return cleaned(d)
+	return d
 }
 
 // Text writes one sample of the node's GPUs and their processes.

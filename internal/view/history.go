@@ -23,7 +23,7 @@ type History struct {
 
 // NewHistory returns the document for the selected runs, newest first; more is the number of omitted ones.
 func NewHistory(node string, runs, all []record.Run, more int) History {
-	return cleaned(History{Head: head(KindHistory), Node: node, Runs: newRuns(runs, all), More: more})
+	return History{Head: head(KindHistory), Node: node, Runs: newRuns(runs, all), More: more}
 }
 
 // Text writes one line for each run, newest first.
@@ -128,7 +128,7 @@ func NewOffenders(node string, runs []record.Run) Offenders {
 	slices.SortFunc(l.GPUs, func(a, b Offender) int {
 		return cmp.Or(cmp.Compare(b.Codes[0].Runs, a.Codes[0].Runs), cmp.Compare(a.ID, b.ID))
 	})
-	return cleaned(l)
+	return l
 }
 
 func occurred(r record.Run, e record.End, f record.Finding) occurrence {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"bookend/internal/record"
+	"bookend/internal/safetext"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -17,8 +18,8 @@ func TestHistory(t *testing.T) {
 		var runs []record.Run
 		must.Do(t, json.Unmarshal([]byte(given), &runs))
 		var b strings.Builder
-		NewHistory("n1", record.Newest(runs), runs, len(runs)/5).Text(&b)
-		NewOffenders("n1", runs).Text(&b)
+		safetext.KeepAll(NewHistory("n1", record.Newest(runs), runs, len(runs)/5), 400).Text(&b)
+		safetext.KeepAll(NewOffenders("n1", runs), 400).Text(&b)
 		return b.String()
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
+	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 	"bookend/test/golden"
 	"bookend/test/must"
@@ -61,7 +62,7 @@ func TestShow(t *testing.T) {
 			r.Ends = nil
 		}
 		var b strings.Builder
-		NewShow("n1", "3", []record.Run{r}, []record.Run{r}, nil).Text(&b)
+		safetext.KeepAll(NewShow("n1", "3", []record.Run{r}, []record.Run{r}, nil), 400).Text(&b)
 		first = cmp.Or(first, b.String())
 		if b.String() == first {
 			return first

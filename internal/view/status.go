@@ -160,7 +160,7 @@ func NewStatus(s Status, runs []record.Run) Status {
 	s.Ended = newRuns(ended[:min(len(ended), 5)], runs) // the newest few
 	s.GPUs, s.Troubles = append([]GPUStatus{}, s.GPUs...), append([]Trouble{}, s.Troubles...)
 	s.Damaged = append([]string{}, s.Damaged...)
-	return cleaned(s)
+	return s
 }
 
 // Sound reports whether the node has no problem now and, as far as is known, nothing unexpected on its GPUs.

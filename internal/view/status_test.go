@@ -10,6 +10,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/metrics"
 	"bookend/internal/record"
+	"bookend/internal/safetext"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -44,8 +45,8 @@ func TestStatus(t *testing.T) {
 			s.GPUs = NewGPUs(scene)
 		}
 		var b strings.Builder
-		if NewStatus(s, node.Runs).Text(&b); node.Now.At > 0 {
-			NewSnapshot(scene, "").Text(&b)
+		if safetext.KeepAll(NewStatus(s, node.Runs), 400).Text(&b); node.Now.At > 0 {
+			safetext.KeepAll(NewSnapshot(scene, ""), 400).Text(&b)
 		}
 		return b.String()
 	})

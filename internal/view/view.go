@@ -3,8 +3,8 @@
 // and is tested against these types.
 //
 // Parts of a record appear in documents unchanged. Sizes are in bytes, times in RFC 3339; field names contain the
-// units. An unknown value carries a reason, or is missing or null. Text from outside is printable ASCII, with any other
-// byte as \xNN. Other users' names appear only in documents for root.
+// units. An unknown value carries a reason, or is missing or null. Other users' names appear only in documents for
+// root. Texts from outside are not cleaned here: safetext.KeepAll does that for a whole document before it is printed.
 package view
 
 import (
@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/safetext"
 )
 
 // Version is the version of all documents. A version may gain fields; programs must ignore unknown ones.
@@ -78,8 +77,8 @@ func NewOwnReport(node, job string, clean bool, start, end, running string) OwnR
 	if end == "" && running != "" {
 		end, state = running, "so far"
 	}
-	return cleaned(OwnReport{head(KindOwn), node, job, clean, given(strings.Split(start, "\n")...),
-		given(strings.Split(end, "\n")...), state})
+	return OwnReport{head(KindOwn), node, job, clean, given(strings.Split(start, "\n")...),
+		given(strings.Split(end, "\n")...), state}
 }
 
 // Text writes the reports that users may read about their own job.
@@ -91,10 +90,6 @@ func (o OwnReport) Text(w io.Writer) {
 	end := text(o.End, " no report")
 	fmt.Fprintf(w, "job %s on %s\nstart:%s\n%s:%s\n", o.Job, o.Node, text(o.Start, start), o.state, end)
 }
-
-// cleaned makes every text of a document safe for a terminal and limits it to one line of 400 bytes, in the parts
-// shared with the record too. Names from outside are always shorter. Maps have no texts but Bookend's own.
-func cleaned[T any](document T) T { return safetext.KeepAll(document, 400) }
 
 func table(w io.Writer, lines ...string) {
 	var b bytes.Buffer

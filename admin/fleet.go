@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"bookend/internal/fleet"
+	"bookend/internal/safetext"
+)
+
+func fleetCommand(a *app) *cobra.Command {
+	var nodes, html string
+	var all, force bool
+	cmd := &cobra.Command{
+		Use: "fleet", Short: "show many nodes in one table, problems first",
+		Long: `Reads from standard input what "bookend status --json" prints on each node, and prints one
+row for each node with a problem, worst first, then how many nodes there are of each state.
+Each line may begin with "NODE: ", as those of clush and pdsh. If nodes also print
+"bookend history --since 1w --json", the page has their days. It needs neither records nor
+root on this host.`,
+		Example: "  clush -qw @gpu bookend status --json | bookend fleet --nodes \"$(sinfo -h -p gpu -N -o %N)\"\n" +
+			"  watch -n 60 'pdsh -w gpu[1-8] bookend status --json | bookend fleet'",
+		Args: none, RunE: func(*cobra.Command, []string) error {
+			now := a.env.Clock.Wall()
+			listed := strings.FieldsFunc(nodes, func(r rune) bool { return strings.ContainsRune(", \n", r) })
+			f, err := fleet.Read(a.env.Stdin, listed, now, all)
+			if err != nil {
+				return err
+			}
+			if html == "" {
+				return a.write(f, !f.Sound())
+			}
+			var b bytes.Buffer
+			if err := safetext.KeepAll(f, 400).HTML(&b, now); err != nil {
+				return err
+			}
+			return deliver(a, html, force, b.Bytes(), fmt.Sprintf("nodes: %d", len(f.Nodes)))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&nodes, "nodes", "", "the `NAMES` of all nodes: one that sends nothing has a row too")
+	f.BoolVar(&all, "all", false, "list nodes without problems too")
+	f.StringVar(&html, "html", "", "write a page to `FILE`; - for standard output")
+	f.BoolVar(&force, "force", false, "replace the file if it exists")
+	f.BoolVar(&a.check, "exit-code", false, "exit 1 if a node has a problem")
+	return a.inJSON(cmd)
+}

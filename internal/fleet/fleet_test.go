@@ -1,0 +1,162 @@
+package fleet
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/safetext"
+	"bookend/test/must"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// doc is a status as "bookend status --json" prints it, on one line.
+func doc(node, fields string) string {
+	return fmt.Sprintf(`{"version": 2, "kind": "status", "node": %q, "at": "2026-11-21T11:00:00Z", %s "mode": "enforce"}`, node, fields)
+}
+
+const (
+	dirty = `"gpus": [{"state": "LEFTOVER", "memory": {"used": {"bytes": 22011707392}}, "jobs": [], "last": {"job": "4", "at": "2026-11-21T09:00:00Z"},
+		"processes": [{"pid": 9351, "name": "train", "user": "alice", "job": "4", "job_ended_at": "2026-11-21T08:59:00Z", "memory": {"bytes": 21474836480}}]},
+		{"state": "in use", "memory": {"used": {"bytes": 9000000000}}, "jobs": ["5"], "processes": [{"pid": 7, "memory": {"bytes": 9000000000}}]}],`
+	shared = `"gpus": [{"state": "LEFTOVER", "memory": {"used": {"bytes": 90000000000}}, "unexplained": {"bytes": 1073741824}, "jobs": ["6"],
+		"processes": [{"pid": 8, "uid": 7, "job_ended_at": "2026-11-21T08:59:00Z", "memory": {"bytes": 1073741824}}, {"pid": 9, "memory": {"bytes": 80000000000}}]}],`
+	drained = `"slurm": {"drain": true, "reason": "BKD-ORPHAN gpu=0", "reason_since": "2026-11-21T09:00:00Z"},`
+	silent  = `"driver": {"answers": false, "problem": "no answer within 3 s"}, ` + drained
+	struck  = `"gpu_faults": [{"repeat_offender": true, "faults": [{}, {}]}, {"faults": [{}]}],`
+	trouble = `"troubles": [{"code": "BKD-CONFIG", "title": "configuration is not valid", "said": ["x"], "met": {"since": "2026-11-20T09:00:00Z"}}],`
+)
+
+func TestRows(t *testing.T) {
+	t.Setenv("TZ", "UTC")
+	for name, c := range map[string]struct{ in, want string }{
+		"nothing":                          {"", "no answer nothing came from it"},
+		"fine":                             {doc("n1", ""), "ok"},
+		"leftover of a job that has ended": {doc("n1", dirty), "leftover 20.5 GiB 9351 train (alice) job=4 2026-11-21T08:59:00Z"},
+		"leftover under a running job":     {doc("n1", shared), "leftover 2.0 GiB 8 ? (uid 7) 2026-11-21T08:59:00Z"},
+		"drained, dirty":                   {doc("n1", drained+dirty), "drained 20.5 GiB 9351 train (alice) job=4 2026-11-21T09:00:00Z BKD-ORPHAN gpu=0"},
+		"driver":                           {doc("n1", silent), "no driver no answer within 3 s"},
+		"struck":                           {doc("n1", struck), "faulty strikes=3 repeat offenders: 1; bookend rma"},
+		"trouble":                          {doc("n1", trouble), "trouble 2026-11-20T09:00:00Z BKD-CONFIG configuration is not valid"},
+		"damaged":                          {doc("n1", `"damaged": ["a"],`), "trouble damaged records: 1"},
+		"of an older release":              {doc("n1", `"gpus": [{"memory": {"used": {"bytes": 9}}}],`), "ok"},
+		"with its prefix":                  {"n1: " + doc("n1", drained), "drained 2026-11-21T09:00:00Z BKD-ORPHAN gpu=0"},
+		"domain in its prefix":             {"n1.example.org: " + doc("n1", ""), "ok"},
+		"indented, prefixed":               {"n1: {\nn1:   \"version\": 2, \"kind\": \"status\",\nn1:   \"node\": \"n1\"\nn1: }", "ok"},
+		"another node's":                   {"n1: " + doc("n2", ""), `no answer answers as node "n2"`},
+		"text of a shell":                  {"n1: bash: line 1: bookend: command not found", `no answer not a document of bookend status: "bash: line 1: bookend: command not found"`},
+		"text after it":                    {"n1: " + doc("n1", "") + "\nn1: oops", "ok"},
+		"cut":                              {"n1: " + doc("n1", "")[:60], "no answer not a document"},
+		"later version":                    {`{"version": 3, "kind": "status", "node": "n1"}`, "no answer document of version 3, this program reads 2"},
+		"another kind":                     {`{"version": 2, "kind": "show", "node": "n1"}`, `no answer a document of kind "show", want bookend status --json`},
+		"no object":                        {"n1: [1]", "no answer not a document"},
+		"a name that would forge a row": {doc("n1", strings.ReplaceAll(dirty, "train", `a\nn2 ok\t`)),
+			`leftover 20.5 GiB 9351 a\x0an2 ok\x09 (alice) job=4 2026-11-21T08:59:00Z`},
+		"old before new": {doc("n1", drained) + strings.Replace(doc("n1", ""), "T11", "T12", 1), "ok"},
+		"new before old": {strings.Replace(doc("n1", ""), "T11", "T12", 1) + doc("n1", drained), "ok"},
+		"history alone":  {`{"version": 2, "kind": "history", "node": "n1", "runs": []}`, "no answer its history came, not its status"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := Read(strings.NewReader(c.in), []string{"n1"}, noon, true)
+			must.Do(t, err)
+			n := safetext.KeepAll(f.Nodes[0], 400)
+			got := string(n.Verdict)
+			for _, part := range []string{strings.Trim(n.leftText(), "-"), n.Holder, after("job=", n.Job), after("strikes=", fmt.Sprint(n.Strikes)), stamp(n.Since), n.Reason} {
+				if part != "" && part != "strikes=0" {
+					got += " " + part
+				}
+			}
+			if len(f.Nodes) != 1 || n.Node != "n1" || !strings.HasPrefix(got, c.want) || f.Sound() != (n.Verdict == OK) {
+				t.Errorf("%d nodes, %s: %s\nwant %s", len(f.Nodes), n.Node, got, c.want)
+			}
+		})
+	}
+}
+
+func after(name, text string) string {
+	if text == "" {
+		return ""
+	}
+	return name + text
+}
+
+func stamp(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+// The lines of several nodes are mixed, as those of a command that asks many at once.
+func TestText(t *testing.T) {
+	t.Setenv("TZ", "UTC")
+	in := "n2: {\nn10: {\nn2: \"version\": 2, \"kind\": \"status\", \"node\": \"n2\"}\n" +
+		"n10: \"version\": 2, \"kind\": \"status\", \"node\": \"n10\"}\n" + doc("n1", drained) + "\n" + doc("n3", dirty)
+	f, err := Read(strings.NewReader(in), []string{"n1", "n7", ""}, noon, false)
+	must.Do(t, err)
+	var b bytes.Buffer
+	f.Text(&b)
+	const want = `NODE  STATE      SINCE        LEFTOVER  HOLDER              JOB  STRIKES  REASON
+n7    no answer  -            -         -                   -    -        nothing came from it
+n1    drained    11-21 09:00  -         -                   -    -        BKD-ORPHAN gpu=0
+n3    leftover   11-21 08:59  20.5 GiB  9351 train (alice)  4    -        -
+nodes: 5: 1 no answer, 1 drained, 1 leftover, 2 ok
+`
+	if b.String() != want {
+		t.Errorf("%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestHTML(t *testing.T) {
+	history := `{"version": 2, "kind": "history", "node": "n1", "runs": [{"ended_at": "2026-11-21T01:00:00Z", "end": {"action": "warn"},
+		"start": {"action": "drain"}}, {"ended_at": "2026-11-15T01:00:00Z", "end": {"action": "ignore"}}, {"ended_at": "2026-11-14T23:00:00Z"},
+		{"ended_at": "2026-11-22T00:00:01Z"}, {}]}`
+	f, err := Read(strings.NewReader(doc("n1", strings.ReplaceAll(dirty, "train", "<script>"))+history), nil, noon, false)
+	must.Do(t, err)
+	if got := fmt.Sprint(f.Nodes[0].Week); got != "[{1 } {0 } {0 } {0 } {0 } {0 } {1 drain}]" {
+		t.Error(got)
+	}
+	var b bytes.Buffer
+	must.Do(t, f.HTML(&b, noon))
+	if page := b.String(); strings.Contains(page, "<script>") || strings.Count(page, "<rect") != 7 ||
+		!strings.Contains(page, "&lt;script&gt;") || strings.Contains(page, "ZgotmplZ") {
+		t.Error(page)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add("n1: "+doc("n1", dirty), "n1")
+	f.Add(doc("n1", silent)+"\n{}[", "")
+	f.Fuzz(func(t *testing.T, in, wanted string) {
+		all, err := Read(strings.NewReader(in), []string{wanted}, noon, true)
+		sum := 0
+		for _, n := range all.Counts {
+			sum += n
+		}
+		var b bytes.Buffer
+		safetext.KeepAll(all, 400).Text(&b)
+		if lines := strings.Count(b.String(), "\n"); err == nil && (sum != len(all.Nodes) || lines != sum+2 && sum > 0) {
+			t.Errorf("%d lines for %d nodes, %d counted", lines, len(all.Nodes), sum)
+		}
+	})
+}
+
+func BenchmarkRead1000(b *testing.B) {
+	var in bytes.Buffer
+	for i := range 1000 {
+		node := fmt.Sprintf("n%d", i)
+		for line := range strings.Lines(strings.ReplaceAll(doc(node, strings.Repeat(dirty, 4)+drained), ",", ",\n")) {
+			fmt.Fprintf(&in, "%s: %s\n", node, strings.TrimSpace(line))
+		}
+	}
+	b.SetBytes(int64(in.Len()))
+	for b.Loop() {
+		f, err := Read(bytes.NewReader(in.Bytes()), nil, noon, false)
+		if err != nil || f.Counts[Drained] != 1000 {
+			b.Fatal(err, f.Counts)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// answer is what one node printed: the last document that was whole, or why there is none.
+type answer struct {
+	node   string // the name that the command for many nodes put before each line; empty without one
+	doc    status
+	reason string // why doc is missing; empty if it is there
+}
+
+// status is the part of the documents of "bookend status --json" that a fleet needs, and of "bookend history --json"
+// (docs/cli.md). Nodes may run another version of Bookend, which may have more fields.
+type status struct {
+	Version int       `json:"version"`
+	Kind    string    `json:"kind"`
+	Node    string    `json:"node"`
+	At      time.Time `json:"at"`
+	Mode    string    `json:"mode"`
+	Driver  *struct {
+		Answers bool   `json:"answers"`
+		Problem string `json:"problem"`
+	} `json:"driver"`
+	Slurm *struct {
+		Drained bool      `json:"drain"`
+		Reason  string    `json:"reason"`
+		Since   time.Time `json:"reason_since"`
+	} `json:"slurm"`
+	GPUs   []gpuStatus `json:"gpus"`
+	Struck []struct {
+		Repeat bool       `json:"repeat_offender"`
+		Faults []struct{} `json:"faults"`
+	} `json:"gpu_faults"`
+	Troubles []struct {
+		Code  string   `json:"code"`
+		Title string   `json:"title"`
+		Seen  []string `json:"said"`
+		Met   *struct {
+			Since time.Time `json:"since"`
+		} `json:"met"`
+	} `json:"troubles"`
+	Damaged []string   `json:"damaged"`
+	Running []struct{} `json:"running"`
+
+	Runs []run `json:"runs"` // of a document of "bookend history --json"
+}
+
+type run struct {
+	BeganAt time.Time `json:"began_at"`
+	EndedAt time.Time `json:"ended_at"`
+	Start   *verdict  `json:"start"`
+	End     *verdict  `json:"end"`
+}
+
+type verdict struct {
+	Action string `json:"action"`
+}
+
+type figure struct {
+	Bytes   uint64 `json:"bytes"`
+	Unknown string `json:"unknown"`
+}
+
+type gpuStatus struct {
+	State  string `json:"state"` // missing in documents of releases before 1.1
+	Memory struct {
+		Used figure `json:"used"`
+	} `json:"memory"`
+	Unexplained figure    `json:"unexplained"`
+	Processes   []process `json:"processes"`
+	Jobs        []string  `json:"jobs"`
+	Last        *struct {
+		Job string    `json:"job"`
+		At  time.Time `json:"at"`
+	} `json:"last"`
+}
+
+type process struct {
+	PID    int       `json:"pid"`
+	User   string    `json:"user"`
+	UID    uint32    `json:"uid"`
+	Name   string    `json:"name"`
+	Job    string    `json:"job"`
+	Ended  time.Time `json:"job_ended_at"`
+	Memory figure    `json:"memory"`
+}
+
+// Limits of the input. A node with 16 GPUs and 64 processes on each prints about 300 KiB.
+const (
+	mostNodes = 100_000
+	mostBytes = 8 << 20 // of one node's answer
+	mostLine  = 1 << 20
+)
+
+// read returns the answers in r. Lines of several nodes may be mixed if each begins with its node's name, and without
+// names documents follow one another.
+func read(r io.Reader) ([]answer, error) {
+	printed := map[string]*bytes.Buffer{}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, mostLine)
+	for lines.Scan() {
+		node, line := split(lines.Text())
+		if printed[node] == nil {
+			printed[node] = &bytes.Buffer{}
+		}
+		if len(printed) > mostNodes {
+			return nil, fmt.Errorf("read documents: more than %d nodes", mostNodes)
+		}
+		if b := printed[node]; node == "" || b.Len()+len(line) < mostBytes {
+			b.WriteString(line + "\n")
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read documents: %w", err)
+	}
+	var answers []answer
+	for _, node := range slices.Sorted(maps.Keys(printed)) {
+		answers = append(answers, documents(node, printed[node].Bytes())...)
+	}
+	return answers, nil
+}
+
+// split returns the name of the node that clush, pdsh and the like put before a line, empty without one. A line of JSON
+// begins with a space, a bracket or a quote.
+func split(line string) (node, rest string) {
+	const named = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+	node, rest, found := strings.Cut(line, ":")
+	if !found || node == "" || strings.Trim(node, named) != "" {
+		return "", line
+	}
+	return node, strings.TrimPrefix(rest, " ")
+}
+
+// documents returns the answers in what one node printed, or in what was printed without names of nodes.
+func documents(node string, text []byte) (all []answer) {
+	stream := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var doc status
+		at := stream.InputOffset()
+		err := stream.Decode(&doc)
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			rest := strings.TrimSpace(string(text[min(at, int64(len(text))):]))
+			first, _, _ := strings.Cut(rest, "\n")
+			reason := fmt.Sprintf("not a document of bookend status: %.80q", first)
+			return append(all, answer{node: node, reason: reason})
+		}
+		all = append(all, answer{node, doc, doc.unfit(node)})
+	}
+}
+
+// unfit says why a document is not a node's status, empty if it is.
+func (s status) unfit(node string) string {
+	short := func(name string) string { name, _, _ = strings.Cut(name, "."); return name }
+	switch {
+	case s.Kind != "status" && s.Kind != "history":
+		return fmt.Sprintf("a document of kind %.20q, want bookend status --json", s.Kind)
+	case s.Version != Version:
+		return fmt.Sprintf("document of version %d, this program reads %d", s.Version, Version)
+	case node != "" && short(node) != short(s.Node):
+		return fmt.Sprintf("answers as node %.64q", s.Node)
+	}
+	return ""
+}
