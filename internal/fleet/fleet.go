@@ -221,8 +221,8 @@ func (f Fleet) Text(w io.Writer) {
 		if n.Strikes > 0 {
 			strikes = fmt.Sprint(n.Strikes)
 		}
-		cells := []string{n.Node, string(n.Verdict), n.sinceText(), n.leftText(), cmp.Or(n.Holder, "-"), cmp.Or(n.Job, "-"),
-			strikes, cmp.Or(n.Reason, "-")}
+		cells := []string{n.Node, string(n.Verdict), n.sinceText(), n.leftText(), cmp.Or(n.Holder, "-"),
+			cmp.Or(n.Job, "-"), strikes, cmp.Or(n.Reason, "-")}
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	_ = t.Flush() // errors of w are kept by w
