@@ -550,7 +550,7 @@ func TestAsked(t *testing.T) {
 			"Why out of memory: GPU or driver had a fault", ""},
 		{"PyTorch's pool", saying(pooled), record.ByMessage,
 			"Why out of memory: fragmentation inside PyTorch", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = record.FromCuPy }), record.ByMessage, "Why out of memory: fragmentation inside CuPy", "cupy.get_default_memory_pool().free_all_blocks()"},
+		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = record.FromCuPy }), record.ByMessage, "Why out of memory: fragmentation inside CuPy", "arrays of one size; or at the start: cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)"},
 		{"several JAX processes", both(recording(record.GPURecording{ID: gpu0, Own: record.Most{Bytes: 120 * gibi}, Together: 2}), saying(jax(20))), record.ByMessage, "Why out of memory: several processes of your job share one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
 		{"two causes, one remedy", both(dirty(there(catalog.Dirty, 30, 0, before)), finds(there(catalog.Foreign, 9, 5150, before))), record.ByFailure,
 			"Your job failed (exit code 1). Found: an earlier job left GPU memory in use; another process held memory of your GPU",
