@@ -1,6 +1,7 @@
 package oomlog
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,7 +64,7 @@ var meanings = sync.OnceValue(func() map[string]meaning {
 			"needed need needs tried trying wanted extend mmap create reallocate realloc calloc vector reserve size",
 		free:  "free available have remaining left",
 		total: "total capacity", allocated: "allocated",
-		nothing: "used usage limit capped max maximum rounded freed released cached reserved line error code batch",
+		nothing: "sbrk used usage limit capped max maximum rounded freed released cached reserved line error code batch",
 		filler: "of was is for memory mem bytes buffer async managed failed to only set block space so far about " +
 			"device gpu cuda rocm",
 	} {
@@ -193,14 +194,29 @@ func (st statement) fill(m *record.Message) bool {
 		readForms(m, strings.ToLower(strings.Join(strings.Fields(text[:len(st.before)]+whole), " ")), false)
 		m.GPU = indexIn(st.line.head + " " + st.around)
 	}
-	take(m, sizesIn(text[:min(len(text), len(st.around))]))
+	first, _, _ := strings.Cut(whole, "\n")
+	take(m, sizesIn(text[:len(st.before)]+first[:min(len(first), len(st.text)+maxAfter)]))
 	if m.Framework == record.FromCuPy && !m.Allocated.Known() { // CuPy's total is the pool's
 		m.Allocated, m.Total = m.Total, notSaid
 	}
 	if !m.Asked.Known() && len(whole) > len(st.line.body)-st.pos {
 		take(m, sizesIn(whole), asked)
 	}
+	if m.Kind == record.KindDevice && m.Asked == notSaid {
+		st.fillFromAbove(m)
+	}
 	return true
+}
+
+// fillFromAbove reads the request from the line above, if that ends with it: some programs write two lines, and a console's
+// width parts a message.
+func (st statement) fillFromAbove(m *record.Message) {
+	for _, l := range st.near(-1, 1) {
+		text := l.body + " " + st.line.body[:st.pos]
+		if n := sizeIn(text, askedAbove); n.Bytes > 1<<10 {
+			m.Asked, m.GPU = n, cmp.Or(m.GPU, indexIn(strings.ToLower(text)))
+		}
+	}
 }
 
 // maxWrapped limits how many lines are joined if a console's width or a progress display has split a message.
@@ -211,9 +227,9 @@ const (
 
 // whole returns a statement's text from its sign on, including the lines below up to an empty line or another message.
 func (st statement) whole() string {
-	text := st.line.body[st.pos:min(len(st.line.body), st.pos+maxWrappedBytes)]
+	text := st.line.body[:min(len(st.line.body), st.pos+maxWrappedBytes)]
 	for _, l := range st.near(1, maxWrapped) {
-		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts.hits) > 0 {
+		if len(text)+len(l.body) > st.pos+maxWrappedBytes || len(l.facts.hits) > 0 {
 			break
 		}
 		if !splitsNumber(text, l.body) {
@@ -221,16 +237,18 @@ func (st statement) whole() string {
 		}
 		text += l.body
 	}
-	return text
+	return text[st.pos:]
 }
 
 const wideLine = 60 // bytes; a console has more columns, of which the prefix took some
 
 // splitsNumber reports whether a console's width split a number between two lines.
 func splitsNumber(above, below string) bool {
-	return len(above)-strings.LastIndexByte(above, '\n') > wideLine && below != "" &&
-		isDigit(above[len(above)-1]) && isDigit(below[0])
+	return len(above)-strings.LastIndexByte(above, '\n') > wideLine && isDigit(above[len(above)-1]) &&
+		restOfNumber().MatchString(below)
 }
+
+var restOfNumber = lazily(`^\d[\d.]*(?:$|[);,]| ?(?:[kKMGT]i?B|bytes)\b| has )`)
 
 func (st statement) sentence() string {
 	return strings.Join(strings.Fields(st.whole()), " ")
@@ -252,6 +270,7 @@ var (
 	torchProcess  = form(`Process (\d{1,7}) has SIZE memory in use`)
 	// only advice or another line follows
 	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
+	askedAbove  = form(`(?i)(?:allocate|allocating|allocation of) SIZE[^.\d]*\d{0,3}[^.\d]*$`)
 	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
 )
 
@@ -269,7 +288,7 @@ func readForms(m *record.Message, lower string, torch bool) {
 // deviceIndex matches how programs name a GPU by its number: "on device 1", "GPU:1", "cuda:0", "device ordinal 2". What
 // follows tells it from a size or a version.
 var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu|cuda|dev|device|device ordinal|device id)[ :=#]{1,2}(\d{1,3})` +
-	`(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]))`)
+	`(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]|[kmgt][ac-hj-z]|b[a-xz]|by ))`)
 
 // indexIn returns the number of the GPU that a text names; nil if it names none, or several.
 func indexIn(lower string) *int {

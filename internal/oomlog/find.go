@@ -52,7 +52,7 @@ func (s *scan) message(l *line) (found, bool) {
 		f.group, _, _ = strings.Cut(l.lower, ":")
 		f.Kind, f.Framework, f.Line = record.KindHost, record.FromSlurm, shown(l.body, 0)
 		exceeded := strings.Contains(l.lower, "memory limit at some point") && s.killed()
-		return f, exceeded || slurmSays().MatchString(l.lower)
+		return f, (exceeded || slurmSays().MatchString(l.lower)) && !s.retried()
 	}
 	for _, h := range l.facts.hits {
 		if st := s.statement(l, h); st.reported() {
@@ -86,6 +86,13 @@ var (
 	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit(?:$| \(|, )|out-of-memory handler|` +
 		`: out of memory`)
 )
+
+// retried reports whether a workflow manager says below that it started the step again, and later that all is done.
+func (s *scan) retried() bool {
+	below := s.lines[min(s.at+1, len(s.lines)):]
+	first := slices.IndexFunc(below[:min(len(below), episode)], func(l line) bool { return l.facts.has[restarts] })
+	return first >= 0 && slices.ContainsFunc(below[first:], func(l line) bool { return l.facts.has[isDone] })
+}
 
 // killed reports whether a line nearby says so. Slurm's "memory limit at some point" alone may be about cached files.
 func (s *scan) killed() bool {

@@ -21,7 +21,7 @@ type line struct {
 }
 
 // isLevel matches a logger's level for errors.
-var isLevel = lazily(`\b(?:error|critical|fatal|[ef])\b`)
+var isLevel = lazily(`\b(?:error|critical|fatal|morecore|[ef])\b`)
 
 // split returns the lines of an output's end. It drops a first line that may be truncated: the rest could negate it.
 func split(tail []byte) []line {
@@ -31,9 +31,17 @@ func split(tail []byte) []line {
 		_, text, _ = strings.Cut(text, "\n")
 	}
 	var lines []line
+	within := false // a JSON list of a traceback's lines
 	for text := range strings.SplitSeq(text, "\n") {
-		dict := strings.Contains(text, `{"`) || strings.Contains(text, "{'") // JSON, or as Python prints it
-		if dict && !tableRow().MatchString(text) && !sourceMark().MatchString(strings.TrimSpace(text)) {
+		begins := strings.Contains(text, "Traceback (most recent call last)")
+		item := listItem().FindStringSubmatch(text)
+		if within = item != nil && (within || begins); within {
+			text = item[1]
+		} else if begins {
+			text = listMarks.Replace(text)
+		}
+		quoted := within || escaped().MatchString(text)
+		if quoted && !tableRow().MatchString(text) && !sourceMark().MatchString(strings.TrimSpace(text)) {
 			text = escapes.Replace(text)
 		}
 		for part := range strings.SplitSeq(text, "\n") {
@@ -43,6 +51,15 @@ func split(tail []byte) []line {
 	markQuoted(lines)
 	return lines
 }
+
+var (
+	// escaped matches JSON, a dictionary as Python prints it, and its bytes with a line break.
+	escaped  = lazily(`\{["']|(?:^|[ =(\[,:])b["'].*\\n`)
+	listItem = lazily(`^ *\[? *"(.*)"[,\]]? *$`)
+	// listMarks are what parts the items of a list.
+	listMarks = strings.NewReplacer(`", "`, "\n", `","`, "\n", `["`, "\n", `"]`, "\n",
+		`', '`, "\n", `['`, "\n", `']`, "\n")
+)
 
 var escapes = strings.NewReplacer(`\\n`, "\n", `\n`, "\n", `\t`, " ", `\"`, `"`, `\'`, "'")
 
@@ -94,12 +111,13 @@ func newLine(text string) line {
 		l.facts.program = min(l.facts.program, f.program)
 		l.facts.has[goesOn] = l.facts.has[goesOn] || f.has[goesOn]
 		l.facts.has[isGPU] = l.facts.has[isGPU] || f.has[isGPU]
+		l.facts.has[isHost] = l.facts.has[isHost] || strings.Contains(l.head, "[morecore]")
 		l.facts.has[isError] = l.facts.has[isError] || isLevel().MatchString(l.head)
 	}
 	return l
 }
 
-var colour = lazily(`\x1b\[[^\n\r@-~]*[@-~]?`)
+var colour = lazily(`\x1b\[[^\n\r@-~]*[@-~]?|\\(?:u001b|x1b)\[[\d;]*m`)
 
 // pattern is a regular expression that is compiled at its first use, because hooks start for every job.
 type pattern func() *regexp.Regexp

@@ -45,23 +45,30 @@ func (st statement) reported() bool {
 	if st.is("hash") {
 		marked = strings.TrimPrefix(marked, "# ")
 	}
-	source := sourceMark().MatchString(marked) || st.pos <= maxBefore && sourceWord().MatchString(before) ||
-		st.facts.code < min(st.pos, maxBefore)
+	raised := strings.HasPrefix(marked, "raise ") && slices.ContainsFunc(st.near(-1, 1), isFrame)
+	source := !raised && (sourceMark().MatchString(marked) || st.pos <= maxBefore && sourceWord().MatchString(before) ||
+		st.facts.code < min(st.pos, maxBefore))
 	if st.line.quoted || tableRow().MatchString(st.line.body) || testPassed().MatchString(st.line.lower) ||
-		strings.Count(before, "`")%2 > 0 && strings.Contains(after, "`") {
+		strings.Count(before, "`")%2 > 0 && strings.Contains(after, "`") ||
+		strings.Count(before, "**")%2 > 0 && boldEnds().MatchString(after) {
 		return false
 	}
 	if sizedTorch().MatchString(after) { // source code and most other texts do not have its figures
-		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") &&
-			!strings.HasPrefix(before, "raise")
+		return !exemplifies().MatchString(before) && (!source || strings.Contains(before, "error(") &&
+			!strings.HasPrefix(before, "#") && !strings.HasPrefix(before, "raise"))
 	}
 	return !source && st.formed(before, after) && !supposed(before) && !inQuotes(before, after) &&
 		!discusses().MatchString(after[:min(len(after), 60)])
 }
 
+// isFrame reports whether a line is a frame of a traceback. The statement that was executed there follows.
+func isFrame(l *line) bool { return frame().MatchString(l.body) }
+
 var (
-	sizedTorch = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
-	isCause    = lazily(`:[ (]*$`)
+	frame       = lazily(`^File ".+", line \d+, in `)
+	exemplifies = lazily(`(?:for example|for instance|e\.g\.|such as|like),? ["'(]*(?:[\w.]+: )?(?:cuda |hip )?$`)
+	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
+	isCause     = lazily(`:[ (]*$`)
 )
 
 // formed reports whether the sign is complete: a whole name or number, and at the end if it has to be.
@@ -93,7 +100,10 @@ var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cuda
 // givesName matches text before the name of an error that a call returned.
 var givesName = lazily(`(?:result|code|status|return|curesult|hresult)[^ ]* ?[=:]? ?[\d]*[)\]]? ?[(=]?$|results? in $`)
 
-var tableRow = lazily(`^\|.*\|.*\|`) // of a document
+var (
+	tableRow = lazily(`^\|.*\|.*\|`) // of a document
+	boldEnds = lazily(`\*\* \w`)     // of a document's term, which its text follows
+)
 
 // testPassed matches the line of a test that passed, which has the message in its name.
 var testPassed = lazily(`^(?:--- pass|ok \d|pass:? |passed )|\b\d+ passed\b|\(\d+ ?ms\)$|` +
@@ -116,8 +126,8 @@ var (
 // opensValue matches text before a quoted value: a log field, JSON, a name, or an exception printed by Python.
 var (
 	opensValue = lazily(`=.* (?:msg|err|error|message|reason|cause|exception|detail)=$|\{".*":$|` +
-		`named$|(?:[a-z0-9]error|outofresources)\(?$|^"(?:error|err|message|msg|exception|exc_info|detail|` +
-		`reason|cause|stderr)":$`)
+		`named$|with message$|(?:[a-z0-9]error|outofresources)\(?$|(?:^|[ =(\[,:])b$|` +
+		`^"(?:error|err|message|msg|exception|exc_info|detail|reason|cause|stderr)":$`)
 	// opensText matches text before the quoted text of an exception, which begins with its name.
 	opensText = lazily(`(?:error|failed|failure|exception|reason|cause|message|msg)['"]?:$|` +
 		`(?:stderr|stdout|output)[:=] ?b?$`)
@@ -170,7 +180,7 @@ var discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|: this (?:indicates|er
 
 // failed reports whether the line has a word for an error, or a requested size.
 func (st statement) failed() bool {
-	if st.facts.has[isError] || st.line.facts.has[isError] {
+	if st.facts.has[isError] || st.line.facts.has[isError] || st.facts.has[givesUp] {
 		return true
 	}
 	if strings.Contains(st.before, "warn") {
@@ -197,8 +207,13 @@ func (st statement) place() (record.MessageKind, bool) {
 		return record.KindFault, !st.is("weak") || st.failed() && evidenceIn(st.before + st.text).has[isGPU]
 	case sizedTorch().MatchString(st.after) && own.has[isGPU]:
 		return record.KindDevice, true
+	case st.line.lower == "out of memory!" && // Perl
+		!slices.ContainsFunc(st.neighbours(), namesGPU):
+		return record.KindHost, true
 	case st.is("weak") && !st.failed() && !st.endsError():
 		return "", false
+	case st.text+st.after == "cannot allocate memory" && st.encoderFailed():
+		return record.KindDevice, true
 	case st.kind == record.KindHost && !st.is("soft"), own.has[isHostCall], own.has[isHost]:
 		return record.KindHost, true
 	case !strings.Contains(st.around, "alloc") && st.hostNear():
@@ -214,6 +229,15 @@ func (st statement) place() (record.MessageKind, bool) {
 		return record.KindHost, st.text == "out of memory allocating"
 	}
 	return st.placeNear()
+}
+
+func namesGPU(l *line) bool { return l.facts.has[isGPU] }
+
+// encoderFailed reports whether NVENC lacked memory right before: FFmpeg's later lines then have the system's error.
+func (st statement) encoderFailed() bool {
+	last := len(st.found) - 1
+	return last >= 0 && st.found[last].Kind == record.KindDevice && st.at-st.found[last].at <= episode &&
+		strings.Contains(st.found[last].Line, "OpenEncodeSession")
 }
 
 // placeNear decides by the lines around the statement, if an error is spread over several. A GPU that one names counts
@@ -303,7 +327,8 @@ func (s *scan) program(library record.Framework) record.Framework {
 
 func (st statement) framework(k record.MessageKind) record.Framework {
 	f := st.speaker().framework
-	if f == record.FromOther && (k != record.KindHost || st.facts.has[isGPU] || st.facts.has[isHostCall]) {
+	ofGPU := st.facts.has[isGPU] && !strings.HasPrefix(st.text, "no space left on device")
+	if f == record.FromOther && (k != record.KindHost || ofGPU || st.facts.has[isHostCall]) {
 		return record.FromCUDA
 	}
 	return f

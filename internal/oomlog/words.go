@@ -25,6 +25,8 @@ const (
 	isError    class = "error"
 	goesOn     class = "goes on"
 	givesUp    class = "gives up"
+	restarts   class = "restarts"
+	isDone     class = "is done"
 	isMemory   class = "memory"
 	isOther    class = "other"
 	isCode     class = "code"

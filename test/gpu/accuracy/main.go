@@ -94,11 +94,12 @@ func pages(root string) (map[string]string, error) {
 	records := filepath.Join(root, folder)
 	files, err := runrecord.Load(records)
 	f := facts{Files: files, Scenarios: byScenario(files), Outputs: map[string][]string{}}
-	parts := [][2]string{{"untouched", texts.Heldout}, {"at hand", texts.Written}, {"forms", texts.Formats},
-		{"untouched forms", texts.HeldoutFormats}}
+	parts := [][2]string{{"untouched", texts.Heldout}, {"at hand", texts.Written}, {"forms", texts.Formats}}
 	for _, part := range parts {
 		all, bad := texts.Load(filepath.Join(root, "test/texts", part[1]))
-		f.Sayings = append(f.Sayings, saying{part[0], len(all), texts.Of(all)})
+		if len(all) > 0 {
+			f.Sayings = append(f.Sayings, saying{part[0], len(all), texts.Of(all)})
+		}
 		err = errors.Join(err, bad)
 	}
 	for _, kind := range []string{"script", "search"} {
