@@ -48,7 +48,7 @@ func explanation(what string, here config.Config) string {
 	var paragraphs []string
 	switch c, ok := catalog.Parse(what); {
 	case ok:
-		paragraphs = []string{explainCode(c, here)}
+		paragraphs = []string{here.Explain(c)}
 	case isXid:
 		paragraphs = explainXid(gpu.Xid{Code: xid}, here)
 	case catalog.Topic(what) != "":
@@ -102,10 +102,7 @@ func explainXid(x gpu.Xid, here config.Config) []string {
 	row, _ := catalog.LookupXid(x.Code)
 	title, lines := gpu.Error(x.Code), [][2]string{{"means", row.Meaning}, {"cause", string(row.Cause)}}
 	if x.BusID != "" {
-		of := "GPU"
-		if row.Code == catalog.KernelLog {
-			of = "device"
-		}
+		of := map[bool]string{true: "device", false: "GPU"}[row.Code == catalog.KernelLog]
 		title += fmt.Sprintf(" of %s %s %s", of, x.BusID, x.Instance)
 	}
 	if first, _ := catalog.LookupXid(x.CausedBy); x.CausedBy != 0 { // that is the error, and this its consequence
@@ -124,7 +121,7 @@ func explainXid(x gpu.Xid, here config.Config) []string {
 		lines = append(lines, [2]string{"doubt", row.Doubt})
 	}
 	return []string{catalog.Paragraph(strings.TrimSpace(title), "an error that the driver writes to the kernel log",
-		lines...), explainCode(row.Code, here)}
+		lines...), here.Explain(row.Code)}
 }
 
 func explainExit(n int, here config.Config) []string {
@@ -134,7 +131,7 @@ func explainExit(n int, here config.Config) []string {
 	}
 	paragraphs := []string{catalog.Paragraph(fmt.Sprintf("exit code %d of Bookend's hooks", n), text)}
 	if c, known := catalog.OfExit(n); known {
-		paragraphs = append(paragraphs, explainCode(c, here))
+		paragraphs = append(paragraphs, here.Explain(c))
 	}
 	return paragraphs
 }
@@ -146,7 +143,7 @@ func explainPasted(what string, here config.Config) (paragraphs []string) {
 		paragraphs = append(paragraphs, explainXid(x, here)...)
 	}
 	if gpu.PastedMismatch(what) {
-		paragraphs = append(paragraphs, explainCode(catalog.Mismatch, here))
+		paragraphs = append(paragraphs, here.Explain(catalog.Mismatch))
 	}
 	if len(paragraphs) > 0 {
 		return paragraphs
@@ -157,7 +154,7 @@ func explainPasted(what string, here config.Config) (paragraphs []string) {
 			[2]string{"means", r.Meaning}, [2]string{"do", r.Remedy}))
 	}
 	for _, c := range catalog.Mentioned(what) {
-		paragraphs = append(paragraphs, explainCode(c, here))
+		paragraphs = append(paragraphs, here.Explain(c))
 	}
 	return append(paragraphs, explainReturned(what)...)
 }
@@ -169,20 +166,4 @@ func explainReturned(what string) (paragraphs []string) {
 			[2]string{"means", r.Meaning}, [2]string{"do", r.Remedy}))
 	}
 	return paragraphs
-}
-
-func explainCode(c catalog.Code, here config.Config) string {
-	entry, _ := catalog.Lookup(c)
-	policy, shipped := here.PolicyOf(c), config.Default().PolicyOf(c)
-	if policy != shipped {
-		policy += " (default: " + shipped + ")"
-	}
-	drains, exit := config.DrainsFor(c, policy), "none of its own"
-	if !strings.HasPrefix(drains, "never") {
-		exit = fmt.Sprintf("%d if it drains", catalog.Exit(c))
-	}
-	return catalog.Paragraph(string(c), entry.Title,
-		[2]string{"means", entry.Meaning}, [2]string{"do", entry.Remedy}, [2]string{"policy", policy},
-		[2]string{"drains", drains}, [2]string{"exit", exit},
-		[2]string{"more", "docs/findings.md#" + strings.ToLower(string(c))})
 }

@@ -19,10 +19,10 @@ import (
 
 // historyAsk is what the command line asks of "bookend history".
 type historyAsk struct {
-	filter             filter
-	code, since, until string
-	offenders          bool
-	limit              int
+	filter                    filter
+	code, cause, since, until string
+	offenders                 bool
+	limit                     int
 }
 
 const moments = `WHEN is a time ago (90m, 2h, 3d, 2w), a date (2026-11-21), or one with a time (2026-11-21T08:00).`
@@ -49,6 +49,8 @@ met it, look at the GPU and the node; if always the same user, at that user's pr
 	f.StringVar(&q.code, "code", "", "runs with the finding `CODE` (BKD-ORPHAN, or orphan)")
 	f.StringVar(&q.since, "since", "", "runs that ended after `WHEN`")
 	f.StringVar(&q.until, "until", "", "runs that started before `WHEN`")
+	f.BoolVar(&q.filter.ranOut, "oom", false, "only runs whose output says that memory ran out")
+	f.StringVar(&q.cause, "cause", "", "only runs whose memory ran out by the cause `NAME`: own, pool...; ? lists all")
 	f.BoolVar(&q.filter.found, "found", false, "only runs with findings that the policy does not ignore")
 	f.BoolVar(&q.offenders, "repeat-offenders", false, "GPUs with repeated findings, instead of runs")
 	f.IntVar(&q.limit, "limit", 20, "at most `N` runs; 0: all")
@@ -93,6 +95,12 @@ func (q historyAsk) complete(now time.Time) (filter, error) {
 		}
 		f.code = c
 	}
+	if f.cause = record.CauseName(q.cause); q.cause != "" {
+		known := append(record.Causes(), record.CauseUnknown)
+		if f.ranOut = slices.Contains(known, f.cause); !f.ranOut {
+			return f, fmt.Errorf("--cause: no such cause: %q; one of %q", q.cause, known)
+		}
+	}
 	if bus, err := gpu.ParseBusID(f.gpu); err == nil {
 		f.gpu = string(bus)
 	}
@@ -105,10 +113,12 @@ func (q historyAsk) complete(now time.Time) (filter, error) {
 type filter struct {
 	gpu          string // Slurm's index, a UUID, a bus ID, or nvidiaN
 	job          *slurm.Ref
-	user         string       // user name or UID
-	code         catalog.Code // the run has a finding with this code
-	since, until time.Time    // the run overlaps this period; zero means unbounded
-	found        bool         // the run has a finding that policy does not hide
+	user         string           // user name or UID
+	code         catalog.Code     // the run has a finding with this code
+	since, until time.Time        // the run overlaps this period; zero means unbounded
+	found        bool             // the run has a finding that policy does not hide
+	ranOut       bool             // the job's output says that memory ran out
+	cause        record.CauseName // by this cause; empty for any
 }
 
 // pick returns the runs that match the filter, in their order.
@@ -122,6 +132,7 @@ func (f filter) matches(r record.Run) bool {
 	case f.user != "" && f.user != r.Job.User && f.user != fmt.Sprint(r.Job.UID):
 	case f.gpu != "" && !slices.ContainsFunc(r.Devices, f.isGPU):
 	case (f.code != "" || f.found) && !slices.ContainsFunc(r.AllEnds(), f.hasFinding):
+	case f.ranOut && !slices.ContainsFunc(r.AllEnds(), f.hasCause):
 	case !f.since.IsZero() && r.Closed() && r.Last().Wall.Before(f.since): // a running job is present now
 	case !f.until.IsZero() && r.First().Wall.After(f.until):
 	default:
@@ -137,6 +148,11 @@ func (f filter) hasFinding(e *record.End) bool {
 		}
 	}
 	return false
+}
+
+func (f filter) hasCause(e *record.End) bool {
+	causes := e.Diagnosis.OutOfMemory()
+	return len(causes) > 0 && (f.cause == "" || slices.Contains(causes, f.cause))
 }
 
 func refersTo(ref slurm.Ref, r record.Run) bool {

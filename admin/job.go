@@ -63,7 +63,8 @@ func ofJob(a *app, cmd *cobra.Command, show func(ref slurm.Ref, runs []record.Ru
 		}
 		runs := record.Newest(filter{job: &ref}.pick(all.runs))
 		if len(runs) == 0 {
-			return notFound("no record of job %s on node %s", ref.Text, all.node)
+			return notFound("no record of job %s on node %s; elsewhere: srun -w NODE bookend why %[1]s", ref.Text,
+				all.node)
 		}
 		slices.Reverse(runs)
 		slices.SortStableFunc(runs, func(x, y record.Run) int { return cmp.Compare(x.Job.ID, y.Job.ID) })
@@ -107,8 +108,9 @@ func ownReport(a *app, ref slurm.Ref) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		// Both errors have one text, so that it does not reveal whether another user's job ran here.
-		return ending{exitDenied, fmt.Sprintf("bookend: no report of job %s for you on %s: not yours, no longer kept, "+
-			"or it ran elsewhere (sacct -j %[1]s -o NodeList); its output has what Bookend reported", ref.Text, node)}
+		const text = "bookend: no report of job %s for you on %s: not yours, no longer kept (its output has it), or it ran " +
+			"elsewhere: sacct -j %[1]s -o NodeList, then srun -w NODE bookend why %[1]s"
+		return ending{exitDenied, fmt.Sprintf(text, ref.Text, node)}
 	case err != nil:
 		return fmt.Errorf("read the report of job %s: %w", ref.Text, err)
 	}

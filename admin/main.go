@@ -39,10 +39,11 @@ type app struct {
 	node  string        // --node
 	json  bool          // --json
 	check bool          // --exit-code
+	busy  func(text string) (done func() bool)
 }
 
 func run(env child.Env, args []string) int {
-	a := &app{env: env, raw: bufio.NewWriter(env.Stdout)}
+	a := &app{env: env, raw: bufio.NewWriter(env.Stdout), busy: env.Busy}
 	a.env.Stdout, a.env.Stderr = safetext.Terminal(a.raw), safetext.Terminal(env.Stderr)
 	root := rootCommand(a)
 	root.SetArgs(append([]string{}, args...)) // with nil, cobra would take the arguments of the process
@@ -75,7 +76,7 @@ func (a *app) config() config.Config {
 // warn prints what does not keep the command from its answer.
 func (a *app) warn(problem any) { fmt.Fprintf(a.env.Stderr, "bookend: %v\n", problem) }
 
-func (a *app) records() (records, error) { return openRecords(a.env, a.config(), a.node) }
+func (a *app) records() (records, error) { return a.open(a.config()) }
 
 // write prints a document as text or as JSON. If found is true, --exit-code makes it exit 1.
 func (a *app) write(document view.Document, found bool) error {

@@ -36,26 +36,27 @@ type records struct {
 	damaged []state.Damage
 }
 
-// openRecords reads a node's records. If it fails, what it returns can still be used to ask the driver.
-func openRecords(env child.Env, cfg config.Config, node string) (records, error) {
-	r := records{env: env, cfg: cfg}
-	if env.EUID != 0 {
+// open reads a node's records. If it fails, what it returns can still be used to ask the driver.
+func (a *app) open(cfg config.Config) (records, error) {
+	r := records{env: a.env, cfg: cfg}
+	if a.env.EUID != 0 {
 		return r, denied("only root can read the records of all jobs; for a job of your own: bookend why JOBID")
 	}
 	nodes, err := state.Nodes(cfg.Paths.Run, cfg.Paths.Var)
 	if err != nil && len(nodes) == 0 { // if some were found, the errors are listed as damage
 		return r, err
 	}
-	if len(nodes) == 0 && node == "" {
+	if len(nodes) == 0 && a.node == "" {
 		return r, notFound("no records in %q, which is expected before the first GPU job", cfg.Paths.Run)
 	}
-	r.node, err = oneOf(nodes, node, cfg.Paths.Run)
+	r.node, err = oneOf(nodes, a.node, cfg.Paths.Run)
 	if err == nil {
 		r.store, err = state.Open(cfg.Paths.Run, r.node)
 	}
 	if err != nil {
 		return r, err
 	}
+	defer a.busy("bookend: reading the records; a report of 100,000 jobs takes some 15 s")()
 	r.runs, r.damaged = r.store.Runs()
 	known := map[string]bool{}
 	for _, run := range r.runs {
@@ -171,7 +172,7 @@ has 3 s and Slurm 2 s to answer; if one does not, the rest is shown.`,
 // status writes the overview of the node. If the records cannot be opened, it writes the rest and returns the error.
 func status(a *app, recordsAlone bool) error {
 	cfg, problem := node.LoadConfig(a.env)
-	all, unread := openRecords(a.env, cfg, a.node)
+	all, unread := a.open(cfg)
 	e, _ := errors.AsType[ending](unread)
 	fresh := e.code == exitNotFound
 	if a.env.EUID != 0 || fresh && a.node != "" {

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Env is the outside world, as main passes it in.
@@ -32,6 +35,17 @@ func (e Env) Confine() {
 	if err := Confine(); err != nil {
 		fmt.Fprintf(e.Stderr, "bookend: %v\n", err)
 	}
+}
+
+// Busy writes a line to standard error if that is a terminal and done is not called within a second.
+func (e Env) Busy(text string) (done func() bool) {
+	file, _ := e.Stderr.(*os.File)
+	return time.AfterFunc(time.Second, func() {
+		defer Recover(func(*Panic) {})
+		if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err == nil {
+			fmt.Fprintln(file, text)
+		}
+	}).Stop
 }
 
 // Operation is work for a child: this very binary, started again as "--child NAME". What may sleep in the kernel, be

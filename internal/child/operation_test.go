@@ -1,9 +1,14 @@
 package child
 
 import (
+	"bufio"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/test/must"
 )
@@ -26,4 +31,30 @@ func TestServeRefuses(t *testing.T) {
 		err := env.serve(tt.op)
 		must.Not(t, err == nil || !strings.Contains(err.Error(), tt.want) || stdout.Len() > 0, "%v: %v, %q", tt, err, &stdout)
 	}
+}
+
+// What takes long is said on a terminal, and nowhere else.
+func TestBusy(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	number, err := unix.IoctlGetUint32(int(terminal.Fd()), unix.TIOCGPTN)
+	must.Do(t, err)
+	must.Do(t, unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPTLCK, 0))
+	screen, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer screen.Close()
+	file, err := os.Create(t.TempDir() + "/file")
+	must.Do(t, err)
+	for _, stderr := range []io.Writer{nil, file, screen} { // the last one that is said is waited for
+		defer Env{Stderr: stderr}.Busy("reading")()
+	}
+	line, err := bufio.NewReader(terminal).ReadString('\n')
+	must.Not(t, err != nil || line != "reading\r\n", "%q, %v", line, err)
+	info, err := file.Stat()
+	must.Not(t, err != nil || info.Size() > 0, "a file was written to: %v, %v", info, err)
 }

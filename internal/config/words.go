@@ -27,3 +27,20 @@ func DrainsFor(code catalog.Code, policy string) string {
 	}
 	return "in mode enforce, if the policy says drain and the evidence is certain"
 }
+
+// Explain describes a finding and what the configuration does with it, for admins.
+func (c Config) Explain(code catalog.Code) string {
+	entry, _ := catalog.Lookup(code)
+	policy, shipped := c.PolicyOf(code), Default().PolicyOf(code)
+	if policy != shipped {
+		policy += " (default: " + shipped + ")"
+	}
+	drains, exit := DrainsFor(code, policy), "none of its own"
+	if !strings.HasPrefix(drains, "never") {
+		exit = fmt.Sprintf("%d if it drains", catalog.Exit(code))
+	}
+	return catalog.Paragraph(string(code), entry.Title,
+		[2]string{"means", entry.Meaning}, [2]string{"do", entry.Remedy}, [2]string{"policy", policy},
+		[2]string{"drains", drains}, [2]string{"exit", exit},
+		[2]string{"more", "docs/findings.md#" + strings.ToLower(string(code))})
+}

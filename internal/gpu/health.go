@@ -1,6 +1,9 @@
 package gpu
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Health is one sample of a device's condition. Facts its driver never reports are missing; failed reads are unknown.
 type Health struct {
@@ -113,4 +116,13 @@ type HostKill struct {
 	Cgroup string `json:"cgroup,omitempty"` // the process's cgroup; empty if the log does not contain it
 	// Limit is the memory limit of the job or step that was full, in bytes; 0 if it was the node's memory, or unknown.
 	Limit uint64 `json:"limit_bytes,omitempty"`
+}
+
+// Words describes the end of a process, for admins.
+func (k HostKill) Words() string {
+	text := fmt.Sprintf("host memory ran out: PID %d (%s) was ended", k.PID, k.Name)
+	if k.Limit > 0 {
+		text += "; the job's limit was " + Size(k.Limit)
+	}
+	return text
 }

@@ -1,6 +1,8 @@
 package joblog
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"bookend/internal/record"
@@ -46,7 +48,7 @@ type Stream struct {
 // Why the path of an output is not known.
 const (
 	ofSrun      = "goes to srun's own terminal, a pipe, or files that cannot be told from here"
-	onFirstNode = "is written on the job's first node"
+	onFirstNode = "is on the job's first node: srun -w %s bookend why %d"
 	unnamed     = "its name cannot be told from here: "
 )
 
@@ -98,8 +100,8 @@ func add(all []Stream, w Stream) []Stream {
 }
 
 func (p Place) expanded(kind record.OutputKind, pattern string) Stream {
-	if slurm.FirstHost(p.Job.NodeList) != p.Job.Node {
-		return unplaced(kind, onFirstNode)
+	if first := p.Job.FirstHost(); first != p.Job.Node {
+		return unplaced(kind, fmt.Sprintf(onFirstNode, cmp.Or(first, "NODE"), p.Job.ID))
 	}
 	path, err := p.expand(pattern)
 	if err != nil {

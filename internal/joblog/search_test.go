@@ -188,7 +188,7 @@ const message = "RuntimeError: CUDA error: out of memory\n"
 // A requeued job that goes on in its old file: what its earlier run said there is not this run's. Only an end report,
 // which this run does not have yet and which stands behind an empty line, divides them.
 func TestSearchEarlierRun(t *testing.T) {
-	const report = "| bookend: WARNING: n1 GPU 0 had 3.0 GiB in use\n| bookend:   Details: bookend show 7 on n1\n"
+	const report = "| bookend: WARNING: n1 GPU 0 had 3.0 GiB in use\n| bookend:   For your admin: bookend show 7 (on n1)\n"
 	for name, tt := range map[string]struct {
 		before string
 		found  int

@@ -55,14 +55,11 @@ type JobRun struct {
 	Settled []time.Duration `json:"settled_ns,omitempty"`
 	// Recorded is what the recorder saw of a job that ended, nil if it was not to record.
 	Recorded *Recorded `json:"recorded,omitempty"`
-	// OutOfMemory are the causes found of a job whose memory ran out, UnknownCause if there is none; empty for others.
+	// OutOfMemory are the causes found of a job whose memory ran out; empty for others.
 	OutOfMemory []record.CauseName `json:"out_of_memory,omitempty"`
 	// Check is what a health check saw, valid until the next; nil for a job's hooks. Unknown figures are not shown.
 	Check *record.Check `json:"check,omitempty"`
 }
-
-// UnknownCause stands for none that was found.
-const UnknownCause record.CauseName = "unknown"
 
 // Recorded is what was seen of a job while it ran.
 type Recorded struct {

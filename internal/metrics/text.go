@@ -113,7 +113,7 @@ func everyOwnCode() (all [][]string) {
 }
 
 func everyCause() (all [][]string) {
-	for _, n := range append(record.Causes(), UnknownCause) {
+	for _, n := range append(record.Causes(), record.CauseUnknown) {
 		all = append(all, []string{string(n)})
 	}
 	return all

@@ -204,12 +204,7 @@ func (h *layout) gpus() []GPU {
 	})
 }
 
-func (g GPU) order() int {
-	if g.Index == nil {
-		return math.MaxInt
-	}
-	return *g.Index
-}
+func (g GPU) order() int { return *cmp.Or(g.Index, new(math.MaxInt)) }
 
 func (h *layout) count() {
 	codes := map[catalog.Code]Count{}

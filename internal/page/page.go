@@ -312,7 +312,7 @@ func outcome(e Entry) string {
 	case e.Drained:
 		return "drained the node"
 	case a == catalog.ToDrain:
-		return "would drain, held back"
+		return "would drain"
 	case a == catalog.ToNote:
 		return "noted"
 	case e.Judged.Why != "":

@@ -114,11 +114,11 @@ func TestUsersAreNotNamed(t *testing.T) {
 
 func TestOutcome(t *testing.T) {
 	for want, e := range map[string]Entry{
-		"warned":                 {Judged: record.Judged{Action: config.Warn}},
-		"warned, not drained":    {Judged: record.Judged{Action: config.Warn, Why: "another job could own it"}},
-		"noted":                  {Judged: record.Judged{Action: config.Note}},
-		"would drain, held back": {Judged: record.Judged{Action: config.Drain}},
-		"drained the node":       {Judged: record.Judged{Action: config.Drain}, Drained: true},
+		"warned":              {Judged: record.Judged{Action: config.Warn}},
+		"warned, not drained": {Judged: record.Judged{Action: config.Warn, Why: "another job could own it"}},
+		"noted":               {Judged: record.Judged{Action: config.Note}},
+		"would drain":         {Judged: record.Judged{Action: config.Drain}},
+		"drained the node":    {Judged: record.Judged{Action: config.Drain}, Drained: true},
 	} {
 		if got := outcome(e); got != want {
 			t.Errorf("%q, want %q", got, want)

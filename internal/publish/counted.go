@@ -5,7 +5,6 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/metrics"
 	"bookend/internal/node"
-	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -35,24 +34,8 @@ func counted(a *node.Access, o Account) metrics.JobRun {
 	if saw && a.Config.Record.Every > 0 && o.Case.Past.Turn != judge.Repeated {
 		run.Recorded = recorded(a, o)
 	}
-	run.OutOfMemory = outOfMemory(o.Why)
+	run.OutOfMemory = o.Why.OutOfMemory()
 	return run
-}
-
-// outOfMemory returns the causes found if the job's output says that memory ran out.
-func outOfMemory(why *record.Diagnosis) (all []record.CauseName) {
-	if why == nil || why.Reason != record.ByMessage {
-		return nil
-	}
-	for _, c := range why.Causes {
-		if c.Explains() {
-			all = append(all, c.Name)
-		}
-	}
-	if len(all) == 0 {
-		all = append(all, metrics.UnknownCause)
-	}
-	return all
 }
 
 func recorded(a *node.Access, o Account) *metrics.Recorded {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"bookend/internal/drain"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
-	"bookend/internal/metrics"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
@@ -41,29 +39,6 @@ func TestWords(t *testing.T) {
 	more := f
 	if more.Bytes = gpu.Bytes(1); subject(f) != subject(more) {
 		t.Errorf("%q, then %q: a figure that wanders is said again", subject(f), subject(more))
-	}
-}
-
-// A job whose output says that memory ran out counts once for each cause that explains it.
-func TestOutOfMemory(t *testing.T) {
-	why := func(r record.Reason, causes ...record.Cause) *record.Diagnosis {
-		return &record.Diagnosis{Reason: r, Causes: causes}
-	}
-	own := record.Cause{Name: record.CauseOwn, Answer: record.Yes}
-	share := record.Cause{Name: record.CauseShare, Answer: record.Yes, With: record.CauseOwn}
-	others := record.Cause{Name: record.CauseOthers, Answer: record.CannotTell}
-	for name, tt := range map[string]struct {
-		why  *record.Diagnosis
-		want []record.CauseName
-	}{
-		"nothing to report":               {nil, nil},
-		"failed without a word of memory": {why(record.ByFailure, own), nil},
-		"its own use, of a share":         {why(record.ByMessage, others, own, share), []record.CauseName{record.CauseOwn}},
-		"no cause found":                  {why(record.ByMessage, others), []record.CauseName{metrics.UnknownCause}},
-	} {
-		if got := outOfMemory(tt.why); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
 	}
 }
 

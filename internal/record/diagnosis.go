@@ -17,6 +17,8 @@ const (
 	CauseProcesses CauseName = "processes" // several processes of the job on one GPU
 	CauseLimits    CauseName = "limits"    // ulimit -v, host memory
 	CauseShare     CauseName = "share"     // a share smaller than the GPU: MIG, shard, MPS
+	// CauseUnknown stands for none that was found.
+	CauseUnknown CauseName = "unknown"
 	// InOrder is no cause: it names the answer whether the GPUs were in order.
 	InOrder CauseName = "in_order"
 )
@@ -116,6 +118,22 @@ func (d Diagnosis) Cause(n CauseName) Cause {
 		}
 	}
 	return Cause{}
+}
+
+// OutOfMemory returns the causes found of a job whose output says that memory ran out; nil of another job.
+func (d *Diagnosis) OutOfMemory() (all []CauseName) {
+	if d == nil || d.Reason != ByMessage {
+		return nil
+	}
+	for _, c := range d.Causes {
+		if c.Explains() {
+			all = append(all, c.Name)
+		}
+	}
+	if len(all) == 0 {
+		return []CauseName{CauseUnknown}
+	}
+	return all
 }
 
 // Unlimited is the AddressSpace of a job without a limit. No processor addresses 4 EiB, so larger values mean the same.

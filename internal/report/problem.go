@@ -124,7 +124,7 @@ func (s Scene) startAdvice(told []record.Finding) []string {
 
 // details returns the last line of a report of a problem: where the rest is, and where to get help.
 func (s Scene) details() string {
-	text := fmt.Sprintf("  Details: bookend show %d on %s", s.Run.Job.ID, s.Run.Job.Node)
+	text := fmt.Sprintf("  For your admin: bookend show %d (on %s)", s.Run.Job.ID, s.Run.Job.Node)
 	if s.Help != "" {
 		text += "; help: " + s.Help
 	}

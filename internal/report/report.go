@@ -131,7 +131,7 @@ func (s Scene) rank(id gpu.ID) int {
 func (s Scene) bounded(body, advice []string) string {
 	if room := MaxLines - len(advice); len(body) > room {
 		job := s.Run.Job
-		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d on %s", len(body)-room+1, job.ID,
+		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d (on %s)", len(body)-room+1, job.ID,
 			job.Node)
 		body = append(body[:room-1:room-1], rest)
 	}

@@ -95,8 +95,8 @@ var (
 )
 
 const (
-	enough = "\nbookend:   139.8 GiB is free. Not enough? sbatch --exclude=n1\nbookend:   Details: bookend show 42 on n1"
-	mayNot = "\nbookend:   GPU programs may fail on it. If yours does: sbatch --exclude=n1\nbookend:   Details: bookend show 42 on n1"
+	enough = "\nbookend:   139.8 GiB is free. Not enough? sbatch --exclude=n1\nbookend:   For your admin: bookend show 42 (on n1)"
+	mayNot = "\nbookend:   GPU programs may fail on it. If yours does: sbatch --exclude=n1\nbookend:   For your admin: bookend show 42 (on n1)"
 )
 
 // What a reader gets, text by text: testdata/start.txt and end.txt.
@@ -201,7 +201,7 @@ bookend:   Try: a smaller batch; more GPUs
 bookend:   Seen: peak 41.0 of 139.8 GiB, one process; busy 71 %
 bookend:   Ruled out: other users, limits
 bookend:   Cannot tell: fragmentation
-bookend:   Details: bookend show 42 on n1`)
+bookend:   For your admin: bookend show 42 (on n1)`)
 }
 
 var update = flag.Bool("update", false, "rewrite the files of testdata that say what is written")
@@ -250,7 +250,7 @@ func TestCondition(t *testing.T) {
 		if tt.f.Xid != 0 {
 			doubt = "\nbookend:   Whether a program or the GPU caused it cannot be told. If other nodes have it too, look at your program"
 		}
-		check(t, End(s), "\nbookend: WARNING: n1 GPU 0 "+tt.state+when+tt.seen+doubt+"\nbookend:   Details: bookend show 42 on n1")
+		check(t, End(s), "\nbookend: WARNING: n1 GPU 0 "+tt.state+when+tt.seen+doubt+"\nbookend:   For your admin: bookend show 42 (on n1)")
 	}
 }
 
@@ -321,7 +321,7 @@ func TestUntestedAndInOrder(t *testing.T) {
 	s.Why = &record.Diagnosis{Reason: record.ByFailure, Headline: "Your job failed (exit code 1); no message about memory in its output",
 		InOrder: record.Cause{Answer: record.Yes, Evidence: "The GPUs were in order from start to end"}}
 	const failed = "\nbookend: Your job failed (exit code 1); no message about memory in its output"
-	const details = "\nbookend:   Details: bookend show 42 on n1"
+	const details = "\nbookend:   For your admin: bookend show 42 (on n1)"
 	check(t, End(s), failed+"\nbookend:   The GPUs were in order from start to end"+details)
 	s.Why.InOrder.Answer = record.CannotTell
 	check(t, End(s), failed+details)
@@ -429,7 +429,7 @@ func TestWhatEndsAHolder(t *testing.T) {
 		"ssh":                        {found(catalog.Orphan, of(func(h *record.Holder) { h.Cgroup.Step = "extern" }), self), "", []string{"Fix: end what you start over ssh"}, ""},
 		"a rank":                     {found(catalog.Orphan, holder(1001), self), "n[0-1]", []string{"Fix: start ranks with srun", "torchrun on n0 do"}, ""},
 		"on the first":               {found(catalog.Orphan, holder(1001), self), "n[1-2]", []string{"Fix: stop background work"}, ""},
-		"a daemon's container":       {found(catalog.Stray, daemons, nil), "", []string{started, perhaps, "Details: "}, "0123"},
+		"a daemon's container":       {found(catalog.Stray, daemons, nil), "", []string{started, perhaps, "For your admin: "}, "0123"},
 		"a daemon's, known as such":  {found(catalog.Foreign, daemons, theirs), "", []string{"a process that is not yours, of another"}, "docker"},
 		"a daemon's, begun before":   {found(catalog.Stray, of(func(h *record.Holder) { *h = *daemons; h.Start = 1 }), nil), "", []string{"a process that is not yours"}, "docker"},
 		"the user's own id, perhaps": {found(catalog.Stray, docker, nil), "", []string{started, perhaps}, "0123"},
@@ -472,7 +472,7 @@ func TestBounds(t *testing.T) {
 	}
 	got := End(scene(1, record.Flat, many...))
 	told(t, got, true)
-	if lines := strings.SplitAfter(got, "\n"); len(lines) != MaxLines+1 || !strings.Contains(lines[MaxLines-1], "Details:") {
+	if lines := strings.SplitAfter(got, "\n"); len(lines) != MaxLines+1 || !strings.Contains(lines[MaxLines-1], "For your admin:") {
 		t.Errorf("%d lines: %s", len(lines)-1, got)
 	}
 }
@@ -496,7 +496,7 @@ func TestWhy(t *testing.T) {
 		evidence = "\nbookend:   Used 138.9 GiB"
 		try      = "\nbookend:   Try: a smaller batch; more GPUs"
 		answers  = "\nbookend:   Ruled out: other users, limits\nbookend:   Cannot tell: fragmentation"
-		details  = "\nbookend:   Details: bookend show 42 on n1"
+		details  = "\nbookend:   For your admin: bookend show 42 (on n1)"
 	)
 	long := "mpirun: " + strings.Repeat("x", 80)
 	for _, tt := range []struct {
@@ -519,7 +519,7 @@ func TestWhy(t *testing.T) {
 			s.Why.Causes[3].Index = nil
 		}
 		check(t, End(s), tt.want)
-		if s.Clean() != !strings.Contains(tt.want, "Details") {
+		if s.Clean() != !strings.Contains(tt.want, "For your admin") {
 			t.Errorf("%s: clean %v", tt.headline, s.Clean())
 		}
 	}

@@ -80,6 +80,7 @@ type LastSample struct {
 	Job   string         `json:"job"`
 	At    time.Time      `json:"at"`
 	Codes []catalog.Code `json:"codes"` // empty if nothing was found that was not there before
+	dirty bool           // its job got the GPU with memory in use, and there is still some
 }
 
 // NewGPUs returns each GPU that the driver reports now, sorted by Slurm's index, then by bus ID.
@@ -92,12 +93,7 @@ func NewGPUs(in Readings) []GPUStatus {
 	return gpus
 }
 
-func (c GPU) order() int {
-	if c.Index == nil {
-		return math.MaxInt
-	}
-	return *c.Index
-}
+func (c GPU) order() int { return *cmp.Or(c.Index, new(math.MaxInt)) }
 
 func (in Readings) status(r gpu.Reading) GPUStatus {
 	bytes, unknown := record.Unexplained(r, in.Limits, in.Baselines[r.Device.ID])
@@ -153,9 +149,11 @@ func (in Readings) lastSample(id gpu.ID) *LastSample {
 	boots := record.BootsOf(in.Runs)
 	for _, r := range in.Runs {
 		for _, e := range r.AllEnds() {
-			_, read := e.Snapshot.Reading(id)
+			reading, read := e.Snapshot.Reading(id)
 			if at := boots.Time(r, *e); read && (newest == nil || at.After(last)) {
-				newest, last = &LastSample{Job: r.JobName(), At: e.Wall, Codes: codesOn(id, *e)}, at
+				dirty := r.Start != nil && slices.Contains(codesOn(id, *r.Start), catalog.Dirty) &&
+					reading.Memory.Used.Bytes >= record.WorthTelling
+				newest, last = &LastSample{r.JobName(), e.Wall, codesOn(id, *e), dirty}, at
 			}
 		}
 	}
@@ -235,7 +233,7 @@ func (c GPUStatus) state() string {
 	left := func(p Process) bool { return !p.JobEnded.IsZero() || p.Gone && len(c.Jobs) == 0 }
 	stray := func(p Process) bool { return p.Job != "" || p.Service == "" && p.read() && p.UID != 0 }
 	stay := func(c catalog.Code) bool { return c.Traits().Memory.Stays() }
-	stays := c.Last != nil && slices.ContainsFunc(c.Last.Codes, stay)
+	stays := c.Last != nil && (c.Last.dirty || slices.ContainsFunc(c.Last.Codes, stay))
 	strays := len(c.Jobs) == 0 && slices.ContainsFunc(c.Processes, stray)
 	unexplained := c.Unexplained.Known() && c.Unexplained.Bytes >= record.WorthTelling
 	switch {

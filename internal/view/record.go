@@ -175,11 +175,7 @@ func kernelLog(k *gpu.KernelLog) []string {
 		lines = append(lines, gpu.Error(x.Code)+after(" on ", string(x.BusID))+text+": "+x.Text)
 	}
 	for _, kill := range k.Kills {
-		text := fmt.Sprintf("host memory ran out: PID %d (%s) was ended", kill.PID, kill.Name)
-		if kill.Limit > 0 {
-			text += "; the job's limit was " + gpu.Size(kill.Limit)
-		}
-		lines = append(lines, text)
+		lines = append(lines, kill.Words())
 	}
 	return given(append(lines, k.Mismatch)...)
 }

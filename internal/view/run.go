@@ -39,6 +39,8 @@ type RunSummary struct {
 	Peak        gpu.Figure `json:"peak"`         // most memory of the job's own processes on one GPU
 	BusyPercent *int       `json:"busy_percent"` // mean of its GPUs; null if not fully recorded or never reported
 	IdleGPUs    []int      `json:"idle_gpus"`    // GPUs on which no process was recorded
+	// OutOfMemory are the causes of a job whose output says that memory ran out.
+	OutOfMemory []record.CauseName `json:"out_of_memory,omitempty"`
 }
 
 // Verdict is the outcome of a hook.
@@ -91,7 +93,7 @@ func newRun(r record.Run, all []record.Run) RunSummary {
 	switch {
 	case end != nil:
 		s.State, s.EndedAt, s.End = Ended, end.Wall, newVerdict(r.Last())
-		s.StillBytes = r.StillThere(r.Last())
+		s.StillBytes, s.OutOfMemory = r.StillThere(r.Last()), end.Diagnosis.OutOfMemory()
 	case r.Running(all):
 		s.State = Running
 	case r.Closed():
@@ -187,6 +189,9 @@ func (s RunSummary) outcomes() string {
 	} else if len(parts) == 0 && s.State == Ended {
 		parts = append(parts, cmp.Or(s.End.Untested, "clean"))
 	}
+	if len(s.OutOfMemory) > 0 {
+		parts = append(parts, "out of memory: "+join(s.OutOfMemory, ", "))
+	}
 	if len(s.IdleGPUs) > 0 {
 		parts = append(parts, "never used: GPU "+strings.Join(each(s.IdleGPUs, strconv.Itoa), ","))
 	}
@@ -220,7 +225,7 @@ func outcome(v Verdict, still uint64) string {
 	case v.Exit != 0:
 		return fmt.Sprintf("DRAIN for %s (exit %d)", v.Code, v.Exit)
 	case v.Held != "":
-		return fmt.Sprintf("would drain for %s, held back: %s", v.Code, v.Held)
+		return fmt.Sprintf("would drain for %s (%s)", v.Code, v.Held)
 	case v.Code != "":
 		return fmt.Sprintf("%s (%s)", v.Action, v.Code)
 	case still > 0:

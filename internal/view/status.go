@@ -218,7 +218,7 @@ func (s Status) next() string {
 				return "bookend show " + p.Job
 			}
 		}
-		if c.Last != nil && len(c.Last.Codes) > 0 {
+		if c.Last != nil && (c.Last.dirty || len(c.Last.Codes) > 0) {
 			return "bookend show " + c.Last.Job
 		}
 		return "bookend snapshot"

@@ -86,7 +86,7 @@ func (o OwnReport) Text(w io.Writer) {
 	text := func(lines []string, none string) string {
 		return cmp.Or(strings.Join(append([]string{""}, lines...), "\n  "), none)
 	}
-	start := map[bool]string{true: " nothing found", false: " no report"}[o.Clean]
+	start := map[bool]string{true: " clean", false: " no report"}[o.Clean]
 	end := text(o.End, " no report")
 	fmt.Fprintf(w, "job %s on %s\nstart:%s\n%s:%s\n", o.Job, o.Node, text(o.Start, start), o.state, end)
 }

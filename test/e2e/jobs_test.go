@@ -47,7 +47,7 @@ func asFound(freeMiB int) string {
 }
 
 func moreAt(job cluster.JobID) string {
-	return fmt.Sprintf("| bookend:   Details: bookend show %s on n1", job)
+	return fmt.Sprintf("| bookend:   For your admin: bookend show %s (on n1)", job)
 }
 
 func lines(all ...string) []string { return strings.Split(strings.Join(all, "\n"), "\n") }

@@ -55,7 +55,7 @@ var jobsOn = map[string]struct {
 			args: []string{oneGPU, "--error=e-%j.txt"}, reads: []string{"out", "", leftClean}},
 		{title: "an orphan is reported and the node stays up", script: leavesOrphan,
 			reads: lines("| bookend: process {pid} (train) still uses a GPU at the end of your script", "", orphan),
-			show: []string{"end:", "would drain for BKD-ORPHAN, held back: observe mode", "BKD-ORPHAN",
+			show: []string{"end:", "would drain for BKD-ORPHAN (observe mode)", "BKD-ORPHAN",
 				"PID {pid} (train)", "{job} (uid ",
 				"evidence: exclusive"}, status: []string{"PROBLEM", "LEFTOVER", "would drain for BKD-ORPHAN", "Next: bookend show {job}"},
 			epilog: []string{"level=warning", "BKD-ORPHAN", "exit=0", `held="observe mode"`}},

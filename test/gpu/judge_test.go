@@ -182,7 +182,7 @@ func TestBecause(t *testing.T) {
 			d.Causes = append(d.Causes, record.Cause{Name: name, Answer: record.No, Evidence: "seen"})
 		}
 		j := job{End: &record.End{Diagnosis: d}, Job: runrecord.Job{State: "FAILED", GPUs: []runrecord.GPU{{UUID: "GPU-b"}},
-			Output: "| bookend:   Ruled out: the rest\n| bookend:   Details: bookend show 7 on n\n"}}
+			Output: "| bookend:   Ruled out: the rest\n| bookend:   For your admin: bookend show 7 (on n)\n"}}
 		set(record.CauseOthers, record.Yes)(&j)
 		return j
 	}
@@ -202,7 +202,7 @@ func TestBecause(t *testing.T) {
 		"no record":                    func(j *job) { j.End = nil },
 		"not in the job's log":         func(j *job) { j.Output = "" },
 		"more in the job's log": func(j *job) {
-			j.Output = "| bookend:   Ruled out: " + record.CauseOthers.Title() + "\n| bookend:   Details: bookend show 7 on n\n"
+			j.Output = "| bookend:   Ruled out: " + record.CauseOthers.Title() + "\n| bookend:   For your admin: bookend show 7 (on n)\n"
 		},
 	})
 	each(t, right, func(r *run, j job) { r.because(&j, answers{untold: list(record.CauseOthers)}) },

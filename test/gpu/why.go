@@ -180,10 +180,10 @@ func (r *run) answers(job *job, a answers) {
 
 // toldWhy wants the job's log to answer, and to rule out no cause that the record does not answer with no.
 func (r *run) toldWhy(job *job) {
-	r.said(job, "Details: bookend show")
+	r.said(job, "For your admin: bookend show")
 	_, ruledOut, _ := strings.Cut(unwrapped(job.Output), "Ruled out: ")
 	ruledOut, _, _ = strings.Cut(ruledOut, "Cannot tell: ")
-	ruledOut, _, _ = strings.Cut(ruledOut, "Details: ")
+	ruledOut, _, _ = strings.Cut(ruledOut, "For your admin: ")
 	for _, name := range causes {
 		title := strings.ReplaceAll(name.Title(), ", ", " or ")
 		if job.because(name).Answer != record.No {
