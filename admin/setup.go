@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
 	"bookend/deploy"
@@ -25,7 +22,7 @@ import (
 type toSetUp struct {
 	conf, version     string
 	pyxis, configless string // yes or no; if empty, read from this host's files
-	write             bool
+	write, diff       bool
 }
 
 func setupCommand(a *app) *cobra.Command {
@@ -36,7 +33,8 @@ func setupCommand(a *app) *cobra.Command {
 site already has: its own scripts, NHC, Contain, X11, pyxis, configless nodes.
 --write writes them to bookend.conf next to slurm.conf and the scripts to a directory
 there, so that they reach every host as slurm.conf does. It changes no other file, and
-keeps what it replaces as FILE.old, or FILE.old.2 and so on.`,
+keeps what it replaces as FILE.old, or FILE.old.2 and so on. --diff shows what it would
+change, and changes nothing.`,
 		Args: none,
 	}
 	f := cmd.Flags()
@@ -46,45 +44,60 @@ keeps what it replaces as FILE.old, or FILE.old.2 and so on.`,
 	f.StringVar(&o.configless, "configless", "", "whether slurmctld sends slurm.conf to the nodes, `yes|no`; default: "+
 		"as slurm.conf says")
 	f.BoolVar(&o.write, "write", false, "write bookend.conf and the scripts")
+	f.BoolVar(&o.diff, "diff", false, "show as a unified diff what --write would change")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		for _, answer := range []string{o.pyxis, o.configless} {
 			if !slices.Contains([]string{"", "yes", "no"}, answer) {
 				return misused(cmd, fmt.Sprintf("want yes or no, not %q", answer))
 			}
 		}
+		if o.write && o.diff {
+			return misused(cmd, "want --write or --diff, not both")
+		}
 		site, err := slurmSite(a, o)
 		if err != nil {
 			return err
 		}
-		return setup(a.env.Stdout, site, o.write)
+		return setup(a.env.Stdout, site, o)
 	}
 	return cmd
 }
 
-func setup(w io.Writer, site slurmconf.Site, write bool) error {
+func setup(w io.Writer, site slurmconf.Site, o toSetUp) error {
 	plan, err := slurmconf.MakePlan(site)
 	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
-	type file struct{ name, text string }
-	var files []file
-	for _, s := range plan.Scripts {
-		text, err := s.Render(shipped)
+	var done []string
+	// bookend.conf is the last: a line without its script would drain nodes.
+	for _, s := range append(plan.Scripts, slurmconf.Script{Name: slurmconf.Written}) {
+		text := plan.Text
+		if s.Name != slurmconf.Written {
+			text, err = s.Render(shipped)
+		}
 		if err != nil {
 			return fmt.Errorf("make script %q: %w", s.Name, err)
 		}
-		files = append(files, file{s.Name, text})
-	}
-	files = append(files, file{slurmconf.Written, plan.Text}) // at the end: a line without its script would drain nodes
-	var done []string
-	for i := 0; write && i < len(files); i++ {
-		what, err := put(filepath.Dir(site.Conf.Path), files[i].name, files[i].text)
+		if !o.write && !o.diff {
+			continue
+		}
+		file, err := slurmcmd.Compare(filepath.Dir(site.Conf.Path), s.Name, text)
+		if err != nil {
+			return err
+		}
+		if o.diff {
+			fmt.Fprint(w, preview(file))
+			continue
+		}
+		what, err := file.Put()
 		if err != nil {
 			return err
 		}
 		done = append(done, what...)
 	}
-	printPlan(w, site, plan, done)
+	if !o.diff {
+		fmt.Fprint(w, plan.Instructions(site, done))
+	}
 	return nil
 }
 
@@ -101,8 +114,13 @@ func slurmSite(a *app, o toSetUp) (slurmconf.Site, error) {
 	}
 	pyxis := o.pyxis == "yes" || o.pyxis == "" && slurmcmd.Pyxis(conf)
 	version, err := slurmVersion(a, o.version, conf.Path)
+	own := slurmconf.Earlier(func(name string) []byte {
+		// Threat: a script that a user could have written would have root run another.
+		text, _ := safefile.ReadTrusted(filepath.Join(filepath.Dir(conf.Path), name), slurmconf.MaxBytes)
+		return text
+	})
 	return slurmconf.Site{Conf: conf, Version: version, Pyxis: pyxis, Sure: pyxis || o.pyxis != "",
-		Local: o.configless == "no"}, err
+		Configless: o.configless, Own: own}, err
 }
 
 // readConf reads the named slurm.conf, else the first that is where Slurm looks for it.
@@ -120,7 +138,7 @@ func readConf(a *app, named string) (slurmconf.Conf, error) {
 	for _, place := range places {
 		conf, err = slurmcmd.Read(place.Slurm)
 		if err == nil {
-			return conf, whole(conf)
+			return conf, conf.Incomplete()
 		}
 	}
 	if named != "" {
@@ -128,19 +146,6 @@ func readConf(a *app, named string) (slurmconf.Conf, error) {
 	}
 	return conf, fmt.Errorf("read slurm.conf: %w, nor is it in any of %s: name it with --slurm-conf", err,
 		strings.Join(slurmconf.Dirs(), ", "))
-}
-
-// whole refuses a configuration that was not read completely, since settings in the unread part could be overridden.
-func whole(conf slurmconf.Conf) error {
-	for _, l := range conf.Lines {
-		if why := l.Unreadable(); why != "" && filepath.Base(l.Include) != slurmconf.Written {
-			return fmt.Errorf("read slurm.conf: %s: what is set there could be overridden", why)
-		}
-	}
-	if _, ok := conf.Get("ClusterName"); !ok {
-		return fmt.Errorf("read slurm.conf: %q has no ClusterName", conf.Path)
-	}
-	return nil
 }
 
 // slurmVersion returns the given version of Slurm, or that of this host.
@@ -165,114 +170,15 @@ func slurmVersion(a *app, given, conf string) (slurm.Version, error) {
 	return v, nil
 }
 
-// shippedLine is the line of a script that an admin may replace, and configured is its replacement: a path.
-var (
-	shippedLine = regexp.MustCompile(`(?m)^#export BOOKEND_CONFIG=.*$`)
-	configured  = regexp.MustCompile(`(?m)^export BOOKEND_CONFIG="?[\w./$-]+"?$`)
-)
-
-// put writes a file below the directory of slurm.conf unless it is already there, and returns what was done. It
-// preserves an admin's setting in a script and keeps a copy of a file that it replaces.
-func put(base, below, text string) ([]string, error) {
-	done, err := openDirs(base, filepath.Dir(below))
-	if err != nil {
-		return done, fmt.Errorf("write scripts: %w", err)
+// preview returns what a write would change, nothing if that is nothing.
+func preview(f slurmcmd.Target) string {
+	from := os.DevNull
+	if f.There {
+		from = f.Path
 	}
-	path := filepath.Join(base, below)
-	dir, name := filepath.Split(path)
-	mode := os.FileMode(0o755)
-	if name == slurmconf.Written {
-		mode = 0o644
+	text := string(diff.Diff(from, f.Old, f.Path, []byte(f.Text)))
+	if f.There && !f.Right {
+		text += fmt.Sprintf("owner and mode of %s: root, %#o\n", f.Path, f.Mode)
 	}
-	what := "new: " + path
-	// Threat: a file that a user could have written: none of its lines is reused.
-	old, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return done, fmt.Errorf("read what is there: %w", err)
-	}
-	if err == nil {
-		untrusted := safefile.Trusted(path)
-		if set := configured.FindAll(old, -1); len(set) > 0 && untrusted == nil {
-			text = shippedLine.ReplaceAllLiteralString(text, string(set[len(set)-1]))
-		}
-		info, err := os.Stat(path)
-		if string(old) == text && untrusted == nil && err == nil && info.Mode().Perm() == mode {
-			return append(done, "unchanged: "+path), nil
-		}
-		what, err = keep(path, old, text)
-		if err != nil {
-			return done, fmt.Errorf("keep what is there: %w", err)
-		}
-	}
-	if err := safefile.Replace(dir, name, []byte(text), mode); err != nil {
-		return done, fmt.Errorf("write %q: %w", path, err)
-	}
-	return append(done, what), nil
-}
-
-// openDirs makes the directories of a path below base, or corrects their mode, so that users can reach their task hooks
-// whatever the umask is.
-func openDirs(base, below string) (done []string, err error) {
-	for rest := range strings.SplitSeq(below, "/") {
-		path := filepath.Join(base, rest)
-		info, err := os.Stat(path)
-		base = path
-		if rest == "." || err == nil && info.IsDir() && info.Mode().Perm()&0o055 == 0o055 {
-			continue
-		}
-		// Threat: none from users: a link, or a parent that others can write to, is refused. The site may have made the
-		// parent itself a link, hence the slash.
-		if err := safefile.MakeDir(filepath.Dir(path)+"/", filepath.Base(path), 0o755); err != nil {
-			return done, err
-		}
-		if info != nil {
-			done = append(done, fmt.Sprintf("changed: %s, its mode was %#o", path, info.Mode().Perm()))
-		}
-	}
-	return done, nil
-}
-
-// keep saves a file that is about to be replaced under the first free name next to it: earlier runs may have saved the
-// site's own file there.
-func keep(path string, old []byte, text string) (done string, err error) {
-	if string(old) == text {
-		return fmt.Sprintf("changed: %s, its owner or mode was wrong", path), nil
-	}
-	dir, name := filepath.Split(path)
-	kept := name + ".old"
-	for n := 2; ; n++ {
-		// Threat: none: users cannot write here, or Replace refuses the new file.
-		there, err := os.ReadFile(dir + kept)
-		if errors.Is(err, fs.ErrNotExist) {
-			there, err = old, safefile.Replace(dir, kept, old, 0o644)
-		}
-		if err != nil || bytes.Equal(there, old) {
-			return fmt.Sprintf("changed: %s, what was there is %s", path, kept), err
-		}
-		kept = fmt.Sprintf("%s.old.%d", name, n)
-	}
-}
-
-func printPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, done []string) {
-	fmt.Fprintf(w, "Slurm %s, %s\n\n", site.Version.Series(), site.Conf.Path)
-	if len(done) > 0 {
-		fmt.Fprintf(w, "%s\n\nNext:\n", strings.Join(done, "\n"))
-	} else {
-		fmt.Fprintf(w, "%s\nNothing was written. Next: the same with --write, which writes these lines to %s/%s, "+
-			"and %d scripts\n", plan.Text, filepath.Dir(site.Conf.Path), slurmconf.Written, len(plan.Scripts))
-	}
-	spread := "distribute all of it to every host, as you distribute slurm.conf"
-	if plan.Sent {
-		spread = "keep all of it next to slurmctld's slurm.conf, which sends it to the nodes; copy it to\n" +
-			"  hosts that have a slurm.conf of their own"
-	}
-	restart := ""
-	if !site.Version.Has(slurm.ConfiglessHooks) {
-		restart = ", and restart slurmd on the nodes with GPUs"
-	}
-	fmt.Fprintf(w, "  %s\n  have this as the last line of slurm.conf, or paste the lines:\n\n    Include %s\n\n"+
-		"  scontrol reconfigure%s\n  bookend doctor, on a node with GPUs\n", spread, plan.Include, restart)
-	for _, s := range plan.Steps {
-		fmt.Fprintf(w, "Note: %s\n", s)
-	}
+	return text
 }

@@ -101,7 +101,7 @@ func checkConfig(a *app, args []string) error {
 		}
 	}
 	cfg, path, problems, err := node.ReadConfig(env)
-	return verdict(doctor.CheckConfig(a.say, cfg, path, problems, err))
+	return verdict(doctor.CheckConfig(a.say, cfg, path, env.Getenv("SLURM_CONF"), problems, err))
 }
 
 // verdict is the exit code of a check that has written what is wrong.

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 
 	"bookend/internal/config"
 	"bookend/internal/node"
 	"bookend/internal/nodefiles"
+	"bookend/internal/slurmconf"
 )
 
 // Backend is a program that hooks start for a vendor's GPUs, and what would keep them from that, nil if nothing would.
@@ -59,8 +62,8 @@ func CheckSyntax(say Say, file string, text []byte) bool {
 }
 
 // CheckConfig writes a line for each mistake of a configuration that hooks have read, then the result, and reports
-// whether they use it and can start what it names.
-func CheckConfig(say Say, cfg config.Config, path string, problems []config.Problem, err error) bool {
+// whether they use it and can start what it names. slurmConf is where slurm.conf is, if that is set.
+func CheckConfig(say Say, cfg config.Config, path, slurmConf string, problems []config.Problem, err error) bool {
 	say.mistakes(path, append(problems, cfg.Unused...))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && path == config.DefaultFile:
@@ -75,6 +78,7 @@ func CheckConfig(say Say, cfg config.Config, path string, problems []config.Prob
 		return false
 	}
 	say("checked: %s: every key; only root can write it and the directories above it", path)
+	say.partitions(cfg, path, slurmConf)
 	var programs []string
 	for _, b := range Backends(cfg, false) {
 		if b.Trouble != nil {
@@ -95,4 +99,56 @@ func CheckConfig(say Say, cfg config.Config, path string, problems []config.Prob
 	say("not checked: the driver and Slurm; bookend doctor looks at both")
 	say("configuration is valid: mode %s, backend %s", cfg.Mode, strings.Join(programs, ", "))
 	return true
+}
+
+// partitions checks the names of partitions. An unknown one is no mistake: slurmctld may know it from elsewhere.
+func (say Say) partitions(cfg config.Config, path, slurmConf string) {
+	if len(partitionKeys(cfg)) == 0 {
+		return
+	}
+	found, err := opSlurm.Ask(request{Site: Site{Config: cfg, SlurmConf: slurmConf}}, Patience)
+	if err != nil || found.Conf == nil || found.Conf.Doubt() != "" {
+		say("not checked: the names of partitions, as slurm.conf is not here or could not be read")
+		return
+	}
+	unknown := unknownPartitions(cfg, *found.Conf)
+	say.mistakes(path, unknown)
+	if len(unknown) == 0 {
+		say("checked: %s: it has all partitions that the configuration names", found.Conf.Path)
+	}
+}
+
+// partitionKeys returns the keys that name partitions, each with the name.
+func partitionKeys(cfg config.Config) map[string]string {
+	keys := map[string]string{}
+	for name := range cfg.Policy.Partitions {
+		keys["policy.partitions."+name] = name
+	}
+	for i, name := range cfg.Slurm.SharedPartitions {
+		keys[fmt.Sprintf("slurm.shared_partitions.%d", i)] = name
+	}
+	return keys
+}
+
+// unknownPartitions returns the names of partitions that slurm.conf does not have.
+func unknownPartitions(cfg config.Config, conf slurmconf.Conf) (all []config.Problem) {
+	keys, known := partitionKeys(cfg), conf.Partitions()
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if slices.Contains(known, keys[key]) {
+			continue
+		}
+		text := fmt.Sprintf("slurm.conf has no partition %q, so this applies to no job", keys[key])
+		if like := slurmconf.Closest(keys[key], known); like != "" {
+			text += "; did you mean " + like + "?"
+		}
+		all = append(all, config.Problem{Key: key, Text: text})
+	}
+	return all
+}
+
+func judgePartitions(v *view) string {
+	for _, p := range unknownPartitions(v.Config, v.conf()) {
+		v.warn(p.String(), "correct it in "+v.path+"; slurm.conf has "+strings.Join(v.conf().Partitions(), ", "))
+	}
+	return "slurm.conf has all partitions that it names"
 }

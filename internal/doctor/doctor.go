@@ -66,6 +66,8 @@ var slurmChecks = []Check{
 			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"},
 	{Name: "prolog-flags", path: slurmConfPath, judge: judgeFlags,
 		why: "starts are not looked at on all nodes, hooks wait for each other, or cannot drain"},
+	{Name: "partitions", path: func(s Site) string { return s.ConfigPath }, judge: judgePartitions,
+		why: "jobs of the partition that is meant are judged by the rules for all others: mode, policy and sharing"},
 	{Name: "gpu-order", path: slurmConfPath, judge: judgeOrder,
 		why: "hooks look at no GPU whose number is not certain (BKD-AMBIGUOUS)"},
 	{Name: "gpu-shards", path: slurmConfPath, judge: judgeShards,

@@ -118,18 +118,23 @@ func judgeCgroups(v *view) string {
 }
 
 func judgePyxis(v *view) string {
-	_, prolog := v.conf().Get("TaskProlog")
-	_, epilog := v.conf().Get("TaskEpilog")
-	if !v.Survey.Slurm.Pyxis || !prolog && !epilog {
-		return "no pyxis with a task hook"
-	}
+	have, known := v.slurmdVersion()
 	level := Warning
-	if have, ok := v.slurmdVersion(); ok && have.Has(slurm.TaskHookFails) {
+	if known && have.Has(slurm.TaskHookFails) {
 		level = Wrong
 	}
-	v.say(level, "pyxis, and a TaskProlog= or TaskEpilog=",
-		"bookend setup --pyxis yes --write   # where slurm.conf is maintained: it sets no task hooks")
-	return ""
+	for _, key := range []string{"TaskProlog", "TaskEpilog"} {
+		hook, set := v.conf().Get(key)
+		if !set || !v.Survey.Slurm.Pyxis {
+			continue
+		}
+		fix := slurmconf.PyxisFix(key, hook, have)
+		if path.Base(hook.Line.File) == slurmconf.Written {
+			fix = "bookend setup --pyxis yes --write   # where slurm.conf is maintained: it sets no task hooks"
+		}
+		v.say(level, "pyxis, and "+key+"="+hook.Text, fix)
+	}
+	return "no pyxis with a task hook"
 }
 
 type slot struct {
@@ -213,7 +218,7 @@ func (h slot) judge(v *view) string {
 			setUp+"; it makes one line of them").
 			Why = "before " + slurm.SeveralHooks.Series() + " only one of them counts"
 	}
-	order, ours := h.judgeFiles(v, paths)
+	order, ours, later := h.judgeFiles(v, paths)
 	all := h.key + "= runs " + strings.Join(order, ", ")
 	switch {
 	case len(order) == 0: // already reported
@@ -229,11 +234,20 @@ func (h slot) judge(v *view) string {
 	case ours > 1:
 		v.wrong(fmt.Sprintf("%s: %s %d times", all, h.program, ours), "name it once").
 			Why = "the second finds what the first has recorded"
+	case h.drains() && len(later) > 0:
+		h.judgeOrder(v, all, later)
 	}
 	if h.key == healthKey {
 		v.judgeInterval(other, h.without)
 	}
 	return all
+}
+
+func (h slot) judgeOrder(v *view, all string, later []string) {
+	fix := fmt.Sprintf("let Bookend's run last: by the last %s= line, or in a pattern by a name such as 00-bookend, "+
+		"as slurmd runs a pattern's files in reverse order", h.key)
+	v.warn(fmt.Sprintf("%s: %s runs after Bookend's", all, strings.Join(later, ", ")), fix).Why =
+		"what a later script starts or ends on a GPU is not seen, so it may be reported, and drain, as the job's"
 }
 
 // judgeInterval checks that slurmd runs the health check again and again: two states mean only once, when it starts.
@@ -252,7 +266,8 @@ func (v *view) judgeInterval(other, without string) {
 	}
 }
 
-func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int) {
+// judgeFiles judges what slurmd runs, and returns the names in order, how many run Bookend's hook, and what runs later.
+func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int, later []string) {
 	for _, p := range paths {
 		files := matching(p)
 		if len(files) == 0 {
@@ -264,12 +279,13 @@ func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int) {
 		}
 		for _, f := range files {
 			h.judgeFile(v, f)
-			if order = append(order, path.Base(f.path)); h.isProgram(f) || runs(f.path, h.program) {
-				ours++
+			order, later = append(order, path.Base(f.path)), append(later, path.Base(f.path))
+			if h.isProgram(f) || runs(f.path, h.program) {
+				ours, later = ours+1, nil
 			}
 		}
 	}
-	return order, ours
+	return order, ours, later
 }
 
 // matching returns the files of a path or pattern that slurmd runs: in reverse alphabetical order, no leading dots.
@@ -308,9 +324,9 @@ func judgeFlags(v *view) string {
 	if !slices.ContainsFunc([]string{"Alloc", "Contain", "NoHold", "X11", "RunInJob", "ForceRequeueOnFail"}, has) {
 		v.warn(seen+" has neither Alloc nor Contain", v.inConf("PrologFlags=Alloc"))
 	}
-	for _, flag := range []string{"Serial", "RunInJob"} {
-		if has(flag) {
-			v.warn(seen+": "+flag, "take "+flag+" out of PrologFlags= in "+v.path)
+	for _, f := range slurmconf.FlagCosts {
+		if has(f[0]) {
+			v.warn(seen+": "+f[0], "take "+f[0]+" out of PrologFlags= in "+v.path+", unless you need it").Why = f[1]
 		}
 	}
 	return seen

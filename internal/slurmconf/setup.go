@@ -1,9 +1,10 @@
 package slurmconf
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -16,14 +17,9 @@ type Site struct {
 	Conf    Conf // slurm.conf
 	Pyxis   bool // plugstack.conf loads pyxis
 	Sure    bool // the admin stated whether there is pyxis: plugstack.conf may be on other nodes only
-	Local   bool // nodes have their own slurm.conf, although slurmctld would send it
-}
-
-// Script is a file next to slurm.conf: a shipped script, or one that only runs the site's own.
-type Script struct {
-	Name    string // path below the directory of slurm.conf
-	Shipped string // the name of the shipped script; empty: it only runs Own
-	Own     string // the site's own script, run as well
+	// Configless is "yes" or "no", whether slurmctld sends slurm.conf to the nodes; empty: as slurm.conf says.
+	Configless string
+	Own        map[string]string // by key, the site's own script that an earlier setup's script runs: see Earlier
 }
 
 type Plan struct {
@@ -41,9 +37,13 @@ type planner struct {
 
 const Written = "bookend.conf"
 
-// errNotSent means that scripts are needed on the nodes and slurmctld does not send them.
-var errNotSent = fmt.Errorf("SlurmctldParameters has enable_configless, but before Slurm %s slurmctld sends no "+
-	"scripts: if the nodes have slurm.conf themselves, add --configless no", slurm.ConfiglessHooks.Series())
+// Reasons against the way in which scripts are to reach the nodes.
+var (
+	errSendsNothing = errors.New("--configless yes: slurm.conf has no SlurmctldParameters=enable_configless, and " +
+		"without it slurmctld sends nothing: add it, or leave the option out")
+	errNotSent = fmt.Errorf("SlurmctldParameters has enable_configless, but before Slurm %s slurmctld sends no "+
+		"scripts: if the nodes have slurm.conf themselves, add --configless no", slurm.ConfiglessHooks.Series())
+)
 
 // MakePlan decides which lines, and which scripts next to slurm.conf, are needed and what is left to do.
 func MakePlan(s Site) (Plan, error) {
@@ -51,12 +51,15 @@ func MakePlan(s Site) (Plan, error) {
 	p.Include = path.Join(p.dir(), Written)
 	p.replaced()
 	parameters, _ := p.Conf.Get("SlurmctldParameters")
-	p.Sent = !s.Local && HasWord(parameters.Text, "enable_configless")
-	if p.Sent {
-		p.Include = Written // only files without a path are sent to the nodes
-		if !p.Version.Has(slurm.ConfiglessHooks) {
-			return p.Plan, errNotSent
-		}
+	sends, sendsScripts := HasWord(parameters.Text, "enable_configless"), p.Version.Has(slurm.ConfiglessHooks)
+	p.Sent = sends && s.Configless != "no"
+	switch {
+	case s.Configless == "yes" && !sends:
+		return p.Plan, errSendsNothing
+	case p.Sent && !sendsScripts:
+		return p.Plan, errNotSent
+	case sends && sendsScripts:
+		p.Include = Written // only files without a path are sent, and login nodes may be configless alone
 	}
 	own := p.hook("Prolog", "prolog")
 	own = p.hook("Epilog", "epilog") || own
@@ -90,14 +93,27 @@ func (p *planner) script(name, shipped, own string) string {
 	return path.Join(p.dir(), "bookend", name)
 }
 
-// replaced drops the lines of an earlier bookend.conf. If the new one is elsewhere, both would call Bookend.
+// replaced drops the lines of an earlier bookend.conf, apart from the site's own scripts in it. If the new one is
+// elsewhere, both would call Bookend.
 func (p *planner) replaced() {
 	ours := func(l Line) bool { return path.Base(l.File) == Written }
 	others := func(l Line) bool { return ours(l) && l.File != p.Include }
 	if i := slices.IndexFunc(p.Conf.Lines, others); i >= 0 {
 		p.step("Remove the line that includes %s: the new lines replace it.", p.Conf.Lines[i].File)
 	}
+	earlier := Conf{Lines: slices.DeleteFunc(slices.Clone(p.Conf.Lines), func(l Line) bool { return !ours(l) })}
 	p.Conf.Lines = slices.DeleteFunc(slices.Clone(p.Conf.Lines), ours)
+	p.Own = maps.Clone(p.Own)
+	if p.Own == nil {
+		p.Own = map[string]string{}
+	}
+	for _, key := range []string{"Prolog", "Epilog", "TaskProlog", "TaskEpilog"} {
+		for _, v := range earlier.All(key) {
+			if v.Text != "" && !p.ours(v.Text) {
+				p.Own[key] = v.Text
+			}
+		}
+	}
 }
 
 // ours reports whether a value is one of Bookend's scripts, as setup or the package's own lines name it.
@@ -106,37 +122,104 @@ func (p *planner) ours(value string) bool {
 	return sent || strings.HasPrefix(value, "/etc/bookend/") || strings.HasPrefix(value, p.dir()+"/bookend/")
 }
 
-func (p *planner) theirs(key string) (own Value, ok bool) {
+// theirs returns the site's own script for a key; without a line if only a script of an earlier setup names it. Lines
+// of Bookend's own have to go, for a reason.
+func (p *planner) theirs(key, why string) (own Value, ok bool) {
+	own.Text, ok = p.Own[key]
 	for _, v := range p.Conf.All(key) {
 		switch {
 		case v.Text == "":
 		case p.ours(v.Text):
-			p.step("Remove %s=%s (%s): the new lines replace it.", key, v.Text, v.Line.Where())
+			p.remove(key, v, why)
 		default:
 			own, ok = v, true
 		}
 	}
+	if ok && own.Line.Number == 0 {
+		p.step("%s=%s is not in slurm.conf any more, but the files of an earlier bookend setup run it, and so do the "+
+			"new ones. If it should not run, take it out of those files first.", key, own.Text)
+	}
 	return own, ok
 }
 
+const replaces = "the new lines replace it"
+
+// remove tells the admin to remove a line, unless that was done before.
+func (p *planner) remove(key string, v Value, why string) {
+	if v.Line.Number > 0 {
+		p.step("Remove %s=%s (%s): %s.", key, v.Text, v.Line.Where(), why)
+	}
+}
+
+// hook plans Prolog or Epilog. Bookend's runs last, so that it sees what the site's own scripts have done.
 func (p *planner) hook(key, name string) bool {
-	own, has := p.theirs(key)
+	own, has := p.theirs(key, replaces)
 	before := fmt.Sprintf("Slurm before %s uses one", slurm.SeveralHooks.Series())
 	switch several := p.Version.Has(slurm.SeveralHooks); {
 	case !has:
 		p.line("", "%s=%s", key, p.script(name, name, ""))
 	case several:
+		p.again(key, own)
 		p.line("runs after your own "+key, "%s=%s", key, p.script(name, name, ""))
-	case p.Sent, strings.ContainsAny(own.Text, "*?["):
-		p.step("Call %s, on the node, at the end of %s: %s %s line.", p.script(name, name, ""), own.Text, before, key)
+	case strings.ContainsAny(own.Text, patternSigns):
+		p.again(key, own)
+		p.join(key, name, p.beside(own.Text), before)
+	case p.Sent:
+		p.again(key, own)
+		p.step("At the end of %s, add: if [ -x %[2]s ]; then %[2]s; fi   (%s %s line)", own.Text, installed+name,
+			before, key)
 	default:
 		p.script(name+".d/00-bookend.sh", name, "")
 		p.script(name+".d/50-site.sh", "", p.beside(own.Text))
 		p.line(fmt.Sprintf("replaces %s=%s: %s line; 50-site.sh runs your script", key, own.Text, before),
 			"%s=%s/bookend/%s.d/*.sh", key, p.dir(), name)
-		p.step("Remove %s=%s (%s): the new line runs it.", key, own.Text, own.Line.Where())
+		p.remove(key, own, "the new line runs it")
 	}
 	return has
+}
+
+// again repeats a line of the site's own that was removed when an earlier setup's script ran what it names.
+func (p *planner) again(key string, own Value) {
+	if own.Line.Number == 0 {
+		p.line("your own "+key, "%s=%s", key, own.Text)
+	}
+}
+
+const (
+	patternSigns = "*?["
+	installed    = "/etc/bookend/slurm/hooks/" // the package's scripts, on nodes that have the package
+)
+
+// join plans a link to Bookend's script among those of the site's pattern.
+func (p *planner) join(key, name, pattern, before string) {
+	script := installed + name
+	if !p.Sent {
+		script = p.script(name, name, "")
+	}
+	const order = "slurmd runs a pattern's files in reverse order, so Bookend's runs last"
+	if link := linkName(pattern); link != "" {
+		p.step("On the nodes with GPUs, once %s is there: ln -sf %[1]s %s   (%s %s line; %s)", script,
+			path.Join(path.Dir(pattern), link), before, key, order)
+		return
+	}
+	p.step("On the nodes with GPUs, link %s to the first name, in alphabetical order, that %s matches: %s %s line; %s.",
+		script, pattern, before, key, order)
+}
+
+// linkName returns a name that a pattern matches and that comes before others; empty if it finds none.
+func linkName(pattern string) string {
+	dir, base := path.Split(pattern)
+	begin, end := strings.IndexAny(base, patternSigns), strings.LastIndexAny(base, "*?]")+1
+	if strings.ContainsAny(dir, patternSigns) || begin < 0 {
+		return ""
+	}
+	for _, prefix := range []string{"", base[:begin]} {
+		name := prefix + "00-bookend" + base[end:]
+		if is, err := path.Match(base, name); is && err == nil {
+			return name
+		}
+	}
+	return ""
 }
 
 // beside returns a script's absolute path: Slurm looks for one without a path next to slurm.conf.
@@ -147,36 +230,12 @@ func (p *planner) beside(file string) string {
 	return path.Join(p.dir(), file)
 }
 
-func (p *planner) taskHooks() {
-	switch {
-	case p.Pyxis:
-		p.step("No task hooks with pyxis: they would run inside the container. The start report then comes with " +
-			"the end report.")
-		return
-	case p.Sent && !p.Version.Has(slurm.ConfiglessTaskHooks):
-		p.step("No task hooks: slurmctld sends them from Slurm %s on. The start report then comes with the end "+
-			"report. If the nodes with GPUs have slurm.conf themselves: --configless no",
-			slurm.ConfiglessTaskHooks.Series())
-		return
-	case !p.Sure:
-		p.step("No pyxis was found in plugstack.conf on this host. If any node has it, run bookend setup --pyxis yes " +
-			"--write: else its container jobs fail.")
-	}
-	for _, h := range [][2]string{{"TaskProlog", "task-prolog"}, {"TaskEpilog", "task-epilog"}} {
-		key, name := h[0], h[1]
-		shipped, why := name, ""
-		own, has := p.theirs(key)
-		if has && p.Sent && !path.IsAbs(own.Text) {
-			p.step("%s=%s stays as it is: slurmctld sends only the script that slurm.conf names. Call "+
-				"/usr/libexec/bookend/bookend-%s in it, or do without Bookend's.", key, own.Text, name[len("task-"):])
-			continue
-		}
-		if has {
-			shipped, why = name+"-beside-own", "runs Bookend's, then your "+own.Text+", whose exit status counts"
-			own.Text = p.beside(own.Text)
-		}
-		p.line(why, "%s=%s", key, p.script(name, shipped, own.Text))
-	}
+// FlagCosts are flags of PrologFlags that a site may need and that cost something, with what that is.
+var FlagCosts = [][2]string{
+	{"Serial", "a node runs one prolog or epilog at a time, so jobs that start or end together wait for each other's " +
+		"hooks, each up to deadlines.prolog.total or deadlines.epilog.total"},
+	{"RunInJob", "hooks run inside the job, see only its GPUs, share its memory limit and get no exit status; they " +
+		"ask the driver only with slurm.run_in_job_backend: true"},
 }
 
 // flags plans PrologFlags. Without Alloc, only the first node of a job has a start to compare with.
@@ -191,6 +250,11 @@ func (p *planner) flags() {
 	default:
 		p.line(why, "PrologFlags=Alloc")
 	}
+	for _, f := range FlagCosts {
+		if implies(f[0]) {
+			p.step("PrologFlags has %s (%s): %s. Take it out unless you need it.", f[0], own.Line.Where(), f[1])
+		}
+	}
 }
 
 // timeout plans a limit above the hooks' own, unless the site has scripts. doctor checks whether a limit is enough.
@@ -204,7 +268,7 @@ func (p *planner) timeout(own bool) {
 
 func (p *planner) healthCheck() {
 	const timer = "run \"systemctl enable --now bookend-healthcheck.timer\" on the nodes with GPUs."
-	_, has := p.theirs("HealthCheckProgram")
+	_, has := p.theirs("HealthCheckProgram", replaces)
 	switch {
 	case has:
 		p.step("HealthCheckProgram is taken: if it is NHC, let it run the check "+
@@ -217,24 +281,4 @@ func (p *planner) healthCheck() {
 		p.line("", "HealthCheckInterval=300")
 		p.line("", "HealthCheckNodeState=ANY,CYCLE")
 	}
-}
-
-// Render returns a script's text. shipped returns the text of a shipped script.
-func (s Script) Render(shipped func(name string) (string, error)) (string, error) {
-	// Threat: root runs this script; a quote or a line feed would let the shell run what follows in the path.
-	if strings.ContainsAny(s.Own, "'\n") {
-		return "", fmt.Errorf("path %q of the site's own script has a quote or a line feed", s.Own)
-	}
-	if s.Shipped == "" {
-		return fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", s.Own), nil
-	}
-	text, err := shipped(s.Shipped)
-	if err != nil || s.Own == "" {
-		return text, err
-	}
-	own := regexp.MustCompile("(?m)^own=.*$")
-	if !own.MatchString(text) {
-		return "", fmt.Errorf("script %q names no script of the site's own", s.Shipped)
-	}
-	return own.ReplaceAllLiteralString(text, "own='"+s.Own+"'"), nil
 }

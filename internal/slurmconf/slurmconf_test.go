@@ -138,9 +138,16 @@ func TestMakePlan(t *testing.T) {
 	golden.Archive(t, *update, "testdata/setup.txtar", func(site string) string {
 		about, conf, _ := strings.Cut(site, "\n")
 		is := func(word string) bool { return slices.Contains(strings.Fields(about), word) }
+		said := func(key string) string {
+			_, rest, _ := strings.Cut(about, key)
+			value, _, _ := strings.Cut(rest, " ")
+			return value
+		}
 		version, _ := slurm.ParseVersion("slurm " + about)
 		return tell(MakePlan(Site{Version: version, Pyxis: is("pyxis"), Sure: !is("unsure"),
-			Local: is("local"), Conf: Parse("/s/slurm.conf", []byte(conf), func(name string) []File {
+			Configless: said("configless="), Own: Earlier(func(name string) []byte {
+				return []byte("own='" + said(name+"=") + "'\n")
+			}), Conf: Parse("/s/slurm.conf", []byte(conf), func(name string) []File {
 				plain, err := MakePlan(Site{Version: version, Conf: Conf{Path: "/s/slurm.conf"}, Sure: true})
 				must.Do(t, err)
 				return []File{{Path: name, Text: []byte(plain.Text)}}

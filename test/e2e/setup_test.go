@@ -39,6 +39,9 @@ var setUps = map[string]setUp{
 		Conf: []string{"Prolog=OWN/prolog", "Epilog=OWN/epilog"}},
 		settings: map[string]string{"Prolog": `prolog(\.d/\*\.sh)?$`, "Epilog": `epilog(\.d/\*\.sh)?$`,
 			"PrologEpilogTimeout": `.`}},
+	// Before 24.05 setup says which link has Slurm's one pattern run Bookend's script too, and as the last.
+	"patterns": {story: patternHooks, site: site.Options{Conf: []string{"Prolog=OWN/prolog-*", "Epilog=OWN/epilog-*"}},
+		settings: map[string]string{"Prolog": `.`, "Epilog": `.`, "PrologEpilogTimeout": `.`}},
 	"own task hooks": {story: ownTaskHooks,
 		site: site.Options{Conf: []string{"TaskProlog=OWN/task-prolog", "TaskEpilog=OWN/task-epilog"}}},
 	"NHC": {story: tells(bracketed), site: site.Options{Conf: []string{"HealthCheckProgram=/site/nhc"}},
@@ -56,6 +59,9 @@ var setUps = map[string]setUp{
 			"TaskProlog": `(null|bookend-task-prolog.sh)`, "TaskEpilog": `(null|bookend-task-epilog.sh)`,
 			"HealthCheckProgram": absent, "HealthCheckInterval": `^0 sec$`, "HealthCheckNodeState": `^ANY$`}},
 	"pyxis": {story: tells(reportsTogether), site: site.Options{Plugins: "required /usr/lib/slurm/spank_pyxis.so\n"},
+		settings: map[string]string{"TaskProlog": absent, "TaskEpilog": absent}},
+	"pyxis and an own task hook": {story: tells(reportsTogether), site: site.Options{
+		Plugins: "required /usr/lib/slurm/spank_pyxis.so\n", Conf: []string{"TaskProlog=OWN/task-prolog"}},
 		settings: map[string]string{"TaskProlog": absent, "TaskEpilog": absent}},
 }
 
@@ -143,6 +149,23 @@ func ownHooks(s *story) {
 		s.hasOwn("epilog", "exit 3")
 		s.runs(s.user, "echo done", oneGPU)
 		s.nodeIsDrained("n1", "Epilog error")
+	})
+}
+
+// patternHooks shows that Bookend's hooks come last: what fails before keeps them from running.
+func patternHooks(s *story) {
+	s.tell("both run", func(s *story) {
+		s.hasOwn("prolog-50", "exit 0")
+		s.hasOwn("epilog-50", "exit 0")
+		s.happens(tale{script: "echo done", hooks: []string{"prolog 0", "prolog 0", "epilog 0", "epilog 0"},
+			show: bracketed.show})
+	})
+	s.tell("Bookend's is the last", func(s *story) {
+		s.hasOwn("prolog-50", "exit 0")
+		s.hasOwn("epilog-50", "exit 3")
+		s.runs(s.user, "echo done", oneGPU)
+		s.nodeIsDrained("n1", "Epilog error")
+		s.hooksRan("n1", "prolog 0", "prolog 0", "epilog 3")
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -286,7 +288,8 @@ func (s *Site) Own(name string) string { return s.in("own/" + name) }
 // Beside is the path of a script that setup wrote next to slurm.conf.
 func (s *Site) Beside(name string) string { return s.in("slurm/etc/bookend/" + name) }
 
-// setUp does what an admin does: setup, then its Include line. The scripts get this site's paths.
+// setUp does what an admin does: setup, what its notes say of lines and links, then its Include line. The scripts get
+// this site's paths.
 func (s *Site) setUp(o Options, conf string) {
 	version := rig.Have(cluster.VersionIn(cluster.Root()))
 	dir := filepath.Dir(conf)
@@ -303,8 +306,16 @@ func (s *Site) setUp(o Options, conf string) {
 	if err != nil || !ok {
 		panic(fmt.Errorf("bookend setup names no Include line: %v: %s", err, said))
 	}
-	text := rig.Have(os.ReadFile(conf))
-	rig.Try(os.WriteFile(conf, append(text, "Include "+include+"\n"...), 0o644))
+	lines := strings.Split(string(rig.Have(os.ReadFile(conf))), "\n")
+	removes := regexp.MustCompile(`(?m)^Note: Remove \S+ \(slurm.conf line (\d+)\)`)
+	for _, note := range removes.FindAllStringSubmatch(string(said), -1) {
+		lines[rig.Have(strconv.Atoi(note[1]))-1] = ""
+	}
+	rig.Try(os.WriteFile(conf, []byte(strings.Join(lines, "\n")+"Include "+include+"\n"), 0o644))
+	links := regexp.MustCompile(`(?m)^Note: .*: ln -sf (\S+) (\S+) `)
+	for _, note := range links.FindAllStringSubmatch(string(said), -1) {
+		rig.Try(os.Symlink(note[1], note[2]))
+	}
 	for _, pattern := range []string{"bookend-*.sh", "bookend/*", "bookend/*/*"} {
 		scripts, _ := filepath.Glob(filepath.Join(dir, pattern))
 		for _, script := range scripts {

@@ -1,0 +1,114 @@
+package slurmcmd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"bookend/internal/safefile"
+	"bookend/internal/slurmconf"
+)
+
+// Target is a file below the directory of slurm.conf as bookend setup wants it, and as it is.
+type Target struct {
+	Path         string
+	Text         string // as wanted
+	Mode         os.FileMode
+	Old          []byte // as it is
+	There, Right bool   // a file is there; its owner and mode are right
+	base, below  string // Path's two parts
+}
+
+// Compare reads a file that is about to be written. An admin's setting in a script is kept.
+func Compare(base, below, text string) (Target, error) {
+	f := Target{base: base, below: below, Path: filepath.Join(base, below), Text: text, Mode: 0o755}
+	if below == slurmconf.Written {
+		f.Mode = 0o644
+	}
+	info, err := os.Stat(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err == nil {
+		// Threat: a file that a user could have written: none of its lines is reused.
+		f.Old, err = os.ReadFile(f.Path)
+	}
+	if err != nil {
+		return f, fmt.Errorf("read what is there: %w", err)
+	}
+	trusted := safefile.Trusted(f.Path) == nil
+	if trusted {
+		f.Text = slurmconf.WithSetting(text, f.Old)
+	}
+	f.There, f.Right = true, trusted && info.Mode().Perm() == f.Mode
+	return f, nil
+}
+
+// Put writes a file unless it is already there, and returns what was done. It keeps a copy of a file that it replaces.
+func (f Target) Put() ([]string, error) {
+	done, err := openDirs(f.base, filepath.Dir(f.below))
+	what := "new: " + f.Path
+	switch {
+	case err != nil:
+		return done, fmt.Errorf("write scripts: %w", err)
+	case f.Right && string(f.Old) == f.Text:
+		return append(done, "unchanged: "+f.Path), nil
+	case f.There:
+		what, err = keep(f.Path, f.Old, f.Text)
+	}
+	if err != nil {
+		return done, fmt.Errorf("keep what is there: %w", err)
+	}
+	dir, name := filepath.Split(f.Path)
+	if err := safefile.Replace(dir, name, []byte(f.Text), f.Mode); err != nil {
+		return done, fmt.Errorf("write %q: %w", f.Path, err)
+	}
+	return append(done, what), nil
+}
+
+// openDirs makes the directories of a path below base, or corrects their mode, so that users can reach their task hooks
+// whatever the umask is.
+func openDirs(base, below string) (done []string, err error) {
+	for rest := range strings.SplitSeq(below, "/") {
+		path := filepath.Join(base, rest)
+		info, err := os.Stat(path)
+		base = path
+		if rest == "." || err == nil && info.IsDir() && info.Mode().Perm()&0o055 == 0o055 {
+			continue
+		}
+		// Threat: none from users: a link, or a parent that others can write to, is refused. The site may have made the
+		// parent itself a link, hence the slash.
+		if err := safefile.MakeDir(filepath.Dir(path)+"/", filepath.Base(path), 0o755); err != nil {
+			return done, err
+		}
+		if info != nil {
+			done = append(done, fmt.Sprintf("changed: %s, its mode was %#o", path, info.Mode().Perm()))
+		}
+	}
+	return done, nil
+}
+
+// keep saves a file that is about to be replaced under the first free name next to it: earlier runs may have saved the
+// site's own file there.
+func keep(path string, old []byte, text string) (done string, err error) {
+	if string(old) == text {
+		return fmt.Sprintf("changed: %s, its owner or mode was wrong", path), nil
+	}
+	dir, name := filepath.Split(path)
+	kept := name + ".old"
+	for n := 2; ; n++ {
+		// Threat: none: users cannot write here, or Replace refuses the new file.
+		there, err := os.ReadFile(dir + kept)
+		if errors.Is(err, fs.ErrNotExist) {
+			there, err = old, safefile.Replace(dir, kept, old, 0o644)
+		}
+		if err != nil || bytes.Equal(there, old) {
+			return fmt.Sprintf("changed: %s, what was there is %s", path, kept), err
+		}
+		kept = fmt.Sprintf("%s.old.%d", name, n)
+	}
+}
