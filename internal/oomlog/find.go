@@ -15,7 +15,7 @@ func Find(tail []byte) []record.Message {
 	s := scan{lines: split(tail)}
 	for s.at = range s.lines {
 		l := &s.lines[s.at]
-		if len(l.body) < shortest || l.own() {
+		if len(l.body) < shortest || l.own() || l.quoted {
 			continue
 		}
 		if f, ok := s.message(l); ok && !s.survived() {
@@ -68,7 +68,7 @@ func (s *scan) message(l *line) (found, bool) {
 func (st statement) message() (found, bool) {
 	kind, ok := st.place()
 	goes := st.facts.has[goesOn] || st.beside(1, linesBelow+1, goesOn)
-	if !ok || goes && !st.facts.has[givesUp] && !st.beside(1, episode, givesUp) {
+	if !ok || goes && !st.is("lost") && !st.facts.has[givesUp] && !st.beside(1, episode, givesUp) {
 		return found{}, false
 	}
 	f := found{Message: blank()}
@@ -130,7 +130,7 @@ func (s *scan) survived() bool {
 }
 
 var (
-	progress   = lazily(`\b(?:step|epoch|iter\w*|batch|loss|it/s|s/it)\b`)
+	progress   = lazily(`\b(?:step|epoch|bench|trial|iter\w*|batch|loss|it/s|s/it)\b`)
 	numeral    = lazily(`\d+`)
 	notLetters = lazily(`[^a-z]+`)
 )

@@ -54,31 +54,35 @@ func split(tail []byte) []line {
 
 var (
 	// escaped matches JSON, a dictionary as Python prints it, and its bytes with a line break.
-	escaped  = lazily(`\{["']|(?:^|[ =(\[,:])b["'].*\\n`)
-	listItem = lazily(`^ *\[? *"(.*)"[,\]]? *$`)
-	// listMarks are what parts the items of a list.
+	escaped   = lazily(`\{["']|(?:^|[ =(\[,:])b["'].*\\n`)
+	listItem  = lazily(`^ *\[? *"(.*)"[,\]]? *$`)
 	listMarks = strings.NewReplacer(`", "`, "\n", `","`, "\n", `["`, "\n", `"]`, "\n",
 		`', '`, "\n", `['`, "\n", `']`, "\n")
 )
 
 var escapes = strings.NewReplacer(`\\n`, "\n", `\n`, "\n", `\t`, " ", `\"`, `"`, `\'`, "'")
 
-const maxFence = 60 // lines of a quoted text in a document
+const maxFence, maxShown = 60, 10 // lines of a quoted text in a document, and of examples below its sentence
 
 var (
 	fence    = lazily("^(?:```|~~~)[`~ ]*(\\w*)$")
 	mailHead = lazily(`^(?:Subject|From|Message-ID): | wrote:$`)
+	// shows matches a document's sentence that examples follow.
+	shows = lazily(`\b(?:can|may) .*(?:\b(?:following|these) (?:error|message)|(?:error|message)s? (?:like|such as) )`)
 )
 
 // markQuoted marks what a mail quotes, and the lines between two fences of a document. A fence that names a language
 // opens, even if one was open: the end of an output may begin within a fenced text.
 func markQuoted(lines []line) {
-	open, mail := nowhere, nowhere
+	open, mail, doc := nowhere, nowhere, nowhere
 	for i, l := range lines {
 		if mailHead().MatchString(l.body) {
 			mail = i
 		}
-		lines[i].quoted = strings.HasPrefix(l.body, "> ") && i > mail && i-mail <= maxFence
+		if strings.HasSuffix(l.body, ":") && shows().MatchString(l.body) {
+			doc = i
+		}
+		lines[i].quoted = strings.HasPrefix(l.body, "> ") && i > mail && i-mail <= maxFence || i > doc && i-doc <= maxShown
 		words := fence().FindStringSubmatch(l.body)
 		switch {
 		case words == nil:

@@ -43,14 +43,13 @@ func (st statement) reported() bool {
 	before, after := st.before, st.after
 	marked := st.line.lower
 	if st.is("hash") {
-		marked = strings.TrimPrefix(marked, "# ")
+		marked = strings.TrimLeft(marked, "#* ")
 	}
-	raised := strings.HasPrefix(marked, "raise ") && slices.ContainsFunc(st.near(-1, 1), isFrame)
+	raised := strings.HasPrefix(marked, "raise ") && st.beside(-1, 1, isFrame)
 	source := !raised && (sourceMark().MatchString(marked) || st.pos <= maxBefore && sourceWord().MatchString(before) ||
 		st.facts.code < min(st.pos, maxBefore))
-	if st.line.quoted || tableRow().MatchString(st.line.body) || testPassed().MatchString(st.line.lower) ||
-		strings.Count(before, "`")%2 > 0 && strings.Contains(after, "`") ||
-		strings.Count(before, "**")%2 > 0 && boldEnds().MatchString(after) {
+	if tableRow().MatchString(st.line.body) || testPassed().MatchString(st.line.lower) ||
+		strings.Count(before, "`")%2 > 0 && strings.Contains(after, "`") {
 		return false
 	}
 	if sizedTorch().MatchString(after) { // source code and most other texts do not have its figures
@@ -61,11 +60,7 @@ func (st statement) reported() bool {
 		!discusses().MatchString(after[:min(len(after), 60)])
 }
 
-// isFrame reports whether a line is a frame of a traceback. The statement that was executed there follows.
-func isFrame(l *line) bool { return frame().MatchString(l.body) }
-
 var (
-	frame       = lazily(`^File ".+", line \d+, in `)
 	exemplifies = lazily(`(?:for example|for instance|e\.g\.|such as|like),? ["'(]*(?:[\w.]+: )?(?:cuda |hip )?$`)
 	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
 	isCause     = lazily(`:[ (]*$`)
@@ -95,15 +90,12 @@ func (st statement) formed(before, after string) bool {
 
 // runtimes matches evidence that an error number is CUDA's or HIP's and not a program's exit status.
 var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cudaerror|cudasuccess|` +
-	`hip ?error|alloc|cufft|curesult`)
+	`cudacheck|hip ?error|alloc|cufft|curesult|in \S*(?:\.cuh?|cuda|gpu)\S* at line \d`)
 
 // givesName matches text before the name of an error that a call returned.
 var givesName = lazily(`(?:result|code|status|return|curesult|hresult)[^ ]* ?[=:]? ?[\d]*[)\]]? ?[(=]?$|results? in $`)
 
-var (
-	tableRow = lazily(`^\|.*\|.*\|`) // of a document
-	boldEnds = lazily(`\*\* \w`)     // of a document's term, which its text follows
-)
+var tableRow = lazily(`^\|.*\|.*\|`) // of a document
 
 // testPassed matches the line of a test that passed, which has the message in its name.
 var testPassed = lazily(`^(?:--- pass|ok \d|pass:? |passed )|\b\d+ passed\b|\(\d+ ?ms\)$|` +
@@ -116,7 +108,7 @@ func (st statement) beside(step, count int, c class) bool {
 
 // Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
 var (
-	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ |q: |- \w+: ["']|` +
+	sourceMark = lazily(`^(?:#|//|/\*|\* |\*\*[^*]+(?:\.\*\*|\*\*:) \w|'|\+ |<<|--|>>>|\$ |q: |- \w+: ["']|` +
 		`\{"(?:question|prompt|instruction|input)":|[\w./-]+\.(?:log|out|err|txt):(?:\d+:)?[^\d/])`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
 		`const|static|case|#define|grep|hint|tip|note|usage|example|pattern|regex|match|title):*(?: |$)|` +
@@ -207,13 +199,12 @@ func (st statement) place() (record.MessageKind, bool) {
 		return record.KindFault, !st.is("weak") || st.failed() && evidenceIn(st.before + st.text).has[isGPU]
 	case sizedTorch().MatchString(st.after) && own.has[isGPU]:
 		return record.KindDevice, true
-	case st.line.lower == "out of memory!" && // Perl
-		!slices.ContainsFunc(st.neighbours(), namesGPU):
-		return record.KindHost, true
+	case st.line.lower == "out of memory!" && !st.beside(-1, linesAbove, isGPU) && !st.beside(1, linesBelow, isGPU):
+		return record.KindHost, true // Perl's
 	case st.is("weak") && !st.failed() && !st.endsError():
 		return "", false
-	case st.text+st.after == "cannot allocate memory" && st.encoderFailed():
-		return record.KindDevice, true
+	case st.text+st.after == "cannot allocate memory" && strings.Contains(st.previous().Line, "OpenEncodeSession"):
+		return record.KindDevice, true // FFmpeg's word for what NVENC lacked
 	case st.kind == record.KindHost && !st.is("soft"), own.has[isHostCall], own.has[isHost]:
 		return record.KindHost, true
 	case !strings.Contains(st.around, "alloc") && st.hostNear():
@@ -229,15 +220,6 @@ func (st statement) place() (record.MessageKind, bool) {
 		return record.KindHost, st.text == "out of memory allocating"
 	}
 	return st.placeNear()
-}
-
-func namesGPU(l *line) bool { return l.facts.has[isGPU] }
-
-// encoderFailed reports whether NVENC lacked memory right before: FFmpeg's later lines then have the system's error.
-func (st statement) encoderFailed() bool {
-	last := len(st.found) - 1
-	return last >= 0 && st.found[last].Kind == record.KindDevice && st.at-st.found[last].at <= episode &&
-		strings.Contains(st.found[last].Line, "OpenEncodeSession")
 }
 
 // placeNear decides by the lines around the statement, if an error is spread over several. A GPU that one names counts
@@ -271,13 +253,18 @@ func (st statement) endsError() bool {
 	return st.beside(-1, count, isError)
 }
 
+// previous returns the message found last, if that is near.
+func (st statement) previous() record.Message {
+	last := append([]found{{}}, st.found...)[len(st.found)]
+	if !(found{stream: st.line.stream, at: st.at}).isNear(last) {
+		return record.Message{}
+	}
+	return last.Message
+}
+
 // hostNear reports whether another line names the failed call, or an earlier failure, and that was for host memory.
 func (st statement) hostNear() bool {
-	again := false
-	if last := len(st.found) - 1; last >= 0 {
-		again = st.found[last].Kind == record.KindHost &&
-			found{stream: st.line.stream, at: st.at}.isNear(st.found[last])
-	}
+	again := st.previous().Kind == record.KindHost
 	for _, l := range st.neighbours() {
 		call := l.facts.has[isHostCall] && !strings.Contains(l.lower, "): out of memory")
 		if call || again && strings.Contains(l.lower, "cudagetlasterror") {
@@ -288,7 +275,10 @@ func (st statement) hostNear() bool {
 }
 
 func called(f *facts) record.MessageKind {
-	if f.has[isStart] {
+	switch {
+	case f.has[isHostCall]:
+		return record.KindHost
+	case f.has[isStart]:
 		return record.KindInit
 	}
 	return record.KindDevice

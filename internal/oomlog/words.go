@@ -25,6 +25,7 @@ const (
 	isError    class = "error"
 	goesOn     class = "goes on"
 	givesUp    class = "gives up"
+	isFrame    class = "frame" // of a traceback
 	restarts   class = "restarts"
 	isDone     class = "is done"
 	isMemory   class = "memory"
@@ -148,8 +149,9 @@ func (f *facts) note(w *word, at int, lower string) {
 	begins := at == 0 || !isAlnum(lower[at-1])
 	switch w.class {
 	case isSign:
-		if begins && (w.kind != unsaid || at == 0 || lower[at-1] != '_') && len(f.hits) < maxHits &&
-			(len(f.hits) == 0 || f.hits[len(f.hits)-1].pos < at) {
+		last := len(f.hits) - 1
+		if begins && (w.kind != unsaid || at == 0 || lower[at-1] != '_') && last < maxHits-1 &&
+			(last < 0 || f.hits[last].pos < at || f.hits[last].is("coded")) {
 			f.hits = append(f.hits, hit{w, at})
 		}
 	case isCode:
