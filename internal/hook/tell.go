@@ -37,6 +37,8 @@ func appendReport(a *node.Access, p joblog.Place, hangs bool, text string) (beca
 	switch {
 	case text == "" || a.Env.EUID != 0 || a.Job.UID == 0:
 		return "", nil
+	case p.Unnamed():
+		return joblog.UnknownFile, nil
 	case target.Path == "":
 		return "no file", nil
 	}

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/internal/slurm"
 )
 
 // ErrNotFile means that a process's output goes to no file that has a name, but to a pipe, a device or a removed file.
@@ -21,27 +23,43 @@ var ErrNotFile = errors.New("output is no file")
 // Locate finds the file behind a descriptor of a process under proc ("/proc"). It queries the file system, which may
 // hang, so it belongs in a child.
 func Locate(proc string, pid, fd int) (Target, error) {
+	t, _, err := locate(proc, pid, fd)
+	return t, err
+}
+
+// LocateOf is Locate for root: what leads to no file, or to another user's, is none. It belongs in a child too.
+//
+// Threat: a user may let a process's output lead anywhere. Nothing is opened, and the path is not followed: the kernel
+// describes the file that is open. Whoever opens that path later does so as the user (Append, Begin).
+func LocateOf(proc string, pid, fd int, uid uint32) slurm.OutputFile {
+	t, st, err := locate(proc, pid, fd)
+	if err != nil || st.Uid != uid {
+		return slurm.OutputFile{}
+	}
+	return slurm.OutputFile(t)
+}
+
+func locate(proc string, pid, fd int) (t Target, st unix.Stat_t, err error) {
 	link := filepath.Join(proc, strconv.Itoa(pid), "fd", strconv.Itoa(fd))
 	path, err := os.Readlink(link)
 	// A name with a line feed or in another character set would not survive JSON unchanged.
 	if err == nil && (!filepath.IsAbs(path) || strings.HasSuffix(path, " (deleted)") || !utf8.ValidString(path)) {
 		err = ErrNotFile
 	}
-	var st unix.Stat_t
 	if err == nil {
 		err = unix.Stat(link, &st) // through the descriptor: the file itself, whatever its name
 	}
 	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 0) {
 		err = ErrNotFile
 	}
-	t := Target{Path: path, Dev: st.Dev, Ino: st.Ino}
+	t = Target{Path: path, Dev: st.Dev, Ino: st.Ino}
 	if err == nil {
 		err = t.check()
 	}
 	if err != nil {
-		return Target{}, fmt.Errorf("locate output of process %d: %w: %.100q", pid, err, path)
+		return Target{}, st, fmt.Errorf("locate output of process %d: %w: %.100q", pid, err, path)
 	}
-	return t, nil
+	return t, st, nil
 }
 
 const maxDescriptors = 256 // of a process that are examined

@@ -19,8 +19,8 @@ var testJob = slurm.Job{ID: 128, User: "alice", Node: "n1", WorkDir: "/home/alic
 // What a task hook and newer versions tell is filled in; what is not known, or not the same in all versions, is not.
 func TestExpand(t *testing.T) {
 	plain := Place{Job: testJob}
-	task := Place{testJob, Drop{Array: slurm.ArrayTask{Master: 120, Task: 17}, Name: "fine tune"}, true}
-	single, newer := Place{testJob, Drop{Name: "a/b"}, true}, task
+	task := Place{testJob, Drop{Array: slurm.ArrayTask{Master: 120, Task: 17}, Name: "fine tune"}, true, slurm.OutputFiles{}}
+	single, newer := Place{testJob, Drop{Name: "a/b"}, true, slurm.OutputFiles{}}, task
 	newer.Job.SLUID = "sCHNM7Y8WBK900"
 	of := func(j slurm.Job) Place { return Place{Job: j} }
 	for pattern, tt := range map[string]struct {
@@ -157,7 +157,7 @@ func FuzzExpand(f *testing.F) {
 		job := slurm.Job{ID: slurm.JobID(id), User: user, Node: "n1", WorkDir: dir}
 		p := Place{Job: job}
 		if task%2 != 0 {
-			p = Place{job, Drop{Array: slurm.ArrayTask{Master: slurm.JobID(master), Task: task}, Name: "a name"}, true}
+			p = Place{job, Drop{Array: slurm.ArrayTask{Master: slurm.JobID(master), Task: task}, Name: "a name"}, true, slurm.OutputFiles{}}
 		}
 		got, err := p.expand(pattern)
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"bookend/internal/oomlog"
 	"bookend/internal/record"
+	"bookend/internal/slurm"
 )
 
 const (
@@ -29,12 +30,7 @@ const (
 )
 
 // Target is the file a job writes to.
-type Target struct {
-	Path string `json:"path"`
-	// Dev and Ino are those of the file when the job began; both 0 if they were not read.
-	Dev uint64 `json:"dev,omitempty"`
-	Ino uint64 `json:"ino,omitempty"`
-}
+type Target slurm.OutputFile
 
 // Reasons why a text was not appended, or an output not read, short enough to count by.
 const (

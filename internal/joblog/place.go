@@ -9,34 +9,60 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Place is what is known of where a job's output goes: from Slurm, and from what the job's task hooks left, which is
-// the user's claim.
+// Place is what is known of where a job's output goes: from Slurm, from what the job's task hooks left, and from what
+// the recorder saw. The last two are the user's claims.
 type Place struct {
 	Job  slurm.Job
 	Drop Drop
 	Left bool // the task hooks left a valid drop
+	Seen slurm.OutputFiles
 }
 
-// PlaceOf returns the place of a job's output by its drop, as read; nil if it was not.
-func PlaceOf(job slurm.Job, drop []byte) Place {
-	p := Place{Job: job}
+// PlaceOf returns the place of a job's output by its drop, as read, nil if it was not; and by what the recorder saw.
+func PlaceOf(job slurm.Job, drop []byte, seen slurm.OutputFiles) Place {
+	p := Place{Job: job, Seen: seen}
 	if d, err := ParseDrop(drop); err == nil {
 		p.Drop, p.Left = d, true
 	}
 	return p
 }
 
-// Target returns the file for the end report: the one that the TaskEpilog recorded, to which its stderr went. If the
-// job has its errors in another file, or there was no TaskEpilog, it is what SLURM_JOB_STDOUT expands to.
+// Target returns the file for the end report: the one to which the TaskEpilog's stderr went, or Slurm's own messages in
+// the job. If the job has its errors in another file, or neither is known, it is the file of the script's output.
 func (p Place) Target() Target {
-	recorded := p.Drop.Target
-	if recorded.Path != "" && p.Job.Stderr == "" {
-		return recorded
+	errors := p.errors()
+	if errors.Path != "" && p.Job.Stderr == "" {
+		return errors
 	}
-	if out := p.expanded(record.ScriptOutput, p.pattern()); out.Path != "" {
+	if out := p.output(); out.Path != "" {
 		return out.Target
 	}
-	return recorded
+	return errors
+}
+
+// UnknownFile is what became of the report of a job that is Unnamed, in the log and as a label of the metric.
+const UnknownFile = "unknown-file"
+
+// Unnamed reports whether a batch job's file is not known on the node that writes to it, and so gets no report.
+func (p Place) Unnamed() bool {
+	return p.Job.Batch && p.Job.FirstHost() == p.Job.Node && p.Target().Path == ""
+}
+
+// errors returns the file of the script's errors, or of all its output; zero if it was not seen.
+func (p Place) errors() Target {
+	if p.Drop.Target.Path != "" {
+		return p.Drop.Target
+	}
+	return Target(p.Seen.Errors)
+}
+
+// output returns the file of the script's output: what SLURM_JOB_STDOUT expands to or, without it, what was seen.
+func (p Place) output() Stream {
+	out := p.expanded(record.ScriptOutput, p.pattern())
+	if seen := Target(p.Seen.Output); seen.Path != "" && (out.Path == "" || p.Job.Stdout == "") {
+		return at(record.ScriptOutput, seen)
+	}
+	return out
 }
 
 // Stream is one of a job's outputs, and its path: the user's claim. One whose path is not known has a Why.
@@ -47,22 +73,22 @@ type Stream struct {
 
 // Why the path of an output is not known.
 const (
+	unnamed     = "its name cannot be told from here: "
 	ofSrun      = "goes to srun's own terminal, a pipe, or files that cannot be told from here"
 	onFirstNode = "is on the job's first node: srun -w %s bookend why %d"
-	unnamed     = "its name cannot be told from here: "
 )
 
 // Streams returns a job's outputs, as far as they are known: its script's output, and errors if these are apart, and
-// what its steps write to. A task hook's own errors went to the file that it recorded.
+// what its steps write to.
 func (p Place) Streams() (all []Stream) {
-	drop, recorded := p.Drop, p.Drop.Target.Path != ""
+	drop, errors := p.Drop, p.errors()
 	switch {
-	case recorded && p.Job.Stderr == "":
-		all = append(all, at(record.ScriptOutput, drop.Target))
-	case p.Job.Batch || p.Job.Stdout != "" || recorded:
-		all = append(all, p.expanded(record.ScriptOutput, p.pattern()))
-		if recorded {
-			all = add(all, at(record.ScriptErrors, drop.Target))
+	case errors.Path != "" && p.Job.Stderr == "":
+		all = append(all, at(record.ScriptOutput, errors))
+	case p.Job.Batch || p.Job.Stdout != "" || errors.Path != "":
+		all = append(all, p.output())
+		if errors.Path != "" {
+			all = add(all, at(record.ScriptErrors, errors))
 		} else if p.Job.Stderr != "" {
 			all = add(all, p.expanded(record.ScriptErrors, p.Job.Stderr))
 		}

@@ -125,8 +125,9 @@ func meanwhile(a *Access, c judge.Case) (judge.Case, Meanwhile) {
 		m.Tests, faults = Tests(a)
 		m.kernel = readKernel(a, c, judge.MarkOfTests(m.Tests, a.Env.Clock.Boot()))
 	} else {
-		m.Output, faults = outputOfJob(a, c)
-		c.Past.Recording = state.Recorded.Peek(a.Store).Runs.About(c.Past.Run)
+		recorded := state.Recorded.Peek(a.Store)
+		m.Output, faults = outputOfJob(a, c, recorded.Outputs[c.Past.Run.Name()])
+		c.Past.Recording = recorded.Runs.About(c.Past.Run)
 		m.kernel = readKernel(a, c, judge.Mark(c.Past.Run, c.Job))
 	}
 	c.Faults = slices.Concat(c.Faults, faults)

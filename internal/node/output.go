@@ -7,11 +7,15 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/catalog"
 	"bookend/internal/child"
 	"bookend/internal/joblog"
 	"bookend/internal/judge"
+	"bookend/internal/procscan"
 	"bookend/internal/record"
+	"bookend/internal/slurm"
 )
 
 // Output is where a job's output goes, and a search of it for messages about memory, which goes on meanwhile.
@@ -28,15 +32,15 @@ func (o Output) Await(c judge.Case) (_ judge.Case, hangs bool) {
 	return c, hangs
 }
 
-// outputOfJob starts to search the job's output for messages about memory, as its user.
-func outputOfJob(a *Access, c judge.Case) (o Output, faults []record.Finding) {
+// outputOfJob starts to search the job's output for messages about memory, as its user. seen is what the recorder saw.
+func outputOfJob(a *Access, c judge.Case, seen slurm.OutputFiles) (o Output, faults []record.Finding) {
 	raw, err := a.Store.Users.ReadDrop(a.Job)
 	// Only a failure of the system is reported, not what the user did to the file.
 	hindered := []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}
 	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
 		faults = append(faults, record.Saw(catalog.Output, err.Error(), "what the job's task hooks left is read"))
 	}
-	o.Place = joblog.PlaceOf(a.Job, raw)
+	o.Place = joblog.PlaceOf(a.Job, raw, seen)
 	all, exit := o.Place.Streams(), a.Job.Exit
 	request := joblog.TailRequest{
 		UID: a.Job.UID, GID: a.Job.GID, Within: time.Duration(a.Times.Append),
@@ -128,4 +132,31 @@ func unsearched(err error) (why string, hangs bool) {
 		return "the file system that it lies on does not answer", true
 	}
 	return err.Error(), false
+}
+
+// batchOutputs finds the files of a batch step as root, which alone may see what slurmstepd has open. Threat: a process
+// may end meanwhile, and its PID be another's: what is found is valid only if the step is still there.
+var batchOutputs = child.NewOperation("batch-outputs", func(r procscan.BatchRequest) (slurm.OutputFiles, error) {
+	step := r.Find()
+	found := slurm.OutputFiles{
+		Output: joblog.LocateOf(r.Proc, step.Script.PID, unix.Stdout, r.Job.UID),
+		Errors: joblog.LocateOf(r.Proc, step.Daemon.PID, unix.Stderr, r.Job.UID),
+	}
+	if step.Script.PID == 0 || r.Find() != step {
+		return slurm.OutputFiles{}, nil
+	}
+	return found, nil
+})
+
+// BatchOutputs returns the files that a running job's batch step writes to. None is found on another node than the
+// job's first, before its script runs, and if it does not write to files of the job's user.
+func (a *Access) BatchOutputs(run record.Run) slurm.OutputFiles {
+	job := run.Job
+	if !job.Batch || job.UID == 0 || a.Env.EUID != 0 || job.FirstHost() != job.Node {
+		return slurm.OutputFiles{}
+	}
+	as := &Access{Env: a.Env, Config: a.Config, Times: a.Times, Deadline: a.Deadline, Job: job, Store: a.Store}
+	request := procscan.BatchRequest{Proc: a.Config.Paths.Proc, Job: job, Since: run.Start.At}
+	found, _, _ := Visit(as, batchOutputs, request, 0) // a stuck child is on record; a later hook has the same trouble
+	return found
 }

@@ -264,6 +264,16 @@ func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 }
 
 func find(proc string, uid uint32, in slurm.Owner, fits func(child.Stat, procDir) bool) (found []OfJob, err error) {
+	err = eachProcess(proc, func(pid int, st child.Stat, f procDir) {
+		if asked, _ := f.ask(st); asked.of(uid, in) && fits(st, asked) {
+			found = append(found, OfJob{pid, st.Name})
+		}
+	})
+	return found, err
+}
+
+// eachProcess calls visit for each process but the caller and those that end meanwhile; with an error, not for all.
+func eachProcess(proc string, visit func(pid int, st child.Stat, f procDir)) error {
 	pids, err := listPIDs(proc)
 	for _, pid := range pids {
 		f, err := openProcDir(proc, pid)
@@ -271,13 +281,11 @@ func find(proc string, uid uint32, in slurm.Owner, fits func(child.Stat, procDir
 			continue // ended
 		}
 		if st, err := f.stat(); err == nil {
-			if asked, _ := f.ask(st); asked.of(uid, in) && fits(st, asked) {
-				found = append(found, OfJob{pid, st.Name})
-			}
+			visit(pid, st, f)
 		}
 		f.close()
 	}
-	return found, err
+	return err
 }
 
 func (f procDir) of(uid uint32, in slurm.Owner) bool {

@@ -10,12 +10,16 @@ import (
 	"sync"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
 // stepDaemon runs the steps of jobs on a node, as root and as the parent of each step's tasks.
 const stepDaemon = "slurmstepd"
+
+// debians ends the names of Slurm's programs in Debian's packages.
+const debians = "-wlm"
 
 const maxTitle = 4 << 10 // bytes of a slurmstepd's title
 
@@ -114,8 +118,8 @@ func (s *steps) readDaemon(pid int) error {
 		return err
 	}
 	defer f.close()
-	job, err := f.stepOf()
-	if job != 0 {
+	title, err := f.daemonTitle()
+	if job := parseTitle(title); job != 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.jobs[pid] = job
@@ -149,21 +153,21 @@ func (s *steps) readChild(pid int) error {
 	return f.gap(err)
 }
 
-// stepOf returns the job of a slurmstepd, 0 for any other process. Threat: a process chooses its name and title; the
-// path of its program comes from the kernel, and only root's processes count.
-func (f procDir) stepOf() (slurm.JobID, error) {
+// daemonTitle returns the title of a slurmstepd, empty for any other process. Threat: a process chooses its name and
+// title; the path of its program comes from the kernel, and only root's processes count.
+func (f procDir) daemonTitle() (string, error) {
 	exe, errExe := f.link("exe")
-	if gone(errExe) || errExe == nil && path.Base(strings.TrimSuffix(exe, deleted)) != stepDaemon {
-		return 0, nil // a thread of the kernel has no program
+	name := strings.TrimSuffix(path.Base(strings.TrimSuffix(exe, deleted)), debians)
+	if gone(errExe) || errExe == nil && name != stepDaemon {
+		return "", nil // a thread of the kernel has no program
 	}
 	if uid, _, err := f.status(); err != nil || uid != 0 {
-		return 0, err
+		return "", err
 	}
 	if errExe != nil {
-		return 0, errExe
+		return "", errExe
 	}
-	title, err := f.text("cmdline", maxTitle)
-	return parseTitle(title), err
+	return f.text("cmdline", maxTitle)
 }
 
 // parseTitle returns the job in a slurmstepd's title, "slurmstepd: [1234.batch]", or 0.
@@ -172,6 +176,51 @@ func parseTitle(title string) slurm.JobID {
 	end := strings.IndexFunc(step, func(r rune) bool { return r < '0' || r > '9' })
 	id, _ := slurm.ParseJobID(step[:max(0, end)])
 	return id
+}
+
+// BatchStep is a job's batch step: its slurmstepd, and the first process of the script. Both are zero if there is none.
+type BatchStep struct{ Daemon, Script record.Instance }
+
+// BatchRequest asks for a job's batch step under Proc ("/proc") that began after Since (CLOCK_BOOTTIME).
+type BatchRequest struct {
+	Proc  string        `json:"proc"`
+	Job   slurm.Job     `json:"job"`
+	Since time.Duration `json:"since_ns"`
+}
+
+// Find finds none if there is more than one: another cluster's slurmd on this host may have a job of the same id.
+func (r BatchRequest) Find() (step BatchStep) {
+	var daemons []record.Instance
+	own := map[int][]record.Instance{} // the user's processes, by parent
+	err := eachProcess(r.Proc, func(pid int, st child.Stat, f procDir) {
+		i := record.Instance{PID: pid, Start: startOf(st)}
+		if i.Start+record.Tick <= r.Since {
+			return
+		}
+		if f.runsScriptOf(r.Job) {
+			daemons = append(daemons, i)
+		} else if uid, _, err := f.status(); err == nil && uid == r.Job.UID {
+			own[st.Parent] = append(own[st.Parent], i)
+		}
+	})
+	// Threat: a user can fork, and name a process, at will. What slurmstepd starts is its child, and the script is the
+	// first of these: later ones are task hooks, and orphans of the step.
+	byStart := func(a, b record.Instance) int { return cmp.Compare(a.Start, b.Start) }
+	if err == nil && len(daemons) == 1 && len(own[daemons[0].PID]) > 0 {
+		step = BatchStep{daemons[0], slices.MinFunc(own[daemons[0].PID], byStart)}
+	}
+	return step
+}
+
+// runsScriptOf reports whether a process is the slurmstepd of the job's batch step. A cgroup, if it has one, agrees.
+func (f procDir) runsScriptOf(job slurm.Job) bool {
+	title, err := f.daemonTitle()
+	if err != nil || !strings.HasPrefix(title, fmt.Sprintf("%s: [%d.%s]", stepDaemon, job.ID, slurm.StepBatch)) {
+		return false
+	}
+	cgroup, err := f.text("cgroup", maxCgroup)
+	owner := slurm.OwnerOfCgroup(cgroup)
+	return err == nil && owner.Conflict == "" && (!owner.Found() || job.Owns(owner))
 }
 
 // of returns the jobs with a step on this node that runs a process of p's user, or of any user if p is in a container.

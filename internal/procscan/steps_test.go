@@ -27,6 +27,7 @@ func TestJobsOfEnvironments(t *testing.T) {
 	}{
 		"a step of its user":            {step{"0", program, title, "1000"}, "0::/\n", "runs on this node"},
 		"a program replaced since":      {step{"0", program + " (deleted)", title, "1000"}, "0::/\n", "runs on this node"},
+		"Debian's name of the program":  {step{"0", program + "-wlm", title, "1000"}, "0::/\n", "runs on this node"},
 		"a step of another job":         {step{"0", program, "slurmstepd: [77.0]", "1000"}, "0::/\n", ""},
 		"a step of another user's job":  {step{"0", program, title, "1001"}, "0::/\n", ""},
 		"a step without a process":      {step{"0", program, title, ""}, "0::/\n", ""},
@@ -100,4 +101,56 @@ func TestTitles(t *testing.T) {
 	} {
 		must.Not(t, parseTitle(title) != want, "%q: %d", title, parseTitle(title))
 	}
+}
+
+// The batch step is what root's slurmstepd runs, and the script its first child of the job's user. What might be another
+// job's step is none.
+func TestBatchStep(t *testing.T) {
+	const program, title, none = "/usr/sbin/slurmstepd-wlm", "slurmstepd: [777.batch]", "0::/\n"
+	job := slurm.Job{ID: 777, UID: 1000, Node: "n1"}
+	for name, tt := range map[string]struct {
+		uid, exe, title, cgroup string // of process 20
+		add                     func(t *testing.T, proc string)
+		since                   time.Duration
+		script                  int // 0 if no step is found
+	}{
+		"its first process, not a later one": {"0", program, title, none, nil, 0, 22},
+		"a cgroup of the job":                {"0", program, title, "0::/system.slice/n1_slurmstepd.scope/job_777/step_batch/slurm\n", nil, 0, 22},
+		"of another node on this host":       {"0", program, title, "0::/system.slice/n2_slurmstepd.scope/job_777/step_batch/slurm\n", nil, 0, 0},
+		"a cgroup of another job":            {"0", program, title, "0::/system.slice/slurmstepd.scope/job_77/step_batch/slurm\n", nil, 0, 0},
+		"another step":                       {"0", program, "slurmstepd: [777.0]", none, nil, 0, 0},
+		"another job":                        {"0", program, "slurmstepd: [7777.batch]", none, nil, 0, 0},
+		"a user's program of that name":      {"1000", program, title, none, nil, 0, 0},
+		"another program of root's":          {"0", "/usr/bin/sudo", title, none, nil, 0, 0},
+		"begun before the job":               {"0", program, title, none, nil, time.Hour, 0},
+		"a second step of that name": {"0", program, title, none, func(t *testing.T, proc string) {
+			daemon(t, proc, "30", "0", program, title, none)
+		}, 0, 0},
+		"before the script": {"0", program, title, none, func(t *testing.T, proc string) {
+			must.Do(t, os.RemoveAll(filepath.Join(proc, "21")))
+			must.Do(t, os.RemoveAll(filepath.Join(proc, "22")))
+		}, 0, 0},
+	} {
+		proc := t.TempDir()
+		daemon(t, proc, "20", tt.uid, tt.exe, tt.title, tt.cgroup)
+		later := below(t, proc, "20", "21", "1000", none)
+		stat := must.Read(t, filepath.Join(later, "stat"))
+		must.Write(t, filepath.Join(later, "stat"), strings.Replace(stat, " 123456 ", " 123457 ", 1))
+		below(t, proc, "20", "22", "1000", none)
+		below(t, proc, "20", "19", "1001", none)
+		below(t, proc, "1", "18", "1000", none)
+		if tt.add != nil {
+			tt.add(t, proc)
+		}
+		got := BatchRequest{proc, job, tt.since}.Find()
+		must.Be(t, name, got.Script.PID, tt.script)
+		must.Be(t, name, got.Daemon.PID, map[bool]int{true: 20}[tt.script != 0])
+	}
+}
+
+// daemon is a process that may be a slurmstepd.
+func daemon(t *testing.T, proc, pid, uid, exe, title, cgroup string) {
+	dir := below(t, proc, "1", pid, uid, cgroup)
+	must.Link(t, filepath.Join(dir, "exe"), exe)
+	must.Write(t, filepath.Join(dir, "cmdline"), title+"\x00")
 }

@@ -43,10 +43,11 @@ type recorder struct {
 	a        *node.Access
 	open     *state.Openings
 	kept     state.RecorderState
-	known    map[int]process   // of the last sample
-	told     map[string]string // last report to each run's user
-	news     func() []gpu.Xid  // errors that were added to the kernel log
-	logged   time.Duration     // CLOCK_BOOTTIME of the last call of news
+	known    map[int]process          // of the last sample
+	told     map[string]string        // last report to each run's user
+	searched map[string]time.Duration // each run's age when the files of its output were last searched for
+	news     func() []gpu.Xid         // errors that were added to the kernel log
+	logged   time.Duration            // CLOCK_BOOTTIME of the last call of news
 	looks    chan taken
 	ended    chan end
 	sessions map[string]*session // running, by vendor
@@ -82,6 +83,7 @@ func Run(env child.Env, name string) int {
 	r := recorder{
 		node: name, env: env, looks: make(chan taken, 16), ended: make(chan end, len(gpu.Vendors)),
 		sessions: map[string]*session{}, pauses: map[string]pause{}, told: map[string]string{},
+		searched: map[string]time.Duration{},
 	}
 	if !r.configure() {
 		return 1
@@ -164,6 +166,7 @@ func (r *recorder) run() (idle bool) {
 		case <-time.After(max(time.Second, 2*time.Duration(r.a.Config.Record.Every))):
 		}
 		r.keepLogged(runs)
+		r.noteOutputs(runs)
 	}
 }
 

@@ -56,6 +56,20 @@ type Job struct {
 	Start      time.Time  `json:"start,omitzero"` // SLURM_JOB_START_TIME (TellsStart)
 }
 
+// OutputFile is a file that a job writes to. The path is tainted: the job's user can choose and change it.
+type OutputFile struct {
+	Path string `json:"path"`
+	// Dev and Ino are those of the file when the job wrote to it; both 0 if they were not read.
+	Dev uint64 `json:"dev,omitempty"`
+	Ino uint64 `json:"ino,omitempty"`
+}
+
+// OutputFiles are the files of a batch step, as /proc showed them while the job ran; zero where none was seen.
+type OutputFiles struct {
+	Output OutputFile `json:"output,omitzero"` // of the script's first process
+	Errors OutputFile `json:"errors,omitzero"` // of Slurm itself: those of the script, or all of its output
+}
+
 // ExitStatus is how a job ended, as raw wait(2) statuses. Only an epilog has it, and not always.
 type ExitStatus struct {
 	Known   bool   `json:"known"`

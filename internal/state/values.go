@@ -12,6 +12,7 @@ import (
 	"bookend/internal/drain"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
+	"bookend/internal/slurm"
 )
 
 // Files of one value. 256 GPUs and 64 Slurm configuration files take about 40 KiB.
@@ -131,7 +132,11 @@ type RecorderState struct {
 	// Problem is why it sees nothing now, empty if it does see.
 	Problem string            `json:"problem,omitempty"`
 	Runs    record.Recordings `json:"runs,omitempty"`
+	Outputs Outputs           `json:"outputs,omitempty"`
 }
+
+// Outputs are the files of open batch jobs, by Run.Name, as far as they were seen.
+type Outputs map[string]slurm.OutputFiles
 
 func (r RecorderState) bare() RecorderState {
 	r.Runs = r.Runs.Bare()

@@ -2,13 +2,17 @@ package e2e
 
 import (
 	"cmp"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"bookend/internal/record"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/internal/view"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -76,6 +80,51 @@ func (s *story) lastEnd(job cluster.JobID) view.HookEnd {
 		s.t.Fatalf("job %s has no end", job)
 	}
 	return ends[len(ends)-1]
+}
+
+// Without task hooks only the job's own processes show what %x, %A and %a became, and only while it runs.
+func TestNamesWithoutTaskHooks(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{NoTask: true})
+	for _, tt := range []struct {
+		title string
+		args  []string
+		errs  bool // are kept apart
+	}{
+		{title: "one file", args: []string{"--output=%x-%A.txt"}},
+		{title: "errors apart", args: []string{"--output=%x-%A.txt", "--error=%x-%A.err"}, errs: true},
+		{title: "an array's task, of the name that sbatch gives", args: []string{"--array=3"}},
+	} {
+		s.tell(tt.title, func(s *story) { s.findsOutput(tt.errs, append(tt.args, oneGPU, "--job-name=fine")) })
+	}
+	s.tell("a job that the recorder did not see", func(s *story) {
+		must.Do(s.t, s.on.WriteConfig("n1", "observe", timed("record: {every: 0s}\n")))
+		s.happens(tale{script: "echo done", args: []string{oneGPU, "--job-name=fine", "--output=%x-short.txt"},
+			reads: []string{"done"}, epilog: []string{"job_log=unknown-file"}})
+	})
+}
+
+// findsOutput runs a job that ends once the recorder has seen where its output goes.
+func (s *story) findsOutput(errs bool, args []string) {
+	id := s.submits(s.user, "echo out; "+saysOOM+"\nuntil [ -e seen ]; do sleep 0.1; done\nexit 1", args...)
+	var seen slurm.OutputFiles
+	s.until("the recorder has seen the output of job "+string(id), func() bool {
+		for name, o := range state.Recorded.PeekNode(s.on.Run(), "n1").Outputs {
+			if strings.HasPrefix(name, string(id)+"-") {
+				seen = o
+			}
+		}
+		return seen.Output.Path != ""
+	})
+	s.touches(s.user, "seen")
+	s.ends(id)
+	text := string(must.Have(os.ReadFile(seen.Output.Path))(s.t))
+	if s.inOrder("the output", text, "out\n", "| bookend: OUT OF MEMORY", "bookend show "+string(id)); errs {
+		s.foundIn(id, record.ScriptErrors, seen.Errors.Path)
+	} else {
+		s.foundIn(id, record.ScriptOutput, seen.Output.Path)
+	}
+	s.logSays("n1", id, "bookend-epilog", "job_log=appended")
 }
 
 func (s *story) at(name string) string { return filepath.Join(s.home(s.user), name) }
