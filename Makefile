@@ -82,8 +82,8 @@ else
 	go run ./test/e2e/versions -slurm $(SLURM) $(E2E)
 endif
 
-demo: ## show jobs with and without a leak, on a private Slurm (installed first, as root); flags: DEMO=-help
-	@test/gpu/demo.sh $(DEMO)
+demo: ## show jobs with and without a leak, on a private Slurm (installed first, as root); STORY=help lists its stories
+	@test/gpu/demo.sh "$(STORY)" $(DEMO)
 
 page-look: ## make a report page of generated records, and pictures of it in build/page (installs chromium, as root); PAGE=--docs renews docs/images
 	test/page/look.sh $(PAGE)

@@ -110,7 +110,12 @@ func (l *lane) chain(w work) {
 		}
 		r.evidence("at the end")
 		if l.story {
-			l.tell("%s", renamed(retold(rec, r.screens()), l.site.Users))
+			screens := r.screens()
+			for i, s := range screens {
+				screens[i] = typed{renamed(s.who, l.site.Users), s.command, renamed(s.output, l.site.Users)}
+			}
+			l.tell("%s", retold(rec, screens))
+			fmt.Fprint(l.tale, telling(rec, screens, newPaint(l.tale)))
 		}
 		rec.Outcome, rec.Seconds, rec.Slurm = rec.Judge(), time.Since(began).Seconds(), l.slurmLines(log)
 		if !scene.control {

@@ -45,6 +45,7 @@ type lane struct {
 	options
 	node  string
 	say   io.Writer
+	tale  io.Writer // gets the story, if one is told
 	began time.Time
 
 	site    *site.Site
@@ -85,7 +86,9 @@ func (l *lane) up() {
 	if os.Geteuid() != 0 {
 		panic(fmt.Errorf("needs root: slurmd starts jobs as their users"))
 	}
-	try(cluster.SweepDead())
+	if err := cluster.SweepDead(); err != nil { // another one is used
+		l.complain("gpu-lane: what an earlier cluster left cannot be removed: %v", err)
+	}
 	if l.fake == 0 {
 		l.findCards()
 	}
@@ -146,6 +149,7 @@ func (l *lane) equip() {
 		of = "fake GPUs, made to look like those of "
 	}
 	fmt.Fprintf(l.say, "gpu-lane: %s%+v\n", of, l.machine)
+	l.prologue()
 	for _, name := range l.nodes()[1:] {
 		other := *l
 		other.node = name

@@ -3,7 +3,8 @@
 //
 //	gpu-lane [--out FOLDER] [--programs FOLDER] [--runs N] [--only NAME,...] [--budget 9m]
 //	         [--fake N [--fake-nodes N]]
-//	gpu-lane --story [--fake N]         the demonstration: a few scenarios, with what users and admins see of each
+//	gpu-lane --story NAME,... [--fake N]  the demonstration: what happens in a few scenarios, and what users and
+//	                                      admins see of it; all else goes to lane.log. "help" lists the names
 //
 // --only takes names of scenarios and of groups: base (who left what), why (why a job ran out of memory), probe (test
 // allocations, their cost, the cards' condition), check (the health check, between jobs and beside them), programs
@@ -48,22 +49,27 @@ type options struct {
 	fake          int // cards of each node of a rehearsal, 0 where the GPUs are real
 	fakeNodes     int
 	only          []string
-	story         bool // tells what everybody sees
+	story         bool // tells what users and admins see
+	list          bool // lists the stories
 	budget        time.Duration
 }
 
 func main() {
 	o, err := parse(os.Args[1:])
-	if err != nil {
+	switch {
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "gpu-lane:", err)
 		os.Exit(exitUsage)
+	case o.list:
+		fmt.Print(listedTales())
+		return
 	}
 	os.Exit(lead(o))
 }
 
 func parse(args []string) (options, error) {
 	var o options
-	var only string
+	var only, story string
 	flags := flag.NewFlagSet("gpu-lane", flag.ContinueOnError)
 	flags.StringVar(&o.out, "out", "build/gpu-records", "directory for the records")
 	flags.StringVar(&o.programs, "programs", "bin", "directory with Bookend's programs and cudajob")
@@ -72,14 +78,18 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.runs, "runs", 3, "how often each scenario runs")
 	flags.IntVar(&o.fake, "fake", 0, "rehearse with this many fake GPUs")
 	flags.IntVar(&o.fakeNodes, "fake-nodes", 1, "and this many nodes, at work side by side")
-	flags.BoolVar(&o.story, "story", false, "tell what users and admins see of "+storyOf+" or of --only, once and "+
-		"without controls")
+	flags.StringVar(&story, "story", "", "tell what users and admins see of `NAMES`, once and without controls; help "+
+		"lists them")
 	flags.DurationVar(&o.budget, "budget", 9*time.Minute, "no run begins after this time")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if o.story {
-		o.runs, only = 1, cmp.Or(only, storyOf)
+	if o.story = story != ""; o.story {
+		var err error
+		if o.runs, o.list = 1, story == "help"; !o.list {
+			o.only, err = askedTales(story)
+		}
+		return o, err
 	}
 	if only != "" {
 		o.only = strings.Split(only, ",")
@@ -98,10 +108,14 @@ func lead(o options) int {
 		return exitUnfit
 	}
 	defer log.Close()
-	l := &lane{options: o, node: firstNode, oneGPU: "gpu:1", say: io.MultiWriter(os.Stdout, log), began: time.Now(),
-		book: &book{}}
+	l := &lane{options: o, node: firstNode, oneGPU: "gpu:1", say: io.MultiWriter(os.Stdout, log), tale: io.Discard,
+		began: time.Now(), book: &book{}}
+	if o.story {
+		l.say, l.tale = log, os.Stdout
+		fmt.Println("Starting a private Slurm with Bookend...")
+	}
 	if err = attempt(l.up); err != nil {
-		fmt.Fprintln(l.say, "gpu-lane:", err)
+		l.complain("gpu-lane: %v", err)
 		_ = l.close()
 		if errors.Is(err, errNoGPU) {
 			return exitNoGPU
@@ -118,7 +132,7 @@ func (l *lane) endOnSignal() {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
-		fmt.Fprintln(l.say, "gpu-lane: ended by", <-told)
+		l.complain("gpu-lane: ended by %v", <-told)
 		l.keepLogs()
 		_ = l.close()
 		os.Exit(exitWrong)
@@ -133,12 +147,9 @@ func (l *lane) finish() int {
 		l.keepLogs()
 	}
 	if err := l.close(); err != nil {
-		fmt.Fprintln(l.say, "gpu-lane: take down:", err)
+		l.complain("gpu-lane: take down: %v", err)
 		exit = exitWrong
 	}
-	if l.story {
-		fmt.Fprintf(l.say, "\nThese were the user's and the admin's views of the same jobs; \"ok\" is what was checked of each. All of it "+
-			"is in %s. Next: Install, in README.md\n", l.out)
-	}
+	l.epilogue()
 	return exit
 }

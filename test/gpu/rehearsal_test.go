@@ -105,7 +105,7 @@ func TestUnknownScenario(t *testing.T) {
 		!strings.Contains(err.Error(), "orphan-observe") {
 		t.Errorf("error %v, want one that lists the scenarios", err)
 	}
-	if err := checkNames(strings.Split(storyOf, ",")); err != nil {
-		t.Errorf("the demonstration: %v", err)
+	if _, err := parse([]string{"--story", "orphans"}); err == nil || !strings.Contains(err.Error(), "  orphan ") {
+		t.Errorf("error %v, want one that lists the stories", err)
 	}
 }
