@@ -69,17 +69,10 @@ func setup(w io.Writer, site slurmconf.Site, o toSetUp) error {
 		return fmt.Errorf("plan: %w", err)
 	}
 	var done []string
-	// bookend.conf is the last: a line without its script would drain nodes.
-	for _, s := range append(plan.Scripts, slurmconf.Script{Name: slurmconf.Written}) {
-		text := plan.Text
-		if s.Name != slurmconf.Written {
-			text, err = s.Render(shipped)
-		}
+	for _, s := range plan.Scripts {
+		text, err := s.Render(shipped)
 		if err != nil {
 			return fmt.Errorf("make script %q: %w", s.Name, err)
-		}
-		if !o.write && !o.diff {
-			continue
 		}
 		file, err := slurmcmd.Compare(filepath.Dir(site.Conf.Path), s.Name, text)
 		if err != nil {
@@ -87,13 +80,13 @@ func setup(w io.Writer, site slurmconf.Site, o toSetUp) error {
 		}
 		if o.diff {
 			fmt.Fprint(w, preview(file))
-			continue
 		}
-		what, err := file.Put()
+		if o.write {
+			done, err = file.Put(done)
+		}
 		if err != nil {
 			return err
 		}
-		done = append(done, what...)
 	}
 	if !o.diff {
 		fmt.Fprint(w, plan.Instructions(site, done))

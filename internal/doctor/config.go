@@ -78,7 +78,11 @@ func CheckConfig(say Say, cfg config.Config, path, slurmConf string, problems []
 		return false
 	}
 	say("checked: %s: every key; only root can write it and the directories above it", path)
-	say.partitions(cfg, path, slurmConf)
+	found, err := opSlurm.Ask(request{Site: Site{Config: cfg, SlurmConf: slurmConf}}, Patience)
+	if err == nil && found.Conf != nil && found.Conf.Doubt() == "" {
+		say.mistakes(path, unknownPartitions(cfg, *found.Conf))
+		say("checked: %s: the partitions that the configuration names", found.Conf.Path)
+	}
 	var programs []string
 	for _, b := range Backends(cfg, false) {
 		if b.Trouble != nil {
@@ -101,38 +105,16 @@ func CheckConfig(say Say, cfg config.Config, path, slurmConf string, problems []
 	return true
 }
 
-// partitions checks the names of partitions. An unknown one is no mistake: slurmctld may know it from elsewhere.
-func (say Say) partitions(cfg config.Config, path, slurmConf string) {
-	if len(partitionKeys(cfg)) == 0 {
-		return
-	}
-	found, err := opSlurm.Ask(request{Site: Site{Config: cfg, SlurmConf: slurmConf}}, Patience)
-	if err != nil || found.Conf == nil || found.Conf.Doubt() != "" {
-		say("not checked: the names of partitions, as slurm.conf is not here or could not be read")
-		return
-	}
-	unknown := unknownPartitions(cfg, *found.Conf)
-	say.mistakes(path, unknown)
-	if len(unknown) == 0 {
-		say("checked: %s: it has all partitions that the configuration names", found.Conf.Path)
-	}
-}
-
-// partitionKeys returns the keys that name partitions, each with the name.
-func partitionKeys(cfg config.Config) map[string]string {
-	keys := map[string]string{}
+// unknownPartitions returns the names of partitions that slurm.conf does not have. They are no mistakes: slurmctld may
+// know them from elsewhere.
+func unknownPartitions(cfg config.Config, conf slurmconf.Conf) (all []config.Problem) {
+	keys, known := map[string]string{}, conf.Partitions()
 	for name := range cfg.Policy.Partitions {
 		keys["policy.partitions."+name] = name
 	}
 	for i, name := range cfg.Slurm.SharedPartitions {
 		keys[fmt.Sprintf("slurm.shared_partitions.%d", i)] = name
 	}
-	return keys
-}
-
-// unknownPartitions returns the names of partitions that slurm.conf does not have.
-func unknownPartitions(cfg config.Config, conf slurmconf.Conf) (all []config.Problem) {
-	keys, known := partitionKeys(cfg), conf.Partitions()
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if slices.Contains(known, keys[key]) {
 			continue

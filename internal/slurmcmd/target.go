@@ -48,9 +48,10 @@ func Compare(base, below, text string) (Target, error) {
 	return f, nil
 }
 
-// Put writes a file unless it is already there, and returns what was done. It keeps a copy of a file that it replaces.
-func (f Target) Put() ([]string, error) {
-	done, err := openDirs(f.base, filepath.Dir(f.below))
+// Put writes a file unless it is already there, and adds what it did. It keeps a copy of a file that it replaces.
+func (f Target) Put(done []string) ([]string, error) {
+	dirs, err := openDirs(f.base, filepath.Dir(f.below))
+	done = append(done, dirs...)
 	what := "new: " + f.Path
 	switch {
 	case err != nil:

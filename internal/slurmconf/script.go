@@ -9,11 +9,12 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Script is a file next to slurm.conf: a shipped script, or one that only runs the site's own.
+// Script is a file next to slurm.conf: a shipped script, one that only runs the site's own, or bookend.conf.
 type Script struct {
 	Name    string // path below the directory of slurm.conf
 	Shipped string // the name of the shipped script; empty: it only runs Own
 	Own     string // the site's own script, run as well
+	Text    string // of a file that is no script
 }
 
 // Render returns a script's text. shipped returns the text of a shipped script.
@@ -21,6 +22,9 @@ func (s Script) Render(shipped func(name string) (string, error)) (string, error
 	// Threat: root runs this script; a quote or a line feed would let the shell run what follows in the path.
 	if strings.ContainsAny(s.Own, "'\n") {
 		return "", fmt.Errorf("path %q of the site's own script has a quote or a line feed", s.Own)
+	}
+	if s.Text != "" {
+		return s.Text, nil
 	}
 	if s.Shipped == "" {
 		return fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", s.Own), nil
@@ -84,7 +88,7 @@ func (p Plan) Instructions(s Site, done []string) string {
 		text += strings.Join(done, "\n") + "\n\nNext:\n"
 	} else {
 		text += fmt.Sprintf("%s\nNothing was written. Next: the same with --write, which writes these lines to %s/%s, "+
-			"and %d scripts;\n--diff shows what that changes.\n", p.Text, dir, Written, len(p.Scripts))
+			"and %d scripts;\n--diff shows what that changes.\n", p.Text, dir, Written, len(p.Scripts)-1)
 	}
 	spread, restart := "distribute all of it to every host, as you distribute slurm.conf", ""
 	if p.Sent {

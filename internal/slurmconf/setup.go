@@ -3,7 +3,6 @@ package slurmconf
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -37,13 +36,9 @@ type planner struct {
 
 const Written = "bookend.conf"
 
-// Reasons against the way in which scripts are to reach the nodes.
-var (
-	errSendsNothing = errors.New("--configless yes: slurm.conf has no SlurmctldParameters=enable_configless, and " +
-		"without it slurmctld sends nothing: add it, or leave the option out")
-	errNotSent = fmt.Errorf("SlurmctldParameters has enable_configless, but before Slurm %s slurmctld sends no "+
-		"scripts: if the nodes have slurm.conf themselves, add --configless no", slurm.ConfiglessHooks.Series())
-)
+// errNotSent means that scripts are needed on the nodes and slurmctld does not send them.
+var errNotSent = fmt.Errorf("SlurmctldParameters has enable_configless, but before Slurm %s slurmctld sends no "+
+	"scripts: if the nodes have slurm.conf themselves, add --configless no", slurm.ConfiglessHooks.Series())
 
 // MakePlan decides which lines, and which scripts next to slurm.conf, are needed and what is left to do.
 func MakePlan(s Site) (Plan, error) {
@@ -53,9 +48,13 @@ func MakePlan(s Site) (Plan, error) {
 	parameters, _ := p.Conf.Get("SlurmctldParameters")
 	sends, sendsScripts := HasWord(parameters.Text, "enable_configless"), p.Version.Has(slurm.ConfiglessHooks)
 	p.Sent = sends && s.Configless != "no"
-	switch {
+	switch dir := p.dir(); {
+	case dir == sentDir || path.Base(dir) == "conf-cache":
+		return p.Plan, fmt.Errorf("%q is a copy that slurmctld sent: run bookend setup where slurm.conf is "+
+			"maintained, or give its path with --slurm-conf", p.Conf.Path)
 	case s.Configless == "yes" && !sends:
-		return p.Plan, errSendsNothing
+		return p.Plan, errors.New("--configless yes: slurm.conf has no SlurmctldParameters=enable_configless, and " +
+			"without it slurmctld sends nothing: add it, or leave the option out")
 	case p.Sent && !sendsScripts:
 		return p.Plan, errNotSent
 	case sends && sendsScripts:
@@ -67,6 +66,8 @@ func MakePlan(s Site) (Plan, error) {
 	p.flags()
 	p.timeout(own)
 	p.healthCheck()
+	// The last: a line without its script would drain nodes.
+	p.Scripts = append(p.Scripts, Script{Name: Written, Text: p.Text})
 	return p.Plan, nil
 }
 
@@ -86,34 +87,21 @@ func (p *planner) dir() string { return path.Dir(p.Conf.Path) }
 func (p *planner) script(name, shipped, own string) string {
 	if p.Sent {
 		name = "bookend-" + name + ".sh"
-		p.Scripts = append(p.Scripts, Script{name, shipped, own})
+		p.Scripts = append(p.Scripts, Script{Name: name, Shipped: shipped, Own: own})
 		return name
 	}
-	p.Scripts = append(p.Scripts, Script{"bookend/" + name, shipped, own})
+	p.Scripts = append(p.Scripts, Script{Name: "bookend/" + name, Shipped: shipped, Own: own})
 	return path.Join(p.dir(), "bookend", name)
 }
 
-// replaced drops the lines of an earlier bookend.conf, apart from the site's own scripts in it. If the new one is
-// elsewhere, both would call Bookend.
+// replaced drops the lines of an earlier bookend.conf. If the new one is elsewhere, both would call Bookend.
 func (p *planner) replaced() {
 	ours := func(l Line) bool { return path.Base(l.File) == Written }
 	others := func(l Line) bool { return ours(l) && l.File != p.Include }
 	if i := slices.IndexFunc(p.Conf.Lines, others); i >= 0 {
 		p.step("Remove the line that includes %s: the new lines replace it.", p.Conf.Lines[i].File)
 	}
-	earlier := Conf{Lines: slices.DeleteFunc(slices.Clone(p.Conf.Lines), func(l Line) bool { return !ours(l) })}
 	p.Conf.Lines = slices.DeleteFunc(slices.Clone(p.Conf.Lines), ours)
-	p.Own = maps.Clone(p.Own)
-	if p.Own == nil {
-		p.Own = map[string]string{}
-	}
-	for _, key := range []string{"Prolog", "Epilog", "TaskProlog", "TaskEpilog"} {
-		for _, v := range earlier.All(key) {
-			if v.Text != "" && !p.ours(v.Text) {
-				p.Own[key] = v.Text
-			}
-		}
-	}
 }
 
 // ours reports whether a value is one of Bookend's scripts, as setup or the package's own lines name it.
@@ -162,7 +150,6 @@ func (p *planner) hook(key, name string) bool {
 		p.again(key, own)
 		p.line("runs after your own "+key, "%s=%s", key, p.script(name, name, ""))
 	case strings.ContainsAny(own.Text, patternSigns):
-		p.again(key, own)
 		p.join(key, name, p.beside(own.Text), before)
 	case p.Sent:
 		p.again(key, own)
@@ -196,14 +183,12 @@ func (p *planner) join(key, name, pattern, before string) {
 	if !p.Sent {
 		script = p.script(name, name, "")
 	}
-	const order = "slurmd runs a pattern's files in reverse order, so Bookend's runs last"
+	do := "link it to the first name, in alphabetical order, that " + pattern + " matches"
 	if link := linkName(pattern); link != "" {
-		p.step("On the nodes with GPUs, once %s is there: ln -sf %[1]s %s   (%s %s line; %s)", script,
-			path.Join(path.Dir(pattern), link), before, key, order)
-		return
+		do = "ln -sf " + script + " " + path.Join(path.Dir(pattern), link)
 	}
-	p.step("On the nodes with GPUs, link %s to the first name, in alphabetical order, that %s matches: %s %s line; %s.",
-		script, pattern, before, key, order)
+	p.step("On the nodes with GPUs, once %s is there: %s   (%s %s line; slurmd runs a pattern's files in reverse "+
+		"order, so Bookend's runs last)", script, do, before, key)
 }
 
 // linkName returns a name that a pattern matches and that comes before others; empty if it finds none.
@@ -213,13 +198,11 @@ func linkName(pattern string) string {
 	if strings.ContainsAny(dir, patternSigns) || begin < 0 {
 		return ""
 	}
-	for _, prefix := range []string{"", base[:begin]} {
-		name := prefix + "00-bookend" + base[end:]
-		if is, err := path.Match(base, name); is && err == nil {
-			return name
-		}
+	name := base[:begin] + "00-bookend" + base[end:]
+	if is, err := path.Match(base, name); !is || err != nil {
+		return ""
 	}
-	return ""
+	return name
 }
 
 // beside returns a script's absolute path: Slurm looks for one without a path next to slurm.conf.
@@ -228,6 +211,73 @@ func (p *planner) beside(file string) string {
 		return file
 	}
 	return path.Join(p.dir(), file)
+}
+
+var taskKeys = [][2]string{{"TaskProlog", "task-prolog"}, {"TaskEpilog", "task-epilog"}}
+
+func (p *planner) taskHooks() {
+	switch {
+	case p.Pyxis:
+		p.step("No task hooks with pyxis: they would run inside the container. The start report then comes with " +
+			"the end report.")
+		p.ownTaskHooks("it is looked for inside the container")
+		return
+	case p.Sent && !p.Version.Has(slurm.ConfiglessTaskHooks):
+		p.step("No task hooks: slurmctld sends them from Slurm %s on. The start report then comes with the end "+
+			"report. If the nodes with GPUs have slurm.conf themselves: --configless no",
+			slurm.ConfiglessTaskHooks.Series())
+		p.ownTaskHooks("the nodes do not have it")
+		return
+	case !p.Sure:
+		p.step("No pyxis was found in plugstack.conf on this host. If any node has it, run bookend setup --pyxis yes " +
+			"--write: else its container jobs fail.")
+	}
+	for _, h := range taskKeys {
+		p.taskHook(h[0], h[1])
+	}
+}
+
+func (p *planner) taskHook(key, name string) {
+	shipped, why := name, ""
+	own, has := p.theirs(key, replaces)
+	if has && p.Sent && !path.IsAbs(own.Text) {
+		p.again(key, own)
+		p.step("%s=%s stays as it is: slurmctld sends only the script that slurm.conf names. Call "+
+			"/usr/libexec/bookend/bookend-%s in it, or do without Bookend's.", key, own.Text, name[len("task-"):])
+		return
+	}
+	if has {
+		shipped, why = name+"-beside-own", "runs Bookend's, then your "+own.Text+", whose exit status counts"
+		p.remove(key, own, "the new line's script runs it after Bookend's")
+		own.Text = p.beside(own.Text)
+	}
+	p.line(why, "%s=%s", key, p.script(name, shipped, own.Text))
+}
+
+// ownTaskHooks says what becomes of task hooks that slurm.conf has, if Bookend adds none.
+func (p *planner) ownTaskHooks(why string) {
+	for _, h := range taskKeys {
+		own, has := p.theirs(h[0], why)
+		if has {
+			p.again(h[0], own)
+		}
+		if has && p.Pyxis {
+			p.step("%s", PyxisFix(h[0], own, p.Version))
+		}
+	}
+}
+
+// PyxisFix says what to do about a task hook of the site's own: slurmd looks for it inside the container of a job.
+func PyxisFix(key string, own Value, of slurm.Version) string {
+	line := fmt.Sprintf("Remove %s=%s", key, own.Text)
+	if own.Line.Number > 0 {
+		line += " (" + own.Line.Where() + ")"
+	}
+	if of.Has(slurm.TaskHookFails) {
+		return line + ": tasks in a container fail with it, as they find neither the script nor Slurm's libraries."
+	}
+	return line + ", or mount the script into all containers with a file in /etc/enroot/mounts.d: if tasks in a " +
+		"container do not find it, that is an error in the job's log."
 }
 
 // FlagCosts are flags of PrologFlags that a site may need and that cost something, with what that is.

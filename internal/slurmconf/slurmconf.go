@@ -38,9 +38,12 @@ func Find(gresConf, slurmConf string) []Files {
 	return all
 }
 
+// sentDir has what slurmctld sent, also if that lies in slurmd's or sackd's own directory.
+const sentDir = "/run/slurm/conf"
+
 // Dirs are the directories of slurmd's configuration: fetched from slurmctld (configless), or of packages.
 func Dirs() []string {
-	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
+	return []string{sentDir, "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
 		"/usr/local/etc"}
 }
 
@@ -202,6 +205,40 @@ func (c Conf) Node(name string) Node {
 		}
 	}
 	return Node{Unsure: unsure}
+}
+
+// Partitions returns the names of the partitions in slurm.conf. "scontrol create" can add others until slurmctld
+// restarts.
+func (c Conf) Partitions() (names []string) {
+	for _, v := range c.All("PartitionName") {
+		if v.Text != "" && !strings.EqualFold(v.Text, "DEFAULT") {
+			names = append(names, v.Text)
+		}
+	}
+	return names
+}
+
+// Closest returns a known name that a misspelt one is most like, or nothing if none is.
+func Closest(name string, known []string) string {
+	for edits := range min((len(name)+2)/3, 3) + 1 {
+		for _, k := range known {
+			if within(edits, strings.ToLower(name), strings.ToLower(k)) {
+				return k
+			}
+		}
+	}
+	return ""
+}
+
+// within reports whether so many bytes inserted, removed or replaced, or fewer, make one text of another.
+func within(edits int, a, b string) bool {
+	switch {
+	case a == b || a == "" || b == "":
+		return a == b || len(a)+len(b) <= edits
+	case a[0] == b[0]:
+		return within(edits, a[1:], b[1:])
+	}
+	return edits > 0 && (within(edits-1, a[1:], b[1:]) || within(edits-1, a[1:], b) || within(edits-1, a, b[1:]))
 }
 
 // Line is one logical line of a Slurm configuration file: pairs of key and value. Case does not matter in keys.

@@ -1,6 +1,7 @@
 package slurmconf
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -147,7 +148,7 @@ func TestMakePlan(t *testing.T) {
 		return tell(MakePlan(Site{Version: version, Pyxis: is("pyxis"), Sure: !is("unsure"),
 			Configless: said("configless="), Own: Earlier(func(name string) []byte {
 				return []byte("own='" + said(name+"=") + "'\n")
-			}), Conf: Parse("/s/slurm.conf", []byte(conf), func(name string) []File {
+			}), Conf: Parse(cmp.Or(said("at="), "/s")+"/slurm.conf", []byte(conf), func(name string) []File {
 				plain, err := MakePlan(Site{Version: version, Conf: Conf{Path: "/s/slurm.conf"}, Sure: true})
 				must.Do(t, err)
 				return []File{{Path: name, Text: []byte(plain.Text)}}
@@ -161,7 +162,7 @@ func tell(p Plan, err error) string {
 	}
 	text := p.Text
 	for _, s := range p.Scripts {
-		if what := strings.Trim(s.Shipped+"+"+s.Own, "+"); s.Name != "bookend/"+what {
+		if what := strings.Trim(s.Shipped+"+"+s.Own, "+"); s.Name != "bookend/"+what && s.Name != Written {
 			text += fmt.Sprintf("script %s: %s\n", s.Name, what)
 		}
 	}
@@ -169,6 +170,15 @@ func tell(p Plan, err error) string {
 		text += "step: " + s + "\n"
 	}
 	return text + fmt.Sprintf("include %s; sent: %v\n", p.Include, p.Sent)
+}
+
+// A misspelt name gets the one that is most like it, if any is.
+func TestClosest(t *testing.T) {
+	known := []string{"main", "debug", "gpu-h100", "a"}
+	for name, want := range map[string]string{"mian": "main", "dbug": "debug", "DEBUG": "debug", "h100": "", "gpu-h200": "gpu-h100",
+		"gpuh10": "gpu-h100", "b": "a", "": "", "xyz": "", "mainframe": "", strings.Repeat("x", 1<<16): ""} {
+		must.Be(t, name, Closest(name, known), want)
+	}
 }
 
 // A script runs the site's own by exactly that path.
