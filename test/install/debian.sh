@@ -167,6 +167,7 @@ runs_job() {
 part_debian12() {
 	begin bookworm || return
 	shows "bookend doctor says that there is no driver" doctors_without
+	sets_up
 	starts || return
 	doctors_with || return
 	is_mended
@@ -213,6 +214,54 @@ part_debian11() {
 refuses_slurm() {
 	inside "bookend doctor" >"$scratch/doctor" 2>&1
 	grep -F 20.11 "$scratch/doctor"
+}
+
+# sets_up: what setup makes of each kind of site; TestSetup tries the same under real Slurms.
+sets_up() {
+	local conf=/srv/site/slurm.conf
+	mkdir -p "$root/srv/site"
+	shows "setup: own Prolog, and what of it has to go before 24.05" own_prolog
+	shows "setup: a pattern before 24.05 gets a link, later a line of its own" pattern_prolog
+	shows "setup: NHC keeps its place" plans HealthCheckProgram=/usr/sbin/nhc 24.11 'HealthCheckProgram is taken' '!HealthCheckProgram='
+	shows "setup: pyxis without and with a TaskProlog" pyxis
+	shows "setup: configless, and --configless yes where it is not" configless
+	shows "setup: RunInJob is left, with what it costs" plans PrologFlags=RunInJob 24.11 'Note: PrologFlags has RunInJob' '!Alloc'
+	shows "setup: under umask 077 users can run the task hooks" masked
+	shows "a misspelt partition is named, with the one that is meant" misspelt
+}
+# plans LINE VERSION[ OPTION...] PIECE...: what setup says of a site with this line in slurm.conf.
+plans() {
+	printf 'ClusterName=lab\n%s\n' "$1" >"$root$conf"
+	answers "bookend setup --slurm-conf $conf --slurm $2" "${@:3}"
+}
+own_prolog() {
+	plans Prolog=/site/prolog 24.05 "runs after your own Prolog" '!Note: Remove' &&
+		plans Prolog=/site/prolog 23.11 'Prolog=/srv/site/bookend/prolog.d/*.sh' "Note: Remove Prolog=/site/prolog (slurm.conf line 2)"
+}
+pattern_prolog() {
+	plans 'Prolog=/site/p.d/*.sh' 23.11 'ln -sf /srv/site/bookend/prolog /site/p.d/00-bookend.sh ' &&
+		plans 'Prolog=/site/p.d/*.sh' 24.05 '!ln -sf' 'Prolog=/srv/site/bookend/prolog'
+}
+pyxis() {
+	plans PrologFlags=Alloc "24.11 --pyxis yes" "No task hooks with pyxis" '!TaskProlog=' &&
+		plans TaskProlog=/site/tp "24.11 --pyxis yes" "Note: Remove TaskProlog=/site/tp (slurm.conf line 2): tasks in a container fail" &&
+		plans TaskProlog=/site/tp "24.11 --pyxis no" "then your /site/tp" "Note: Remove TaskProlog=/site/tp (slurm.conf line 2)"
+}
+configless() {
+	plans SlurmctldParameters=enable_configless 24.11 Prolog=bookend-prolog.sh "Include bookend.conf" &&
+		plans SlurmctldParameters=enable_configless "24.11 --configless no" Prolog=/srv/site/bookend/prolog "Include bookend.conf" &&
+		! plans PrologFlags=Alloc "24.11 --configless yes" && says "$scratch/answer" "has no SlurmctldParameters=enable_configless"
+}
+masked() {
+	printf 'ClusterName=lab\n' >"$root$conf"
+	inside "umask 077 && bookend setup --slurm-conf $conf --slurm 24.11 --pyxis no --write &&
+		setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '/srv/site/bookend/task-prolog && /srv/site/bookend/task-epilog'"
+}
+misspelt() {
+	printf 'ClusterName=lab\nPartitionName=debug Nodes=ALL\n' >"$root$conf"
+	printf 'policy: {partitions: {dbug: {mode: enforce}}}\n' >"$root/srv/site/bookend.yaml"
+	inside "SLURM_CONF=$conf bookend config check /srv/site/bookend.yaml" >"$scratch/answer" 2>&1 # 1: there is no driver
+	says "$scratch/answer" 'slurm.conf has no partition "dbug"' "did you mean debug?"
 }
 
 # is_mended: what doctor says of a package's file can be done word for word.

@@ -30,7 +30,7 @@ const parts = `made,debian12,debian13,debian11,rpm`
 
 const explained = `parts to show, separated by commas:
 made      checksums, contents, same bytes twice, C library, lintian, rpmlint
-debian12  install, doctor, a job under Slurm 22.05; upgrade, downgrade, removal and purge with jobs running
+debian12  install, setup for each kind of site, doctor, a job under Slurm 22.05; upgrade, downgrade, removal and purge with jobs running
 debian13  install, doctor, a job under Slurm 24.11; removal
 debian11  install, doctor, removal; the backend under glibc 2.31
 rpm       rpm --root: into an empty root; install, upgrade, removal with scripts`
