@@ -30,13 +30,17 @@ Users other than root get the reports of their own job, while Bookend keeps them
 }
 
 func whyCommand(a *app) *cobra.Command {
-	return ofJob(a, &cobra.Command{
-		Use: "why JOBID", Short: "say why a job ran out of GPU memory, or what it has used so far",
+	cmd := ofJob(a, &cobra.Command{
+		Use: "why [JOBID]", Short: "say why a job ran out of GPU memory, or what it has used so far",
 		Long: `Says why a job ran out of GPU memory, its peak, and which of its GPUs it did not use, as
-its log does. Run it on the job's node: srun -w NODE bookend why JOBID. Users need no root
-for their own jobs, while Bookend keeps the report. bookend show has the evidence, for root.`,
+its log does. Users need no root for their own jobs: on the job's node (srun -w NODE bookend
+why JOBID) while Bookend keeps the report, and on any host if the site keeps them in a spool,
+there without JOBID for the last job that failed. Else it shows what Slurm's accounting has.
+bookend show has the evidence, for root.`,
 		Example: "  bookend why 1234",
 	}, why)
+	cmd.Args = operands(0, 1, "JOBID")
+	return cmd
 }
 
 // ofJob makes a command take a job: root gets all records of the node, users get the reports of their own job. show
@@ -45,6 +49,9 @@ func ofJob(a *app, cmd *cobra.Command, show func(ref slurm.Ref, runs []record.Ru
 ) *cobra.Command {
 	cmd.Args = operands(1, 1, "JOBID")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return lastFailed(a, cmd)
+		}
 		ref, err := slurm.ParseRef(args[0])
 		switch {
 		case err != nil:
@@ -96,21 +103,27 @@ func found(runs []record.Run) bool { return len(filter{found: true}.pick(runs)) 
 
 // ownReport shows the reports of a user's own job. It opens them as that user, so the kernel checks the permission.
 func ownReport(a *app, ref slurm.Ref) error {
-	paths := a.config().Paths
-	node := nodeOf(a.env, paths, a.node)
-	if ref.Sign != "" {
-		return denied("only root can name a task or a component; use its own id, by squeue -j %s -O JobArrayID,JobID "+
-			"while it runs", ref.Text)
-	}
+	cfg := a.config()
+	node := nodeOf(a.env, cfg.Paths, a.node)
 	// Threat: none: the file is opened as the calling user, and only the job's own user can read it.
-	users := state.Users{Run: paths.Run, Node: node}
+	users := state.Users{Run: cfg.Paths.Run, Node: node}
 	r, err := users.Report(uint32(a.env.EUID), slurm.Owner{ID: ref.ID, SLUID: ref.SLUID})
+	if ref.Sign != "" { // a task or component, which has an id of its own here: only the spool has its name
+		err = fs.ErrNotExist
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		if answered, err := elsewhere(a, cfg, ref); answered {
+			return err
+		}
 		// Both errors have one text, so that it does not reveal whether another user's job ran here.
-		const text = "bookend: no report of job %s for you on %s: not yours, no longer kept (its output has it), or it ran " +
-			"elsewhere: sacct -j %[1]s -o NodeList, then srun -w NODE bookend why %[1]s"
-		return ending{exitDenied, fmt.Sprintf(text, ref.Text, node)}
+		const text = "bookend: no report of job %s for you on %s: not yours, no longer kept (its output has it), or it " +
+			"ran elsewhere: sacct -j %[1]s -o NodeList, then srun -w NODE bookend why %[1]s"
+		said := fmt.Sprintf(text, ref.Text, node)
+		if ref.Sign != "" {
+			said += "; here its own id is needed: squeue -j " + ref.Text + " -O JobArrayID,JobID while it runs"
+		}
+		return ending{exitDenied, said}
 	case err != nil:
 		return fmt.Errorf("read the report of job %s: %w", ref.Text, err)
 	}

@@ -92,6 +92,9 @@ type Config struct {
 	// HelpURL and Contact are in every report of a problem: the site's page for its users, and where they get help.
 	HelpURL string `yaml:"help_url" allow:"line or empty"`
 	Contact string `yaml:"contact" allow:"line or empty"`
+	// Spool is a directory of each job's user, on a file system that the hosts share where users work: it begins with
+	// %h, the user's home, or contains %u, the user's name. If empty, none is written.
+	Spool string `yaml:"spool" allow:"spool or empty"`
 
 	Unused []Problem `yaml:"-"` // keys in the file that only earlier versions used, and keys' former names
 }

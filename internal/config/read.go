@@ -227,6 +227,10 @@ func textProblem(kind, text string) string {
 		return quoted + " is not a line of at most 128 printable characters"
 	case kind == "name" || kind == "line":
 		return ""
+	case kind == "spool" && !strings.HasPrefix(text, "%h/") && !strings.Contains(text, "%u"):
+		return quoted + " has neither %h/ in front nor %u: each user has a spool of their own"
+	case kind == "spool":
+		return textProblem("path", strings.Replace(text, "%h/", "/", 1))
 	case !path.IsAbs(text) || path.Clean(text) != text || text == "/" || !plain(text):
 		return quoted + " is not an absolute path below / in its shortest form"
 	case kind == "textfile" && (!strings.HasSuffix(text, TextfileSuffix) || strings.HasPrefix(path.Base(text), ".")):

@@ -19,7 +19,6 @@ import (
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
-	"bookend/internal/state"
 )
 
 // Survey is what was queried before any file is checked: each part in a child of its own, as each may hang.
@@ -120,7 +119,7 @@ func (r request) slurm() (s Slurm, _ error) {
 
 func (r request) driver() (d Driver, err error) {
 	c := r.Site.Config
-	if stuck := state.PeekStuck(c.Paths.Run, r.Site.NodeName, child.AliveIn(c.Paths.Proc)); stuck != nil {
+	if stuck := node.PeekStuck(c.Paths, r.Site.NodeName); stuck != nil {
 		d.Silent = stuck.Words(stuck.Since.Truncate(time.Second).String() + " after boot")
 	}
 	if c.NVIDIA.DriverProc == "" { // the backend lists the GPUs

@@ -36,7 +36,7 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	o = h.keep(c, o.Judgement.With(c, slices.Concat(faults, keepStanding(a, c, j, j.Status() != 0))...))
 	o.Why = why
 	if c.Past.Turn.Leads() {
-		o.JobLog, faults = tell(a, c, seen.Output.Place, hangs, text)
+		o.JobLog, o.Spool, faults = tell(a, c, seen.Output.Place, hangs, end)
 		o.Judgement = o.Judgement.Late(faults...)
 	}
 	return o
@@ -88,12 +88,17 @@ func diagnose(a *node.Access, c judge.Case, j judge.Judgement) (*record.Diagnosi
 	return c.Why(j), faults
 }
 
-// closeRun records the job's end. What follows is optional, and partly under the user's control.
-func closeRun(store *state.Store, c judge.Case, p joblog.Place, end record.End) error {
-	run := completed(c)
+// named returns the run with the ids of which only task hooks know, if they left them.
+func named(run record.Run, p joblog.Place) record.Run {
 	if p.Left {
 		run.Display = record.Display{Array: p.Drop.Array, HetID: p.Drop.HetID}
 	}
+	return run
+}
+
+// closeRun records the job's end. What follows is optional, and partly under the user's control.
+func closeRun(store *state.Store, c judge.Case, p joblog.Place, end record.End) error {
+	run := named(completed(c), p)
 	err := store.Close(run, end)
 	if err == nil && (c.Past.Run.Start == nil || c.Past.Turn == judge.Repeated) {
 		err = store.Settle(run.Job.ID) // its start may be in a record that was set aside

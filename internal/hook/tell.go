@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
+	"bookend/internal/child"
 	"bookend/internal/joblog"
 	"bookend/internal/judge"
 	"bookend/internal/node"
@@ -14,46 +15,80 @@ import (
 	"bookend/internal/state"
 )
 
-// tell leaves the end report for the job's user: in the node's state, and in the job's output, there with the start
-// report if no task hook printed that.
-func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, text string) (string, []record.Finding) {
-	var faults []record.Finding
-	if text != "" {
-		faults = node.Fault(a.Store.Users.ChangeReport(a.Job, func(told *state.Report) { told.End = text }))
+// tell leaves the end report for the job's user: in the node's state, in the job's output, there with the start report
+// if no task hook printed that, and in the user's spool. It returns what became of it in the output and in the spool,
+// for the log.
+func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.End) (
+	log, spool string, faults []record.Finding,
+) {
+	if end.Report != "" {
+		faults = node.Fault(a.Store.Users.ChangeReport(a.Job, func(told *state.Report) { told.End = end.Report }))
 	}
-	said := joblog.Quote(text)
+	said := joblog.Quote(end.Report)
 	if start := c.Past.Run.Start; start != nil && !p.Left {
 		said = joblog.Quote(start.Report) + said
 	}
-	became, more := appendReport(a, p, hangs, said)
-	return became, slices.Concat(faults, more)
+	if a.Env.EUID != 0 || a.Job.UID == 0 {
+		return "", "", faults
+	}
+	req := joblog.AppendRequest{UID: a.Job.UID, GID: a.Job.GID, Text: "\n" + said}
+	if said != "" {
+		req.Target = p.Target()
+	}
+	if a.Config.Spool != "" {
+		var err error
+		req.Spool, err = joblog.NewSpoolRequest(a.Config.Spool, spooled(c, named(completed(c), p), end),
+			time.Duration(a.Times.Append)/2)
+		faults = slices.Concat(faults, node.Fault(err))
+	}
+	log, spool, more := leave(a, hangs, req)
+	switch {
+	case said == "":
+		log = ""
+	case p.Unnamed():
+		log = joblog.UnknownFile
+	case req.Target.Path == "":
+		log = "no file" // as of srun: that is normal
+	}
+	return log, spool, slices.Concat(faults, more)
 }
 
-// appendReport appends a report to the job's own output, as its user. hangs means that the output's file system did not
-// answer just now. It returns what became of it, empty if there was nothing to say, for the log. It is normal for a job
-// to have no such file.
-func appendReport(a *node.Access, p joblog.Place, hangs bool, text string) (became string, faults []record.Finding) {
-	target := p.Target()
-	switch {
-	case text == "" || a.Env.EUID != 0 || a.Job.UID == 0:
-		return "", nil
-	case p.Unnamed():
-		return joblog.UnknownFile, nil
-	case target.Path == "":
-		return "no file", nil
+// spooled is what the user's spool has of the run. An epilog after a requeue counts that restart already: the start's
+// count is the run's.
+func spooled(c judge.Case, run record.Run, end record.End) joblog.Spooled {
+	s := joblog.Spooled{Node: run.Job.Node, Job: run.JobName(), User: run.Job.User, ID: run.Job.ID,
+		SLUID: run.Job.SLUID, Restart: run.Job.Restarts, Exit: run.Job.Exit, At: end.Wall,
+		Found: end.Verdict.Code != "" || end.Diagnosis != nil, End: end.Report}
+	if start := run.Start; start != nil {
+		s.Restart = c.Past.Run.Job.Restarts
+		s.Start, s.Clean = start.Report, start.Report == "" && start.Verdict.Code == ""
+	}
+	return s
+}
+
+// leave writes to the job's output and to the spool as the job's user. hangs means that the output's file system did
+// not answer just now.
+func leave(a *node.Access, hangs bool, req joblog.AppendRequest) (log, spool string, faults []record.Finding) {
+	if req.Target.Path == "" && req.Spool == nil {
+		return "", "", nil
 	}
 	var reply joblog.AppendReply
 	err := errors.New("the file system of the job's output does not answer")
 	if !hangs {
 		var trouble error
-		req := joblog.AppendRequest{UID: a.Job.UID, GID: a.Job.GID, Target: target, Text: "\n" + text}
 		reply, trouble, err = node.Visit(a, joblog.AppendAsUser, req, time.Duration(a.Times.Outputs))
 		faults = node.Fault(trouble)
+		if stays, _ := errors.AsType[*child.Error](err); stays != nil && stays.Answered {
+			err = nil // the spool's file system does not answer: the child has said what it could
+		}
 		err = cmp.Or(err, reply.Check())
 	}
-	if err != nil {
-		failed := record.Saw(catalog.Output, err.Error(), "the job's output takes the end report")
-		return "failed", append(faults, failed)
+	if req.Spool != nil {
+		spool = cmp.Or(reply.Spool, map[bool]string{true: "written", false: "not written"}[err == nil])
 	}
-	return cmp.Or(reply.Refused, "appended"), faults
+	if err != nil && req.Target.Path != "" {
+		failed := record.Saw(catalog.Output, err.Error(), "the job's output takes the end report")
+		return "failed", spool, append(faults, failed)
+	}
+	return cmp.Or(reply.Refused, "appended"), spool, faults
 }

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // appendTo returns why a text was not appended to a target as the user; empty if it was.
 func appendTo(t *testing.T, target Target, text string) string {
 	t.Helper()
-	return must.Have(AppendAsUser.Ask(AppendRequest{uid, uid, target, text}, time.Minute))(t).Refused
+	return must.Have(AppendAsUser.Ask(AppendRequest{UID: uid, GID: uid, Target: target, Text: text}, time.Minute))(t).Refused
 }
 
 // search returns how many messages a target has, as the user finds them, and why it was not searched.

@@ -13,23 +13,27 @@ import (
 	"bookend/internal/record"
 )
 
-// AppendRequest is a text for the job's own output. The target is the user's claim.
+// AppendRequest is a text for the job's own output, and a file for the user's spool. The target is the user's claim.
 type AppendRequest struct {
-	UID    uint32 `json:"uid"`
-	GID    uint32 `json:"gid"`
-	Target Target `json:"target"`
-	Text   string `json:"text"`
+	UID    uint32        `json:"uid"`
+	GID    uint32        `json:"gid"`
+	Target Target        `json:"target"` // without a path nothing is appended
+	Text   string        `json:"text"`
+	Spool  *SpoolRequest `json:"spool,omitempty"`
 }
 
 // AppendReply is untrusted: the user may have tampered with the process that wrote it.
 type AppendReply struct {
 	Refused string `json:"refused,omitempty"`
+	Spool   string `json:"spool,omitempty"` // why no file was written there
 }
 
 // Check refuses a reply that no child of ours sends.
 func (r AppendReply) Check() error {
-	if r.Refused != "" && !IsReason(r.Refused) {
-		return fmt.Errorf("refused for %.40q", r.Refused)
+	for _, refused := range []string{r.Refused, r.Spool} {
+		if refused != "" && !IsReason(refused) {
+			return fmt.Errorf("refused for %.40q", refused)
+		}
 	}
 	return nil
 }
@@ -39,7 +43,14 @@ var AppendAsUser = child.NewOperation("append", func(r AppendRequest) (AppendRep
 	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID)); err != nil {
 		return AppendReply{}, err
 	}
-	return AppendReply{Refused: Append(r.Target, r.UID, []byte(r.Text))}, nil
+	var reply AppendReply
+	if r.Target.Path != "" {
+		reply.Refused = Append(r.Target, r.UID, []byte(r.Text))
+	}
+	if r.Spool != nil {
+		reply.Spool = r.Spool.write(r.UID)
+	}
+	return reply, nil
 })
 
 // TailRequest asks what a job's outputs say about memory. The targets are the user's claims.

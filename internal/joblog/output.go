@@ -47,7 +47,7 @@ const (
 
 // IsReason reports whether a text is one of the reasons, none of which is a fault of the node.
 func IsReason(text string) bool {
-	all := []string{missing, notRegular, notOwner, links, changed, readonly, full, permission, other}
+	all := []string{missing, notRegular, notOwner, links, changed, readonly, full, permission, silent, other}
 	return slices.Contains(all, text)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bookend/internal/child"
+	"bookend/internal/config"
 	"bookend/internal/procscan"
 	"bookend/internal/protocol"
 	"bookend/internal/record"
@@ -118,6 +119,11 @@ func (a *Access) AbandonedReader(failure error, hung []record.Instance) []record
 
 // Unkept reports that a reader of /proc is stuck and could not be recorded: this program starts no other.
 func (a *Access) Unkept() bool { return a.unkept }
+
+// PeekStuck returns a child of a node's hooks that hangs in the driver, nil without one.
+func PeekStuck(paths config.Paths, name string) *state.Stuck {
+	return state.PeekStuck(paths.Run, name, child.AliveIn(paths.Proc))
+}
 
 // errStuckVisit means that there was no visit, because an earlier one is stuck.
 var errStuckVisit = errors.New("an earlier job's output lies on a file system that does not answer")

@@ -21,6 +21,7 @@ type Account struct {
 	Case      judge.Case
 	Judgement judge.Judgement
 	JobLog    string            // what became of the end report, for the log
+	Spool     string            // what became of the file in the user's spool
 	Drain     *drain.Decision   // about the node, if it is new
 	Why       *record.Diagnosis // of a job that ended; nil if nothing is worth reporting
 	Gauges    *record.Check     // for the metrics of a health check; nil for a job's hooks
@@ -125,7 +126,8 @@ func summary(a *node.Access, o Account) Entry {
 	e.Fields["action"], e.Fields["exit"] = string(j.Action), j.Status()
 	e.Fields["took"] = a.Env.Clock.Boot() - a.Deadline.Start
 	e.Fields["looks"], e.Fields["gpus"] = o.Case.Seen.Looks, strings.Join(indexes, ",")
-	for name, text := range map[string]string{"job_log": o.JobLog, "held": j.Held, "doubt": j.Doubt()} {
+	texts := map[string]string{"job_log": o.JobLog, "spool": o.Spool, "held": j.Held, "doubt": j.Doubt()}
+	for name, text := range texts {
 		if text != "" {
 			e.Fields[name] = text
 		}

@@ -113,7 +113,7 @@ func (c Scontrol) run(args ...string) (string, error) {
 	}
 	res := child.Run(spec)
 	if err := failed(res, spec.Timeout); err != nil {
-		return "", fmt.Errorf("scontrol %s: %w", args[0], err)
+		return "", fmt.Errorf("%s %s: %w", filepath.Base(c.Path), args[0], err)
 	}
 	return string(res.Stdout), nil
 }

@@ -68,7 +68,9 @@ type OwnReport struct {
 	Clean bool     `json:"clean"` // whether the GPUs were clean when the job got them
 	Start []string `json:"start"` // lines of the start report
 	End   []string `json:"end"`   // lines of the end report, or of the findings so far
-	state string   // "end", or "so far" while the job runs
+	// Source is where the report is from: "node", "spool", or "sacct", which has no report, only what Slurm knows.
+	Source string `json:"source"`
+	state  string // "end", or "so far" while the job runs
 }
 
 // NewOwnReport returns the document for a job's start report and its end report, or without that what was found so far.
@@ -78,11 +80,15 @@ func NewOwnReport(node, job string, clean bool, start, end, running string) OwnR
 		end, state = running, "so far"
 	}
 	return OwnReport{head(KindOwn), node, job, clean, given(strings.Split(start, "\n")...),
-		given(strings.Split(end, "\n")...), state}
+		given(strings.Split(end, "\n")...), "node", state}
 }
 
 // Text writes the reports that users may read about their own job.
 func (o OwnReport) Text(w io.Writer) {
+	if o.Source == "sacct" {
+		fmt.Fprintf(w, "job %s: Bookend has no report here. Slurm says:\n  %s\n", o.Job, strings.Join(o.End, "\n  "))
+		return
+	}
 	text := func(lines []string, none string) string {
 		return cmp.Or(strings.Join(append([]string{""}, lines...), "\n  "), none)
 	}

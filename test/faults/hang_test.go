@@ -409,3 +409,25 @@ func stopChild(t *testing.T, op string, h hook) {
 	n.configure(func(c *conf) { c.extra, c.shards = "", "" })
 	n.sound()
 }
+
+// A spool on a file system that hangs costs the job neither its report nor its node: the child that waits there is on
+// record, and the user's next job starts no second one.
+func TestSpoolThatHangs(t *testing.T) {
+	n := parallel(t, "enforce")
+	n.ownPrograms()
+	must.Do(t, os.Mkdir(n.in("spool"), 0o755))
+	n.configure(func(c *conf) {
+		c.tight, c.onUnknown, c.extra = true, "drain", "job_log: all\nspool: "+n.in("spool")+"/%u\n"
+	})
+	out := n.home()
+	ends := func(id int) job { return numbered(id).With("SLURM_JOB_STDOUT", out, "SLURM_JOB_USER", "ann") }
+	n.clean(n.own(prolog), ends(200))
+	n.clean(n.own(prolog), ends(201))
+	mend := n.deaf(n.in("spool"), true)
+	n.exits(0, n.own(epilog), ends(200))
+	n.says("job=200", "job_log=appended", "spool=no-answer")
+	n.exits(0, n.own(epilog), ends(201))
+	n.says("job=201", "spool=\"not written\"")
+	must.Not(t, strings.Count(n.get(out), "| bookend: ") != 2, "the job's log: %s", n.get(out))
+	mend()
+}

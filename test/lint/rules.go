@@ -99,7 +99,7 @@ var exceptions = []exception{
 	{"root", "internal/child", what("string", "/proc"), "its own children's pids, which only the running kernel knows"},
 	{"root", "internal/child", what("string", "/proc/self/(exe|fd/?)"), "starts this very binary again, closes descriptors"},
 	{"root", "internal/safefile", what("string", "/proc/self/(fd|fdinfo)/"), "opens what its own descriptor pins"},
-	{"root", "internal/child", what("string", "(/usr)?/bin/id"), "hooks have no PATH to search"},
+	{"root", "internal/child", what("string", "(/usr)?/bin/(id|getent)"), "hooks have no PATH to search"},
 	{"root", "internal/child", what("string", "/proc/self/task/?"), "proves on its own threads that the rights are gone"},
 	{"fatal", "internal/publish", what("use", `value\.Exit`), "a child ends by the Exit that its main handed over; nothing of logrus does"},
 	{"root", "cuda", what("string", "/dev"), "the vendor's libraries open the device nodes there, whatever is configured"},

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bookend/internal/config"
+	"bookend/internal/joblog"
+	"bookend/internal/slurm"
+	"bookend/internal/slurmcmd"
+	"bookend/internal/view"
+)
+
+// elsewhere answers a user whose job has no report on this host: by the user's spool, else by Slurm's accounting. It
+// reports whether there was an answer.
+func elsewhere(a *app, cfg config.Config, ref slurm.Ref) (answered bool, err error) {
+	for _, s := range a.spooled(cfg, func(s joblog.Spooled) bool { return s.Is(ref) }) {
+		answered, err = true, cmp.Or(err, a.write(spoolReport(s), false))
+	}
+	if answered {
+		return true, err
+	}
+	sacct := slurmcmd.Scontrol{Path: cfg.Slurm.Scontrol, Conf: a.env.Getenv("SLURM_CONF"),
+		Time: func() time.Duration { return 10 * time.Second }}
+	job, unknown := sacct.Accounting(ref, a.env.EUID)
+	if unknown != nil {
+		return false, nil
+	}
+	lines := []string{fmt.Sprintf("%s, exit %s, on %s", job.State, job.Exit, cmp.Or(job.Nodes, "no node"))}
+	if job.Memory > 0 {
+		const text = "GPU memory of one step: at most %.1f GiB (sampled)"
+		lines = append(lines, fmt.Sprintf(text, float64(job.Memory)/(1<<30)))
+	}
+	if job.Comment != "" {
+		lines = append(lines, "comment: "+job.Comment)
+	}
+	if job.More > 0 {
+		lines = append(lines, fmt.Sprintf("tasks or components like this: %d", job.More+1))
+	}
+	if first := slurm.FirstHost(job.Nodes); first != "" {
+		const next = "Next: read the job's own log, or run: srun -w %s bookend why %s"
+		lines = append(lines, fmt.Sprintf(next, first, ref.Text))
+	}
+	known := view.NewOwnReport("", ref.Text, false, "", strings.Join(lines, "\n"), "")
+	known.Source = "sacct"
+	return true, a.write(known, false)
+}
+
+// lastFailed answers a user who names no job: by the newest in the user's spool that failed or has findings.
+func lastFailed(a *app, cmd *cobra.Command) error {
+	failed := func(s joblog.Spooled) bool { return s.Found || s.Exit.Known && s.Exit.Raw != 0 }
+	var all []joblog.Spooled
+	if a.env.EUID != 0 { // Threat: root must not open a user's files
+		all = a.spooled(a.config(), failed)
+	}
+	if len(all) == 0 {
+		return misused(cmd, "want JOBID: there is no spool here with a job of yours that failed")
+	}
+	return a.write(spoolReport(slices.MaxFunc(all, func(x, y joblog.Spooled) int { return x.At.Compare(y.At) })), false)
+}
+
+// spooled returns what the calling user's spool has of the runs that match, nothing where there is no spool.
+func (a *app) spooled(cfg config.Config, match func(joblog.Spooled) bool) []joblog.Spooled {
+	if cfg.Spool == "" {
+		return nil
+	}
+	home := func() (string, error) { return a.env.Getenv("HOME"), nil }
+	dir, err := joblog.SpoolDir(strings.ReplaceAll(cfg.Spool, "%u", a.env.Getenv("USER")), home)
+	var all []joblog.Spooled
+	if err == nil {
+		all, err = joblog.ReadSpool(dir, uint32(a.env.EUID), match)
+	}
+	if err != nil {
+		a.warn(err)
+	}
+	return all
+}
+
+func spoolReport(s joblog.Spooled) view.OwnReport {
+	r := view.NewOwnReport(s.Node, s.Job, s.Clean, s.Start, s.End, "")
+	r.Source = "spool"
+	return r
+}

@@ -1,0 +1,77 @@
+package slurmcmd
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"bookend/internal/slurm"
+)
+
+// Accounted is what Slurm's accounting has of a job.
+type Accounted struct {
+	State, Exit string // "FAILED", "1:0"
+	Nodes       string // a host list; empty if it never ran
+	Comment     string // SystemComment: any operator's
+	// Memory is the most that gres/gpumem has of one step, in bytes; 0 if the site does not record it. Slurm samples it
+	// every 30 s unless told otherwise.
+	Memory uint64
+	More   int // other jobs that the reference names, as of an array
+}
+
+// Accounting asks sacct, which is next to scontrol, about a user's own job.
+func (c Scontrol) Accounting(job slurm.Ref, uid int) (Accounted, error) {
+	c.Path = filepath.Join(filepath.Dir(c.Path), "sacct")
+	const fields = "-oJobID,State,ExitCode,NodeList,TRESUsageInMax,SystemComment"
+	text, err := c.run("-j"+job.Text, fmt.Sprint("-u", uid), "-PnD", fields)
+	if err != nil {
+		return Accounted{}, err
+	}
+	return parseAccounting(text, job)
+}
+
+// parseAccounting reads a line of the job, then lines of its steps. Of a requeued job the last run counts.
+func parseAccounting(text string, job slurm.Ref) (a Accounted, err error) {
+	seen := map[string]bool{}
+	for line := range strings.Lines(text) {
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "|", 6)
+		if len(fields) != 6 {
+			continue
+		}
+		id, _, step := strings.Cut(fields[0], ".")
+		if !step {
+			seen[id] = true
+			if first := len(seen) == 1; first || id == job.Text {
+				a = Accounted{State: fields[1], Exit: fields[2], Nodes: fields[3], Comment: fields[5]}
+			}
+		}
+		a.Memory = max(a.Memory, gpuMemory(fields[4]))
+	}
+	if len(seen) == 0 {
+		return a, fmt.Errorf("sacct has no job %s", job.Text)
+	}
+	if a.Nodes == "None assigned" {
+		a.Nodes = ""
+	}
+	a.More = len(seen) - 1
+	return a, nil
+}
+
+// gpuMemory is gres/gpumem of a list of TRES, in bytes: a number with a unit of 1024, as "36266M".
+func gpuMemory(tres string) uint64 {
+	for field := range strings.SplitSeq(tres, ",") {
+		text, of := strings.CutPrefix(field, "gres/gpumem=")
+		if !of {
+			continue
+		}
+		number := strings.TrimRight(text, "KMGTP")
+		n, err := strconv.ParseFloat(number, 64)
+		power := strings.Index("KMGTP", cmp.Or(strings.TrimPrefix(text, number), " ")) + 1
+		if err == nil && n >= 0 && n < 1<<30 {
+			return uint64(n * float64(uint64(1)<<(10*power)))
+		}
+	}
+	return 0
+}

@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bookend/test/must"
+	"bookend/test/site"
+)
+
+// On a host without hooks and records a user's reports come from the spool, and nobody else's do.
+func TestSpool(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Nodes: []string{"n1", "n2"}, Conf: []string{soonAgain}})
+	dir := filepath.Join(s.home(s.user), ".bookend")
+	must.Do(t, must.Have(s.on.Command(s.user, "/bin/mkdir", "-m", "700", dir))(t).Run())
+	sections := fmt.Sprintf("spool: %s\n", filepath.Join(filepath.Dir(s.home(s.user)), "%u/.bookend"))
+	for _, node := range s.nodes {
+		must.Do(t, s.on.WriteConfig(node, "observe", timed(sections)))
+	}
+	login := filepath.Join(filepath.Dir(s.on.ConfigFile("n1")), "login.yaml")
+	must.Do(t, os.WriteFile(login, []byte("version: 1\npaths: {run: /run/none}\n"+sections), 0o644))
+	why := func(user string, want int, args ...string) string {
+		cmd := must.Have(s.on.Command(user, s.on.Program("bookend"), append([]string{"why"}, args...)...))(t)
+		cmd.Env = append(cmd.Env, "BOOKEND_CONFIG="+login)
+		out, _ := cmd.CombinedOutput()
+		must.Not(s.t, cmd.ProcessState.ExitCode() != want, "why %q exits %d, want %d:\n%s", args, cmd.ProcessState.ExitCode(), want, out)
+		return string(out)
+	}
+
+	two := s.runs(s.user, "srun --nodes=1 --ntasks=1 --nodelist=n2 /bin/sh -c '"+leavesOrphan+"'", "--nodes=2", oneGPU)
+	s.inOrder("the answer", why(s.user, 0, string(two)), fmt.Sprintf("job %s on n2", two), "end:", "(train) is still running",
+		fmt.Sprintf("job %s on n1", two), "end:", "clean")
+	for _, user := range []string{s.stranger, s.user} {
+		must.Not(s.t, !strings.Contains(why(user, 4, "99"), "no report of job 99"), "an answer without a job")
+	}
+	must.Not(s.t, !strings.Contains(why(s.stranger, 4, string(two)), "no report of job"), "another user's answer")
+
+	failed := s.runs(s.user, "exit 3", oneGPU, "--nodelist=n1")
+	s.inOrder("the last that failed", why(s.user, 0), fmt.Sprintf("job %s on n1", failed))
+	id := s.runs(s.user, "true", "--array=1-2", "--nodelist=n1", oneGPU)
+	s.inOrder("a task", why(s.user, 0, string(id)+"_2"), fmt.Sprintf("job %s_2 on n1", id), "clean")
+	must.Not(s.t, strings.Count(why(s.user, 0, string(id)), " on n1\n") != 2, "the answer has not both tasks")
+
+	again := s.starts(s.user, `[ "$SLURM_RESTART_COUNT" ] || { echo ready; sleep 600; }`, oneGPU, "--nodelist=n1")
+	must.Do(t, s.on.Scontrol("requeue", string(again)))
+	s.ends(again)
+	must.Not(s.t, strings.Count(why(s.user, 0, string(again)), " on n1\n") != 2, "the answer has not both runs")
+
+	other := s.runs(s.stranger, "true", oneGPU, "--nodelist=n1")
+	s.logSays("n1", other, "bookend-epilog", "spool=missing")
+	s.logSays("n1", failed, "bookend-epilog", "spool=written")
+	files := must.Have(os.ReadDir(dir))(t)
+	must.Not(s.t, len(files) != 7, "%d files: %v", len(files), files)
+}
