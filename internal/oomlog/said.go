@@ -63,6 +63,7 @@ func (st statement) reported() bool {
 var (
 	exemplifies = lazily(`(?:for example|for instance|e\.g\.|such as|like),? ["'(]*(?:[\w.]+: )?(?:cuda |hip )?$`)
 	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
+	cudaLine    = lazily(`^\S*(?:\.cuh?|cuda|gpu)\S* at line \d`)
 	isCause     = lazily(`:[ (]*$`)
 )
 
@@ -80,6 +81,8 @@ func (st statement) formed(before, after string) bool {
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.is("memory"):
 		return st.facts.has[isMemory] && !st.facts.has[isOther]
+	case st.is("lined"):
+		return cudaLine().MatchString(after)
 	case st.is("fails"):
 		return strings.Contains(after, "failed")
 	case st.is("ends"):
@@ -90,7 +93,7 @@ func (st statement) formed(before, after string) bool {
 
 // runtimes matches evidence that an error number is CUDA's or HIP's and not a program's exit status.
 var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cudaerror|cudasuccess|` +
-	`cudacheck|hip ?error|alloc|cufft|curesult|in \S*(?:\.cuh?|cuda|gpu)\S* at line \d`)
+	`cudacheck|hip ?error|alloc|cufft|curesult`)
 
 // givesName matches text before the name of an error that a call returned.
 var givesName = lazily(`(?:result|code|status|return|curesult|hresult)[^ ]* ?[=:]? ?[\d]*[)\]]? ?[(=]?$|results? in $`)

@@ -151,7 +151,7 @@ func (f *facts) note(w *word, at int, lower string) {
 	case isSign:
 		last := len(f.hits) - 1
 		if begins && (w.kind != unsaid || at == 0 || lower[at-1] != '_') && last < maxHits-1 &&
-			(last < 0 || f.hits[last].pos < at || f.hits[last].is("coded")) {
+			(last < 0 || f.hits[last].pos < at || f.hits[last].is("lined")) {
 			f.hits = append(f.hits, hit{w, at})
 		}
 	case isCode:
