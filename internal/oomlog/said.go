@@ -63,7 +63,7 @@ func (st statement) reported() bool {
 var (
 	exemplifies = lazily(`(?:for example|for instance|e\.g\.|such as|like),? ["'(]*(?:[\w.]+: )?(?:cuda |hip )?$`)
 	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
-	cudaLine    = lazily(`^\S*(?:\.cuh?|cuda|gpu)\S* at line \d`)
+	cudaLine    = lazily(`^(?:unit )?\S*(?:\.cuh?|cuda|gpu)\S*(?: at line |:)\d`)
 	isCause     = lazily(`:[ (]*$`)
 )
 
@@ -111,7 +111,7 @@ func (st statement) beside(step, count int, c class) bool {
 
 // Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
 var (
-	sourceMark = lazily(`^(?:#|//|/\*|\* |\*\*[^*]+(?:\.\*\*|\*\*:) \w|'|\+ |<<|--|>>>|\$ |q: |- \w+: ["']|` +
+	sourceMark = lazily(`^(?:#|//|/\*|\* |\*\*[^* ]+ [^*]+(?:\.\*\*|\*\*:) \w|'|\+ |<<|--|>>>|\$ |q: |- \w+: ["']|` +
 		`\{"(?:question|prompt|instruction|input)":|[\w./-]+\.(?:log|out|err|txt):(?:\d+:)?[^\d/])`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
 		`const|static|case|#define|grep|hint|tip|note|usage|example|pattern|regex|match|title):*(?: |$)|` +

@@ -30,6 +30,14 @@ type Text struct {
 	Name, Kind, Asked, Family, Figures, Said string
 }
 
+// About is the text's kind, or "document" for a document that tells of no shortage.
+func (t Text) About() string {
+	if t.Kind == "none" && strings.HasPrefix(t.Name, "d-") {
+		return "document"
+	}
+	return t.Kind
+}
+
 // Load reads a file of texts: each begins with "-- NAME | KIND | ASKED | FAMILY | SOURCE --", or with "| FIGURES --" after
 // the source.
 func Load(path string) ([]Text, error) {

@@ -72,6 +72,7 @@ type facts struct {
 	Files     []runrecord.File
 	Scenarios []*scenario
 	Sayings   []saying
+	Kinds     []saying            // of the untouched texts
 	Outputs   map[string][]string // raw outputs of benchmarks by kind, oldest first
 }
 
@@ -90,6 +91,19 @@ func (f facts) page(name string) string {
 	return b.String()
 }
 
+// byKind scores texts by what they are about.
+func byKind(all []texts.Text) []saying {
+	var kinds []saying
+	for _, kind := range [][2]string{{"device", "a GPU's memory"}, {"init", "a GPU's memory, at the start"}, {"host", "the node's memory"},
+		{"shared", "a kernel's shared memory"}, {"none", "no shortage, in job output"}, {"document", "no shortage, in a document"}} {
+		of := slices.DeleteFunc(slices.Clone(all), func(t texts.Text) bool { return t.About() != kind[0] })
+		if len(of) > 0 {
+			kinds = append(kinds, saying{kind[1], len(of), texts.Of(of)})
+		}
+	}
+	return kinds
+}
+
 func pages(root string) (map[string]string, error) {
 	records := filepath.Join(root, folder)
 	files, err := runrecord.Load(records)
@@ -99,6 +113,9 @@ func pages(root string) (map[string]string, error) {
 		all, bad := texts.Load(filepath.Join(root, "test/texts", part[1]))
 		if len(all) > 0 {
 			f.Sayings = append(f.Sayings, saying{part[0], len(all), texts.Of(all)})
+		}
+		if part[1] == texts.Heldout {
+			f.Kinds = byKind(all)
 		}
 		err = errors.Join(err, bad)
 	}
