@@ -40,13 +40,16 @@ func TestCatalogueHasEveryCodeOnce(t *testing.T) {
 	}
 }
 
-// product is the source of the packages next to this one, without their tests.
+// only say or count what others find: that they name a code proves nothing.
+var only = []string{"report", "view", "page", "fleet", "diagnosis", "metrics", "policy", "config", "drain"}
+
+// product is the source of the packages next to this one that find something, without their tests.
 func product(t *testing.T) string {
 	t.Helper()
 	files := must.Have(filepath.Glob("../*/*.go"))(t)
 	var all strings.Builder
 	for _, file := range files {
-		if !strings.HasSuffix(file, "_test.go") {
+		if !strings.HasSuffix(file, "_test.go") && !slices.Contains(only, filepath.Base(filepath.Dir(file))) {
 			all.WriteString(must.Read(t, file))
 		}
 	}

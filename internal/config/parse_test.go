@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -409,7 +410,12 @@ func TestShippedDrains(t *testing.T) {
 			}
 		}
 	}
-	must.Not(t, !reflect.DeepEqual(got, want), "shipped drains are %v, want %v", got, want)
+	for of, codes := range got {
+		for _, c := range codes {
+			must.Not(t, !slices.Contains(want[of], c), "%s drains by default (%s): list it here if that is meant", c, of)
+		}
+		must.Not(t, len(codes) != len(want[of]), "%s: %q drain by default, want %q", of, codes, want[of])
+	}
 }
 
 // promise is the README's, of the default configuration.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -209,17 +208,13 @@ var update = flag.Bool("update", false, "rewrite the files of testdata that say 
 // written holds the texts of scenes to those of a file.
 func written(t *testing.T, file string, write func(Scene) string, scenes map[string]Scene) {
 	t.Helper()
+	golden.CaseNames(t, *update, file, maps.Keys(scenes))
 	golden.Archive(t, *update, file, func(given string) string {
 		name := strings.TrimSpace(given)
 		s, known := scenes[name]
-		if delete(scenes, name); !known {
-			t.Errorf("%s: no scene %q", file, name)
-		}
+		must.Not(t, !known, "%s: no scene %q", file, name)
 		return cmp.Or(write(s), "\n")
 	})
-	if len(scenes) > 0 {
-		t.Errorf("%s says nothing of %v", file, slices.Collect(maps.Keys(scenes)))
-	}
 }
 
 // Findings of a GPU's condition blame no process, and say nothing that is an admin's.

@@ -2,7 +2,10 @@
 package golden
 
 import (
+	"fmt"
+	"iter"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,7 +54,8 @@ func Archive(t testing.TB, update bool, file string, follows func(given string) 
 		given, _, _ := strings.Cut(string(f.Data), "=>\n")
 		got := strings.TrimSuffix(given+"=>\n"+follows(given), "\n") + "\n"
 		if a.Files[i].Data = []byte(got); got != string(f.Data) && !update {
-			t.Errorf("%s: %s: got\n%swant\n%s", file, f.Name, got, f.Data)
+			line, has, wants := difference(string(f.Data), got)
+			t.Errorf("%s: %s, line %d: has %q, want %q; go test -update writes it", file, f.Name, line, has, wants)
 		}
 	}
 	if update {
@@ -71,4 +75,41 @@ func Lines(t testing.TB, update bool, file string, follows func(given string) st
 		got += "\n"
 	}
 	File(t, update, file, got)
+}
+
+// Names gives each name that is not in a file of Lines yet a line of its own, for Lines to fill in, if update is set.
+func Names(t testing.TB, update bool, file string, names iter.Seq[string]) {
+	t.Helper()
+	text := must.Read(t, file)
+	has := func(name string) bool { return strings.Contains("\n"+text, "\n"+name+" => ") }
+	add(t, update, file, text, names, has, func(name string) string { return name + " => \n" })
+}
+
+// CaseNames is Names for a file of Archive, in which a case is given by its name alone.
+func CaseNames(t testing.TB, update bool, file string, names iter.Seq[string]) {
+	t.Helper()
+	text := must.Read(t, file)
+	cases := len(txtar.Parse([]byte(text)).Files)
+	has := func(name string) bool { return strings.Contains(text, " --\n"+name+"\n=>\n") }
+	add(t, update, file, text, names, has, func(name string) string {
+		cases++
+		return fmt.Sprintf("-- %d --\n%s\n=>\n", cases, name)
+	})
+}
+
+func add(t testing.TB, update bool, file, text string, names iter.Seq[string], has func(string) bool,
+	empty func(string) string) {
+	t.Helper()
+	for _, name := range slices.Sorted(names) {
+		switch {
+		case has(name):
+		case update:
+			text += empty(name)
+		default:
+			t.Errorf("%s: has nothing for %q; go test -update adds it", file, name)
+		}
+	}
+	if update {
+		must.Do(t, os.WriteFile(file, []byte(text), 0o644))
+	}
 }
