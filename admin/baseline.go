@@ -9,11 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/config"
+	"bookend/internal/condition"
 	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/record"
-	"bookend/internal/safetext"
 	"bookend/internal/state"
 )
 
@@ -132,7 +131,7 @@ func acceptBaseline(a *app, name string) error {
 	if err != nil {
 		return err
 	}
-	b, refused := acceptable(second, now.Who, all.cfg.Thresholds)
+	b, refused := condition.AcceptableBaseline(second, now.Who, record.NewLimits(all.cfg.Thresholds.Bytes()))
 	switch {
 	case busy[id] != "":
 		refused = errors.New(busy[id])
@@ -162,38 +161,6 @@ func (r records) reading(name string) (gpu.Reading, node.Glance, error) {
 		return gpu.Reading{}, now, notFound("no such GPU: %q; bookend snapshot shows them", name)
 	}
 	return now.Snapshot.Readings[i], now, nil
-}
-
-// acceptable returns the baseline for a GPU on which there is no more than allowed, apart from services of the node.
-func acceptable(r gpu.Reading, who map[int]record.Process, t config.Thresholds) (record.Baseline, error) {
-	b := record.Baseline{GPU: r.Device.ID, Accepted: true, Holder: "accepted"}
-	if r.ProcessesUnknown != "" {
-		return b, fmt.Errorf("its processes are unknown: %s", safetext.Clean(r.ProcessesUnknown, 200))
-	}
-	for _, p := range r.Processes {
-		facts := who[p.PID]
-		if facts.Gone || facts.Why != "" || !facts.OfSystem() || facts.EnvJobID != 0 || !p.Memory.Known() ||
-			p.Memory.Bytes > record.MaxBaseline {
-			return b, fmt.Errorf("process %d (%s) is on it, and is no small service of the node: end it first", p.PID,
-				safetext.Clean(facts.Name, 48))
-		}
-		b.Residents = append(b.Residents, record.Resident{
-			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
-		})
-	}
-	bytes, unknown := record.Unexplained(r, record.NewLimits(t.Bytes()), record.Baseline{})
-	switch {
-	case unknown != "":
-		return b, fmt.Errorf("how much that is is unknown: %s", safetext.Clean(unknown, 200))
-	case bytes == 0:
-		return b, errors.New("there is nothing: all memory in use is explained")
-	case bytes > record.MaxBaseline:
-		return b, fmt.Errorf("%s are more than the %d MiB that a GPU may carry: somebody holds them. Look who has "+
-			"the driver open (fuser -v /dev/nvidia*) and end it; if the memory stays, reset the GPU or reboot the "+
-			"node", gpu.Size(bytes), record.MaxBaseline>>20)
-	}
-	b.Bytes = bytes
-	return b, nil
 }
 
 // unread returns an error if a job may have the GPU although no readable record shows it.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/nodefiles"
@@ -107,7 +108,7 @@ func TestAcceptable(t *testing.T) {
 		says   string
 	}{
 		"a service":           {func(*reading, *process) {}, ""},
-		"a user's":            {func(_ *reading, p *process) { *p = record.Process{Name: "train\x1b"} }, `812 (train\x1b)`},
+		"a user's":            {func(_ *reading, p *process) { *p = record.Process{Name: "train\x1b"} }, `812 ("train\x1b")`},
 		"a job's":             {func(_ *reading, p *process) { p.Cgroup.ID = 3 }, "process 812"},
 		"perhaps a job's":     {func(_ *reading, p *process) { p.EnvJobID = 3 }, "process 812"},
 		"gone":                {func(_ *reading, p *process) { p.Gone = true }, "process 812"},
@@ -123,7 +124,8 @@ func TestAcceptable(t *testing.T) {
 				Processes: []gpu.Process{{PID: 812, Memory: gpu.Bytes(30 << 20)}}}
 			p := record.Process{PID: 812, Start: time.Second, Service: "dcgm.service"}
 			tt.change(&r, &p)
-			b, err := acceptable(r, map[int]record.Process{812: p}, config.Default().Thresholds)
+			b, err := condition.AcceptableBaseline(r, map[int]record.Process{812: p},
+				record.NewLimits(config.Default().Thresholds.Bytes()))
 			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Fatalf("%+v, %v; want %q", b, err, tt.says)
 			}

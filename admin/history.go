@@ -95,9 +95,10 @@ func (q historyAsk) complete(now time.Time) (filter, error) {
 		}
 		f.code = c
 	}
-	if f.cause = record.CauseName(q.cause); q.cause != "" {
+	if q.cause != "" {
 		known := append(record.Causes(), record.CauseUnknown)
-		if f.ranOut = slices.Contains(known, f.cause); !f.ranOut {
+		f.cause, f.ranOut = record.CauseName(q.cause), true
+		if !slices.Contains(known, f.cause) {
 			return f, fmt.Errorf("--cause: no such cause: %q; one of %q", q.cause, known)
 		}
 	}

@@ -117,8 +117,8 @@ func ownReport(a *app, ref slurm.Ref) error {
 			return err
 		}
 		// Both errors have one text, so that it does not reveal whether another user's job ran here.
-		const text = "bookend: no report of job %s for you on %s: not yours, no longer kept (its output has it), or it " +
-			"ran elsewhere: sacct -j %[1]s -o NodeList, then srun -w NODE bookend why %[1]s"
+		const text = "bookend: no report of job %s for you on %s: not yours, no longer kept (its output has it), " +
+			"or it ran elsewhere: sacct -j %[1]s -o NodeList, then srun -w NODE bookend why %[1]s"
 		said := fmt.Sprintf(text, ref.Text, node)
 		if ref.Sign != "" {
 			said += "; here its own id is needed: squeue -j " + ref.Text + " -O JobArrayID,JobID while it runs"

@@ -43,7 +43,7 @@ type app struct {
 }
 
 func run(env child.Env, args []string) int {
-	a := &app{env: env, raw: bufio.NewWriter(env.Stdout), busy: env.Busy}
+	a := &app{env: env, raw: bufio.NewWriter(env.Stdout), busy: env.Progress}
 	a.env.Stdout, a.env.Stderr = safetext.Terminal(a.raw), safetext.Terminal(env.Stderr)
 	root := rootCommand(a)
 	root.SetArgs(append([]string{}, args...)) // with nil, cobra would take the arguments of the process

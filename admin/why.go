@@ -2,9 +2,7 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,22 +29,7 @@ func elsewhere(a *app, cfg config.Config, ref slurm.Ref) (answered bool, err err
 	if unknown != nil {
 		return false, nil
 	}
-	lines := []string{fmt.Sprintf("%s, exit %s, on %s", job.State, job.Exit, cmp.Or(job.Nodes, "no node"))}
-	if job.Memory > 0 {
-		const text = "GPU memory of one step: at most %.1f GiB (sampled)"
-		lines = append(lines, fmt.Sprintf(text, float64(job.Memory)/(1<<30)))
-	}
-	if job.Comment != "" {
-		lines = append(lines, "comment: "+job.Comment)
-	}
-	if job.More > 0 {
-		lines = append(lines, fmt.Sprintf("tasks or components like this: %d", job.More+1))
-	}
-	if first := slurm.FirstHost(job.Nodes); first != "" {
-		const next = "Next: read the job's own log, or run: srun -w %s bookend why %s"
-		lines = append(lines, fmt.Sprintf(next, first, ref.Text))
-	}
-	known := view.NewOwnReport("", ref.Text, false, "", strings.Join(lines, "\n"), "")
+	known := view.NewOwnReport("", ref.Text, false, "", job.Text(ref), "")
 	known.Source = "sacct"
 	return true, a.write(known, false)
 }
@@ -66,15 +49,8 @@ func lastFailed(a *app, cmd *cobra.Command) error {
 
 // spooled returns what the calling user's spool has of the runs that match, nothing where there is no spool.
 func (a *app) spooled(cfg config.Config, match func(joblog.Spooled) bool) []joblog.Spooled {
-	if cfg.Spool == "" {
-		return nil
-	}
-	home := func() (string, error) { return a.env.Getenv("HOME"), nil }
-	dir, err := joblog.SpoolDir(strings.ReplaceAll(cfg.Spool, "%u", a.env.Getenv("USER")), home)
-	var all []joblog.Spooled
-	if err == nil {
-		all, err = joblog.ReadSpool(dir, uint32(a.env.EUID), match)
-	}
+	// Threat: none: these are the calling user's own settings, and the spool must be that user's.
+	all, err := joblog.OwnSpool(cfg.Spool, a.env.Getenv("USER"), a.env.Getenv("HOME"), uint32(a.env.EUID), match)
 	if err != nil {
 		a.warn(err)
 	}

@@ -37,8 +37,8 @@ func (e Env) Confine() {
 	}
 }
 
-// Busy writes a line to standard error if that is a terminal and done is not called within a second.
-func (e Env) Busy(text string) (done func() bool) {
+// Progress writes a line to standard error if that is a terminal and done is not called within a second.
+func (e Env) Progress(text string) (done func() bool) {
 	file, _ := e.Stderr.(*os.File)
 	return time.AfterFunc(time.Second, func() {
 		defer Recover(func(*Panic) {})

@@ -51,7 +51,7 @@ func TestBusy(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/file")
 	must.Do(t, err)
 	for _, stderr := range []io.Writer{nil, file, screen} { // the last one that is said is waited for
-		defer Env{Stderr: stderr}.Busy("reading")()
+		defer Env{Stderr: stderr}.Progress("reading")()
 	}
 	line, err := bufio.NewReader(terminal).ReadString('\n')
 	must.Not(t, err != nil || line != "reading\r\n", "%q, %v", line, err)

@@ -45,7 +45,7 @@ const (
 
 // SpoolRequest asks the child that has become the user for a file in the user's spool.
 type SpoolRequest struct {
-	Dir    string        `json:"dir"` // as configured, without %u: see SpoolDir
+	Dir    string        `json:"dir"` // as configured, without %u: see spoolDir
 	Name   string        `json:"name"`
 	Text   string        `json:"text"`
 	Sweep  time.Time     `json:"sweep,omitzero"` // if set, remove what is old at this time
@@ -70,8 +70,8 @@ func NewSpoolRequest(dir string, s Spooled, within time.Duration) (*SpoolRequest
 	if s.Restart > 0 {
 		name += fmt.Sprintf(".%d", s.Restart)
 	}
-	r := &SpoolRequest{Dir: strings.ReplaceAll(dir, "%u", user), Name: name + "." + s.Node + ".json", Text: string(text),
-		Within: within}
+	r := &SpoolRequest{Dir: strings.ReplaceAll(dir, "%u", user), Name: name + "." + s.Node + ".json",
+		Text: string(text), Within: within}
 	if s.ID%16 == 0 { // on a network file system the attributes of 500 files take time
 		r.Sweep = s.At
 	}
@@ -101,7 +101,7 @@ func (r SpoolRequest) write(uid uint32) (refused string) {
 }
 
 func (r SpoolRequest) put(uid uint32) (refused string) {
-	path, err := SpoolDir(r.Dir, func() (string, error) { return child.Home(uid) })
+	path, err := spoolDir(r.Dir, func() (string, error) { return child.Home(uid) })
 	if err != nil {
 		return missing
 	}
@@ -145,8 +145,8 @@ func openSpool(path string, uid uint32) (dir *os.Root, refused string) {
 	return dir, ""
 }
 
-// SpoolDir returns the directory that a configured spool names, with %h for the user's home.
-func SpoolDir(dir string, home func() (string, error)) (string, error) {
+// spoolDir returns the directory that a configured spool names, with %h for the user's home.
+func spoolDir(dir string, home func() (string, error)) (string, error) {
 	rest, inHome := strings.CutPrefix(dir, "%h")
 	if !inHome {
 		return dir, nil
@@ -187,9 +187,20 @@ func spoolFiles(dir *os.Root) (files []os.FileInfo) {
 	return files
 }
 
-// ReadSpool returns what the spool of a user, who calls this, has of runs that match, those with findings first, then
-// the newest. Files that cannot be read are left out.
-func ReadSpool(path string, uid uint32, match func(Spooled) bool) (all []Spooled, err error) {
+// OwnSpool returns what the calling user's spool has of runs that match, those with findings first, then the newest.
+// Files that cannot be read are left out. Where there is no spool, dir is empty.
+func OwnSpool(dir, user, home string, uid uint32, match func(Spooled) bool) (all []Spooled, err error) {
+	if dir == "" {
+		return nil, nil
+	}
+	path, err := spoolDir(strings.ReplaceAll(dir, "%u", user), func() (string, error) { return home, nil })
+	if err != nil {
+		return nil, fmt.Errorf("find spool: %w", err)
+	}
+	return readSpool(path, uid, match)
+}
+
+func readSpool(path string, uid uint32, match func(Spooled) bool) (all []Spooled, err error) {
 	dir, refused := openSpool(path, uid)
 	if refused != "" {
 		return nil, fmt.Errorf("open spool %q: %s", path, refused)

@@ -48,7 +48,7 @@ func TestSpool(t *testing.T) {
 		"44": "n1.0", "44+1": "n1.0", "4": "", "7": "", "8": "", "9": "", "s5XTFG6R62CR00": "n1.1"} {
 		ref := must.Have(slurm.ParseRef(text))(t)
 		var got []string
-		for _, s := range must.Have(ReadSpool(dir, uid, func(s Spooled) bool { return s.Is(ref) }))(t) {
+		for _, s := range must.Have(readSpool(dir, uid, func(s Spooled) bool { return s.Is(ref) }))(t) {
 			got = append(got, fmt.Sprintf("%s.%d", s.Node, s.Restart))
 		}
 		if strings.Join(got, " ") != want {

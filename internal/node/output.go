@@ -137,12 +137,12 @@ func unsearched(err error) (why string, hangs bool) {
 // batchOutputs finds the files of a batch step as root, which alone may see what slurmstepd has open. Threat: a process
 // may end meanwhile, and its PID be another's: what is found is valid only if the step is still there.
 var batchOutputs = child.NewOperation("batch-outputs", func(r procscan.BatchRequest) (slurm.OutputFiles, error) {
-	step := r.Find()
+	step := r.Step()
 	found := slurm.OutputFiles{
 		Output: joblog.LocateOf(r.Proc, step.Script.PID, unix.Stdout, r.Job.UID),
 		Errors: joblog.LocateOf(r.Proc, step.Daemon.PID, unix.Stderr, r.Job.UID),
 	}
-	if step.Script.PID == 0 || r.Find() != step {
+	if step.Script.PID == 0 || r.Step() != step {
 		return slurm.OutputFiles{}, nil
 	}
 	return found, nil

@@ -137,8 +137,7 @@ func Visit[Req, Rep any](
 	user := a.Job.UID
 	earlier, trouble := a.Store.Stuck(&user, a.alive)
 	if earlier != nil {
-		err = fmt.Errorf("%w: PID %d (%s) cannot be killed", errStuckVisit, earlier.PID, earlier.Op)
-		return reply, trouble, err
+		return reply, trouble, fmt.Errorf("%w: PID %d (%s) cannot be killed", errStuckVisit, earlier.PID, earlier.Op)
 	}
 	reply, err = op.Ask(request, a.Deadline.Left(time.Duration(a.Times.Append), reserve))
 	if left := leftBehind(err, a.Env.Clock.Boot()); left != nil {

@@ -188,8 +188,8 @@ type BatchRequest struct {
 	Since time.Duration `json:"since_ns"`
 }
 
-// Find finds none if there is more than one: another cluster's slurmd on this host may have a job of the same id.
-func (r BatchRequest) Find() (step BatchStep) {
+// Step finds none if there is more than one: another cluster's slurmd on this host may have a job of the same id.
+func (r BatchRequest) Step() (step BatchStep) {
 	var daemons []record.Instance
 	own := map[int][]record.Instance{} // the user's processes, by parent
 	err := eachProcess(r.Proc, func(pid int, st child.Stat, f procDir) {

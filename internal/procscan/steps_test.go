@@ -142,7 +142,7 @@ func TestBatchStep(t *testing.T) {
 		if tt.add != nil {
 			tt.add(t, proc)
 		}
-		got := BatchRequest{proc, job, tt.since}.Find()
+		got := BatchRequest{proc, job, tt.since}.Step()
 		must.Be(t, name, got.Script.PID, tt.script)
 		must.Be(t, name, got.Daemon.PID, map[bool]int{true: 20}[tt.script != 0])
 	}

@@ -30,7 +30,8 @@ func (r *recorder) noteOutputs(runs []record.Run) {
 		outputs[name] = known
 		news = news || known != r.kept.Outputs[name]
 	}
-	if r.kept.Outputs = outputs; news {
+	r.kept.Outputs = outputs
+	if news {
 		_ = state.Recorded.Write(r.a.Store, r.kept) // as in take
 	}
 }

@@ -75,3 +75,21 @@ func gpuMemory(tres string) uint64 {
 	}
 	return 0
 }
+
+// Text says what is known, for the job's user.
+func (a Accounted) Text(job slurm.Ref) string {
+	text := fmt.Sprintf("%s, exit %s, on %s\n", a.State, a.Exit, cmp.Or(a.Nodes, "no node"))
+	if a.Memory > 0 {
+		text += fmt.Sprintf("GPU memory of one step: at most %.1f GiB (sampled)\n", float64(a.Memory)/(1<<30))
+	}
+	if a.Comment != "" {
+		text += fmt.Sprintf("comment: %s\n", strings.ReplaceAll(a.Comment, "\n", " "))
+	}
+	if a.More > 0 {
+		text += fmt.Sprintf("this is one of %d tasks or components\n", a.More+1)
+	}
+	if first := slurm.FirstHost(a.Nodes); first != "" {
+		text += fmt.Sprintf("Next: read the job's own log, or run: srun -w %s bookend why %s\n", first, job.Text)
+	}
+	return text
+}

@@ -63,14 +63,13 @@ func Write(w io.Writer, document any) error {
 // OwnReport is printed by "bookend why", and by "bookend show" for users: the report of their own job.
 type OwnReport struct {
 	Head
-	Node  string   `json:"node"`
-	Job   string   `json:"job"`
-	Clean bool     `json:"clean"` // whether the GPUs were clean when the job got them
-	Start []string `json:"start"` // lines of the start report
-	End   []string `json:"end"`   // lines of the end report, or of the findings so far
-	// Source is where the report is from: "node", "spool", or "sacct", which has no report, only what Slurm knows.
-	Source string `json:"source"`
-	state  string // "end", or "so far" while the job runs
+	Node   string   `json:"node"`
+	Job    string   `json:"job"`
+	Clean  bool     `json:"clean"`  // whether the GPUs were clean when the job got them
+	Start  []string `json:"start"`  // lines of the start report
+	End    []string `json:"end"`    // lines of the end report, or of the findings so far
+	Source string   `json:"source"` // node, spool, or sacct, which has only what Slurm knows
+	state  string   // "end", or "so far" while the job runs
 }
 
 // NewOwnReport returns the document for a job's start report and its end report, or without that what was found so far.
@@ -92,9 +91,8 @@ func (o OwnReport) Text(w io.Writer) {
 	text := func(lines []string, none string) string {
 		return cmp.Or(strings.Join(append([]string{""}, lines...), "\n  "), none)
 	}
-	start := map[bool]string{true: " clean", false: " no report"}[o.Clean]
-	end := text(o.End, " no report")
-	fmt.Fprintf(w, "job %s on %s\nstart:%s\n%s:%s\n", o.Job, o.Node, text(o.Start, start), o.state, end)
+	start := text(o.Start, map[bool]string{true: " clean", false: " no report"}[o.Clean])
+	fmt.Fprintf(w, "job %s on %s\nstart:%s\n%s:%s\n", o.Job, o.Node, start, o.state, text(o.End, " no report"))
 }
 
 func table(w io.Writer, lines ...string) {
