@@ -8,7 +8,8 @@ import (
 	"bookend/internal/record"
 )
 
-// AcceptableBaseline returns the baseline for a GPU on which there is no more than allowed, apart from services of the node.
+// AcceptableBaseline returns the baseline for a GPU on which there is no more than allowed, apart from services of the
+// node.
 func AcceptableBaseline(r gpu.Reading, who map[int]record.Process, limits record.Limits) (record.Baseline, error) {
 	b := record.Baseline{GPU: r.Device.ID, Accepted: true, Holder: "accepted"}
 	if r.ProcessesUnknown != "" {
@@ -18,8 +19,8 @@ func AcceptableBaseline(r gpu.Reading, who map[int]record.Process, limits record
 		facts := who[p.PID]
 		if facts.Gone || facts.Why != "" || !facts.OfSystem() || facts.EnvJobID != 0 || !p.Memory.Known() ||
 			p.Memory.Bytes > record.MaxBaseline {
-			return b, fmt.Errorf("process %d (%.48q) is on it, and is no small service of the node: end it first", p.PID,
-				facts.Name)
+			return b, fmt.Errorf("process %d (%.48q) is on it, and is no small service of the node: end it first",
+				p.PID, facts.Name)
 		}
 		b.Residents = append(b.Residents, record.Resident{
 			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,

@@ -118,8 +118,8 @@ type HostKill struct {
 	Limit uint64 `json:"limit_bytes,omitempty"`
 }
 
-// String describes the end of a process, for admins.
-func (k HostKill) String() string {
+// Describe says the end of a process, for admins.
+func (k HostKill) Describe() string {
 	text := fmt.Sprintf("host memory ran out: PID %d (%s) was ended", k.PID, k.Name)
 	if k.Limit > 0 {
 		text += "; the job's limit was " + Size(k.Limit)

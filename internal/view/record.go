@@ -175,7 +175,7 @@ func kernelLog(k *gpu.KernelLog) []string {
 		lines = append(lines, gpu.Error(x.Code)+after(" on ", string(x.BusID))+text+": "+x.Text)
 	}
 	for _, kill := range k.Kills {
-		lines = append(lines, kill.String())
+		lines = append(lines, kill.Describe())
 	}
 	return given(append(lines, k.Mismatch)...)
 }
