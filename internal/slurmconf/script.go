@@ -1,6 +1,7 @@
 package slurmconf
 
 import (
+	"bytes"
 	"fmt"
 	"path"
 	"regexp"
@@ -41,7 +42,8 @@ func (s Script) Render(shipped func(name string) (string, error)) (string, error
 }
 
 // Earlier returns the site's own scripts that the scripts of an earlier setup run, by key: the site may have removed
-// its own lines, as it was told. read returns a file below the directory of slurm.conf, nothing if there is none.
+// its own lines, as it was told. What bookend.conf does not name is a file that was left and no longer runs. read
+// returns a file below the directory of slurm.conf, nothing if there is none.
 func Earlier(read func(name string) []byte) map[string]string {
 	own, line := map[string]string{}, regexp.MustCompile(`(?m)^(?:own=|exec )'([^'\n]+)'`) // as Render writes it
 	for key, names := range map[string][]string{
@@ -49,7 +51,7 @@ func Earlier(read func(name string) []byte) map[string]string {
 		"Epilog": {"bookend/epilog.d/50-site.sh"}, "TaskEpilog": {"bookend-task-epilog.sh", "bookend/task-epilog"},
 	} {
 		for _, name := range names {
-			if found := line.FindSubmatch(read(name)); found != nil {
+			if found := line.FindSubmatch(read(name)); found != nil && bytes.Contains(read(Written), found[1]) {
 				own[key] = string(found[1])
 			}
 		}

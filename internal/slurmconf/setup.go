@@ -158,7 +158,7 @@ func (p *planner) hook(key, name string) bool {
 	default:
 		p.script(name+".d/00-bookend.sh", name, "")
 		p.script(name+".d/50-site.sh", "", p.beside(own.Text))
-		p.line(fmt.Sprintf("replaces %s=%s: %s line; 50-site.sh runs your script", key, own.Text, before),
+		p.line(fmt.Sprintf("replaces %s=%s: %s line; 50-site.sh runs it", key, p.beside(own.Text), before),
 			"%s=%s/bookend/%s.d/*.sh", key, p.dir(), name)
 		p.remove(key, own, "the new line runs it")
 	}
@@ -247,9 +247,9 @@ func (p *planner) taskHook(key, name string) {
 		return
 	}
 	if has {
-		shipped, why = name+"-beside-own", "runs Bookend's, then your "+own.Text+", whose exit status counts"
 		p.remove(key, own, "the new line's script runs it after Bookend's")
 		own.Text = p.beside(own.Text)
+		shipped, why = name+"-beside-own", "runs Bookend's, then your "+own.Text+", whose exit status counts"
 	}
 	p.line(why, "%s=%s", key, p.script(name, shipped, own.Text))
 }
