@@ -41,9 +41,6 @@
   document.addEventListener('focusout', hide);
   document.addEventListener('scroll', function () { if (shown && !shown.matches('.cur')) hide(); }, true);
 
-  // Where the lanes are wider than the page, as on a phone, the newest days come first.
-  document.querySelectorAll('.scroll').forEach(function (lanes) { lanes.scrollLeft = lanes.scrollWidth; });
-
   // A lane is one stop of the tabulator; within it the arrows go from block to block.
   document.querySelectorAll('svg.lane').forEach(function (lane) {
     var parts = Array.prototype.slice.call(lane.querySelectorAll('g.job, g.held'));
