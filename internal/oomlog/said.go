@@ -206,7 +206,7 @@ func (st statement) place() (record.MessageKind, bool) {
 		return record.KindHost, true // Perl's
 	case st.is("weak") && !st.failed() && !st.endsError():
 		return "", false
-	case st.text+st.after == "cannot allocate memory" && strings.Contains(st.previous().Line, "OpenEncodeSession"):
+	case st.text+st.after == "cannot allocate memory" && st.beside(-1, episode, isEncoder):
 		return record.KindDevice, true // FFmpeg's word for what NVENC lacked
 	case st.kind == record.KindHost && !st.is("soft"), own.has[isHostCall], own.has[isHost]:
 		return record.KindHost, true
@@ -229,7 +229,7 @@ func (st statement) place() (record.MessageKind, bool) {
 // before host memory that another names.
 func (st statement) placeNear() (record.MessageKind, bool) {
 	for _, l := range st.neighbours() {
-		if f := &l.facts; f.has[isGPU] && f.has[isError] {
+		if f := &l.facts; f.has[isGPU] && f.has[isError] && !f.has[isHostCall] {
 			return called(f), true
 		}
 	}
@@ -256,18 +256,13 @@ func (st statement) endsError() bool {
 	return st.beside(-1, count, isError)
 }
 
-// previous returns the message found last, if that is near.
-func (st statement) previous() record.Message {
-	last := append([]found{{}}, st.found...)[len(st.found)]
-	if !(found{stream: st.line.stream, at: st.at}).isNear(last) {
-		return record.Message{}
-	}
-	return last.Message
-}
-
 // hostNear reports whether another line names the failed call, or an earlier failure, and that was for host memory.
 func (st statement) hostNear() bool {
-	again := st.previous().Kind == record.KindHost
+	again := false
+	if last := len(st.found) - 1; last >= 0 {
+		again = st.found[last].Kind == record.KindHost &&
+			found{stream: st.line.stream, at: st.at}.isNear(st.found[last])
+	}
 	for _, l := range st.neighbours() {
 		call := l.facts.has[isHostCall] && !strings.Contains(l.lower, "): out of memory")
 		if call || again && strings.Contains(l.lower, "cudagetlasterror") {
@@ -278,10 +273,7 @@ func (st statement) hostNear() bool {
 }
 
 func called(f *facts) record.MessageKind {
-	switch {
-	case f.has[isHostCall]:
-		return record.KindHost
-	case f.has[isStart]:
+	if f.has[isStart] {
 		return record.KindInit
 	}
 	return record.KindDevice

@@ -25,7 +25,8 @@ const (
 	isError    class = "error"
 	goesOn     class = "goes on"
 	givesUp    class = "gives up"
-	isFrame    class = "frame" // of a traceback
+	isFrame    class = "frame"   // of a traceback
+	isEncoder  class = "encoder" // NVENC
 	restarts   class = "restarts"
 	isDone     class = "is done"
 	isMemory   class = "memory"
