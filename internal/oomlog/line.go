@@ -40,9 +40,11 @@ func split(tail []byte) []line {
 		} else if begins {
 			text = listMarks.Replace(text)
 		}
-		quoted := within || escaped().MatchString(text)
+		// JSON, a dictionary as Python prints it, or its bytes with a line break
+		quoted := within || strings.Contains(text, `{"`) || strings.Contains(text, "{'") ||
+			strings.Contains(text, `\n`) && pythonBytes().MatchString(text)
 		if quoted && !tableRow().MatchString(text) && !sourceMark().MatchString(strings.TrimSpace(text)) {
-			text = escapes.Replace(text)
+			text = escapedColour().ReplaceAllString(escapes.Replace(text), "")
 		}
 		for part := range strings.SplitSeq(text, "\n") {
 			lines = append(lines, newLine(part))
@@ -53,10 +55,10 @@ func split(tail []byte) []line {
 }
 
 var (
-	// escaped matches JSON, a dictionary as Python prints it, and its bytes with a line break.
-	escaped   = lazily(`\{["']|(?:^|[ =(\[,:])b["'].*\\n`)
-	listItem  = lazily(`^ *\[? *"(.*)"[,\]]? *$`)
-	listMarks = strings.NewReplacer(`", "`, "\n", `","`, "\n", `["`, "\n", `"]`, "\n",
+	pythonBytes   = lazily(`(?:^|[ =(\[,:])b["'].*\\n`)
+	escapedColour = lazily(`\\(?:u001b|x1b)\[[\d;]*m`)
+	listItem      = lazily(`^ *\[? *"(.*)"[,\]]? *$`)
+	listMarks     = strings.NewReplacer(`", "`, "\n", `","`, "\n", `["`, "\n", `"]`, "\n",
 		`', '`, "\n", `['`, "\n", `']`, "\n")
 )
 
@@ -121,7 +123,7 @@ func newLine(text string) line {
 	return l
 }
 
-var colour = lazily(`\x1b\[[^\n\r@-~]*[@-~]?|\\(?:u001b|x1b)\[[\d;]*m`)
+var colour = lazily(`\x1b\[[^\n\r@-~]*[@-~]?`)
 
 // pattern is a regular expression that is compiled at its first use, because hooks start for every job.
 type pattern func() *regexp.Regexp
