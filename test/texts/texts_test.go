@@ -8,29 +8,29 @@ import (
 )
 
 // What users showed others of their outputs is recognised, and what only speaks of it is not taken for it. Host memory is
-// never taken for a GPU's.
+// never taken for a GPU's. Misses are listed, but not those of texts that are to stay unread.
 func TestCollection(t *testing.T) {
-	for _, path := range []string{Written, Formats, Heldout} {
+	for path, least := range map[string]struct{ recognised, sizes, figures int }{
+		Written: {96, 95, 95}, Formats: {99, 99, 99}, Heldout: {75, 75, 85}} {
 		t.Run(path, func(t *testing.T) {
 			all := must.Have(Load(path))(t)
 			for _, text := range all {
-				text.look(t)
+				text.look(t, path != Heldout)
 			}
 			s := Of(all)
 			t.Logf("%+v", s)
-			least := map[string]int{Written: 96, Formats: 99, Heldout: 90}[path]
-			if s.Sized == 0 && path != Heldout || s.Recognised*100 < least*s.Shortages || s.Read*100 < 92*s.Sized || s.Taken*100 > 8*s.Others ||
-				s.Right*100 < 95*s.Figures {
-				t.Errorf("less than %d %% recognised, 92 %% of sizes or 95 %% of figures read, or more than 8 %% taken falsely", least)
+			if s.Sized == 0 && path != Heldout || s.Recognised*100 < least.recognised*s.Shortages ||
+				s.Read*100 < least.sizes*s.Sized || s.Right*100 < least.figures*s.Figures || s.Taken*100 > 3*s.Others {
+				t.Errorf("less than %+v %% recognised or read, or more than 3 %% taken falsely", least)
 			}
 		})
 	}
 }
 
-func (text Text) look(t *testing.T) {
+func (text Text) look(t *testing.T, shown bool) {
 	t.Helper()
 	s, found := text.Judge()
-	if s.Recognised < s.Shortages || s.Read < s.Sized || s.Right < s.Figures || s.Taken > 0 {
+	if shown && (s.Recognised < s.Shortages || s.Read < s.Sized || s.Right < s.Figures || s.Taken > 0) {
 		t.Logf("%s (%s, %s): %+v", text.Name, text.Kind, text.Asked, found)
 	}
 	for _, m := range found {
