@@ -207,7 +207,8 @@ func status(a *app, recordsAlone bool) error {
 
 // status returns a node's status from its records, counters and files, and from checks of what the hooks need.
 func (r records) status(problem string) view.Status {
-	s := view.Status{Node: r.node, Mode: string(r.cfg.Mode), At: r.env.Clock.Wall(), Damaged: r.damage()}
+	s := view.Status{Node: r.node, Mode: string(r.cfg.Mode), At: r.env.Clock.Wall(), Damaged: r.damage(),
+		Unlogged: doctor.Unlogged(r.runs)}
 	s.AddTrouble(catalog.BadConfig, problem)
 	s.AddTrouble(catalog.BackendRefused, "")
 	for _, b := range doctor.Backends(r.cfg, false) {

@@ -295,10 +295,11 @@ var entries = []Entry{
 		"Check space and ownership of paths.log.",
 		Traits{Start: ToWarn, End: ToWarn}},
 	{Output, Note, Own, None, "job's output could not be reached",
-		"The end report could not be appended to the job's output: its file system does not answer, or the child " +
-			"that writes as the user was stopped. While a child hangs there, that user gets no reports.",
-		"bookend show JOBID has the report. Check the file system. If no job gets its report, slurmd lacks a " +
-			"capability: deploy/systemd.md lists them.",
+		"The end report could not be appended to the job's output: its file system does not answer, the child that " +
+			"writes as the user was stopped, or the name of the file is not known. While a child hangs there, that " +
+			"user gets no reports.",
+		"bookend show JOBID has the report. Check the file system. Task hooks tell the name (bookend setup). If no " +
+			"job gets its report, slurmd lacks a capability: deploy/systemd.md lists them.",
 		Traits{Start: ToNote, End: ToNote}},
 	{ReasonFailed, Warning, Own, Site, "drain reason not written",
 		"A hook or the health check could not set the reason of the node's drain, or resume the node; or another " +

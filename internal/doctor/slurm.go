@@ -153,7 +153,8 @@ func slots() []slot {
 		{"slurm-prolog", "Prolog", "bookend-prolog", drains, "job starts are not examined, so nothing can be compared"},
 		{"slurm-epilog", "Epilog", "bookend-epilog", drains, "job ends are not examined, so leftovers are not seen"},
 		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", task,
-			"the job's output is found only if its path can be told, and the start report comes with the end report"},
+			"a job's log named with %x, %A or %a gets no report if the job ends at once or record.every is 0s, " +
+				"and the start report comes with the end report"},
 		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", task,
 			"at the end of a script its processes that still use a GPU are not named"},
 		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "the health check never runs",

@@ -46,7 +46,8 @@ func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.E
 	case said == "":
 		log = ""
 	case p.Unnamed():
-		log = joblog.UnknownFile
+		const why = "the name of its file cannot be told without task hooks, and no file was seen while it ran"
+		log, more = joblog.UnknownFile, append(more, record.Unsure(catalog.Output, why))
 	case req.Target.Path == "":
 		log = "no file" // as of srun: that is normal
 	}

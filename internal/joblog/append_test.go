@@ -176,12 +176,13 @@ func TestLocate(t *testing.T) {
 		file + " (deleted)": ErrNotFile, dir + "/\xff": ErrNotFile, "/nonexistent/out": os.ErrNotExist,
 	} {
 		must.Link(t, link, target)
-		got, err := Locate(dir+"/proc", 7, 1)
+		got, _, err := Locate(dir+"/proc", 7, 1)
 		must.Fail(t, target, err, wrong)
 		must.Not(t, err == nil && got != want, "got %+v, want %+v", got, want)
 		must.Be(t, "of its user: "+target, LocateOf(dir+"/proc", 7, 1, uid), slurm.OutputFile(got))
 		must.Be(t, "of another user: "+target, LocateOf(dir+"/proc", 7, 1, uid+1), slurm.OutputFile{})
 		must.Do(t, os.Remove(link))
 	}
-	must.Fail(t, "no process", must.Err(Locate(dir+"/proc", 8, 1)), os.ErrNotExist)
+	_, _, err := Locate(dir+"/proc", 8, 1)
+	must.Fail(t, "no process", err, os.ErrNotExist)
 }

@@ -20,32 +20,16 @@ import (
 // ErrNotFile means that a process's output goes to no file that has a name, but to a pipe, a device or a removed file.
 var ErrNotFile = errors.New("output is no file")
 
-// Locate finds the file behind a descriptor of a process under proc ("/proc"). It queries the file system, which may
-// hang, so it belongs in a child.
-func Locate(proc string, pid, fd int) (Target, error) {
-	t, _, err := locate(proc, pid, fd)
-	return t, err
-}
-
-// LocateOf is Locate for root: what leads to no file, or to another user's, is none. It belongs in a child too.
-//
-// Threat: a user may let a process's output lead anywhere. Nothing is opened, and the path is not followed: the kernel
-// describes the file that is open. Whoever opens that path later does so as the user (Append, Begin).
-func LocateOf(proc string, pid, fd int, uid uint32) slurm.OutputFile {
-	t, st, err := locate(proc, pid, fd)
-	if err != nil || st.Uid != uid {
-		return slurm.OutputFile{}
-	}
-	return slurm.OutputFile(t)
-}
-
-func locate(proc string, pid, fd int) (t Target, st unix.Stat_t, err error) {
+// Locate finds the file behind a descriptor of a process under proc ("/proc"), and its owner. It queries the file
+// system, which may hang, so it belongs in a child.
+func Locate(proc string, pid, fd int) (t Target, owner uint32, err error) {
 	link := filepath.Join(proc, strconv.Itoa(pid), "fd", strconv.Itoa(fd))
 	path, err := os.Readlink(link)
 	// A name with a line feed or in another character set would not survive JSON unchanged.
 	if err == nil && (!filepath.IsAbs(path) || strings.HasSuffix(path, " (deleted)") || !utf8.ValidString(path)) {
 		err = ErrNotFile
 	}
+	var st unix.Stat_t
 	if err == nil {
 		err = unix.Stat(link, &st) // through the descriptor: the file itself, whatever its name
 	}
@@ -57,9 +41,21 @@ func locate(proc string, pid, fd int) (t Target, st unix.Stat_t, err error) {
 		err = t.check()
 	}
 	if err != nil {
-		return Target{}, st, fmt.Errorf("locate output of process %d: %w: %.100q", pid, err, path)
+		return Target{}, 0, fmt.Errorf("locate output of process %d: %w: %.100q", pid, err, path)
 	}
-	return t, st, nil
+	return t, st.Uid, nil
+}
+
+// LocateOf is Locate for root: what leads to no file, or to another user's, is none. It belongs in a child too.
+//
+// Threat: a user may let a process's output lead anywhere. Nothing is opened, and the path is not followed: the kernel
+// describes the file that is open. Whoever opens that path later does so as the user (Append, Begin).
+func LocateOf(proc string, pid, fd int, uid uint32) slurm.OutputFile {
+	t, owner, err := Locate(proc, pid, fd)
+	if err != nil || owner != uid {
+		return slurm.OutputFile{}
+	}
+	return slurm.OutputFile(t)
 }
 
 const maxDescriptors = 256 // of a process that are examined
@@ -83,7 +79,7 @@ func Written(proc string, pid int) ([]Target, error) {
 		if err != nil || !writes(proc, pid, fd) {
 			continue
 		}
-		t, err := Locate(proc, pid, fd)
+		t, _, err := Locate(proc, pid, fd)
 		if err == nil && !slices.Contains(found, t) {
 			found = append(found, t)
 		}
@@ -116,7 +112,7 @@ func Apart(proc string, pid int) bool {
 }
 
 func elsewhere(proc string, pid, fd int) bool {
-	_, err := Locate(proc, pid, fd)
+	_, _, err := Locate(proc, pid, fd)
 	return errors.Is(err, ErrNotFile)
 }
 

@@ -188,6 +188,6 @@ type Located struct {
 
 // LocateOutput asks the file system of the job's output, which may hang. It runs as the job's user.
 var LocateOutput = child.NewOperation("locate", func(r LocateRequest) (Located, error) {
-	target, err := Locate(r.Proc, r.PID, r.FD)
+	target, _, err := Locate(r.Proc, r.PID, r.FD)
 	return Located{target, err == nil && Cancelled(target, uint32(os.Geteuid()))}, err
 })

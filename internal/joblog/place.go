@@ -40,7 +40,7 @@ func (p Place) Target() Target {
 	return errors
 }
 
-// UnknownFile is what became of the report of a job that is Unnamed, in the log and as a label of the metric.
+// UnknownFile is what became of the report of a job that is Unnamed, in the log.
 const UnknownFile = "unknown-file"
 
 // Unnamed reports whether a batch job's file is not known on the node that writes to it, and so gets no report.
@@ -73,7 +73,6 @@ type Stream struct {
 
 // Why the path of an output is not known.
 const (
-	unnamed     = "its name cannot be told from here: "
 	ofSrun      = "goes to srun's own terminal, a pipe, or files that cannot be told from here"
 	onFirstNode = "is on the job's first node: srun -w %s bookend why %d"
 )
@@ -132,7 +131,7 @@ func (p Place) expanded(kind record.OutputKind, pattern string) Stream {
 	path, err := p.expand(pattern)
 	if err != nil {
 		const most = 60 // bytes of a pattern that are shown
-		return unplaced(kind, unnamed+pattern[:min(len(pattern), most)])
+		return unplaced(kind, slurm.UnknownName+pattern[:min(len(pattern), most)])
 	}
 	return at(kind, Target{Path: path})
 }

@@ -136,13 +136,13 @@ func unsearched(err error) (why string, hangs bool) {
 
 // batchOutputs finds the files of a batch step as root, which alone may see what slurmstepd has open. Threat: a process
 // may end meanwhile, and its PID be another's: what is found is valid only if the step is still there.
-var batchOutputs = child.NewOperation("batch-outputs", func(r procscan.BatchRequest) (slurm.OutputFiles, error) {
-	step := r.Step()
+var batchOutputs = child.NewOperation("batch-outputs", func(r procscan.JobRequest) (slurm.OutputFiles, error) {
+	step := r.FindBatchStep()
 	found := slurm.OutputFiles{
-		Output: joblog.LocateOf(r.Proc, step.Script.PID, unix.Stdout, r.Job.UID),
-		Errors: joblog.LocateOf(r.Proc, step.Daemon.PID, unix.Stderr, r.Job.UID),
+		Output: joblog.LocateOf(r.Proc, step.Script.PID, unix.Stdout, r.UID),
+		Errors: joblog.LocateOf(r.Proc, step.Daemon.PID, unix.Stderr, r.UID),
 	}
-	if step.Script.PID == 0 || r.Step() != step {
+	if step.Script.PID == 0 || r.FindBatchStep() != step {
 		return slurm.OutputFiles{}, nil
 	}
 	return found, nil
@@ -156,7 +156,8 @@ func (a *Access) BatchOutputs(run record.Run) slurm.OutputFiles {
 		return slurm.OutputFiles{}
 	}
 	as := &Access{Env: a.Env, Config: a.Config, Times: a.Times, Deadline: a.Deadline, Job: job, Store: a.Store}
-	request := procscan.BatchRequest{Proc: a.Config.Paths.Proc, Job: job, Since: run.Start.At}
+	owner := slurm.Owner{ID: job.ID, SLUID: job.SLUID, Node: job.Node}
+	request := procscan.JobRequest{Proc: a.Config.Paths.Proc, UID: job.UID, Owner: owner, Since: run.Start.At}
 	found, _, _ := Visit(as, batchOutputs, request, 0) // a stuck child is on record; a later hook has the same trouble
 	return found
 }

@@ -134,14 +134,13 @@ var errStuckVisit = errors.New("an earlier job's output lies on a file system th
 func Visit[Req, Rep any](
 	a *Access, op child.Operation[Req, Rep], request Req, reserve time.Duration,
 ) (reply Rep, trouble, err error) {
-	user := a.Job.UID
-	earlier, trouble := a.Store.Stuck(&user, a.alive)
+	earlier, trouble := a.Store.Stuck(&a.Job.UID, a.alive)
 	if earlier != nil {
 		return reply, trouble, fmt.Errorf("%w: PID %d (%s) cannot be killed", errStuckVisit, earlier.PID, earlier.Op)
 	}
 	reply, err = op.Ask(request, a.Deadline.Left(time.Duration(a.Times.Append), reserve))
 	if left := leftBehind(err, a.Env.Clock.Boot()); left != nil {
-		left.User = &user
+		left.User = &a.Job.UID
 		trouble = errors.Join(trouble, state.StuckChildren.Add(a.Store, *left, a.alive))
 	}
 	return reply, trouble, err

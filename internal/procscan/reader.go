@@ -80,6 +80,8 @@ type JobRequest struct {
 	Dev   string      `json:"dev"`
 	UID   uint32      `json:"uid"`
 	Owner slurm.Owner `json:"owner"`
+	// Since is when the job began (CLOCK_BOOTTIME), if the request depends on it.
+	Since time.Duration `json:"since_ns,omitempty"`
 }
 
 // OpenDevices finds, as the user, those that have a GPU open. What was found before an error is returned without it.

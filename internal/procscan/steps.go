@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -18,9 +19,6 @@ import (
 // stepDaemon runs the steps of jobs on a node, as root and as the parent of each step's tasks.
 const stepDaemon = "slurmstepd"
 
-// debians ends the names of Slurm's programs in Debian's packages.
-const debians = "-wlm"
-
 const maxTitle = 4 << 10 // bytes of a slurmstepd's title
 
 // forSteps: budget/forSteps is reserved for steps, so that no process that hangs while it is read can use it up.
@@ -28,7 +26,6 @@ const forSteps = 4
 
 // steps are the slurmstepd processes of a node, and the users of their children.
 type steps struct {
-	proc string
 	mu   sync.Mutex
 	jobs map[int]slurm.JobID      // of each slurmstepd, by PID
 	uids map[slurm.JobID][]uint32 // of the children of a job's slurmstepds
@@ -70,15 +67,15 @@ func backEnvironments(proc string, budget time.Duration, all []*record.Process) 
 // findSteps reads as little as possible of users' processes, so that a crowd of them cannot use up the time: each one's
 // program, and its parent only if that could be the step of a job that a hint names.
 func (c *crew) findSteps(proc string, hints []*record.Process) *steps {
-	s := &steps{proc: proc, jobs: map[int]slurm.JobID{}, uids: map[slurm.JobID][]uint32{}}
+	s := &steps{jobs: map[int]slurm.JobID{}, uids: map[slurm.JobID][]uint32{}}
 	pids, err := listPIDs(proc)
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == 1 }) // a sandbox may deny it even to root
-	s.whyJobs = c.each(pids, s.readDaemon)
+	s.whyJobs = c.each(proc, pids, s.readDaemon)
 	if err != nil {
 		s.whyJobs = err.Error()
 	}
 	if s.needsUIDs(hints) {
-		s.whyUIDs = c.each(pids, s.readChild)
+		s.whyUIDs = c.each(proc, pids, s.readChild)
 	}
 	return s
 }
@@ -90,7 +87,7 @@ func (s *steps) needsUIDs(hints []*record.Process) bool {
 }
 
 // each calls read for each process, and returns why some may not have been read.
-func (c *crew) each(pids []int, read func(pid int) error) string {
+func (c *crew) each(proc string, pids []int, read func(f procDir, pid int) error) string {
 	var mu sync.Mutex
 	var why string
 	miss := func(err error) {
@@ -99,7 +96,12 @@ func (c *crew) each(pids []int, read func(pid int) error) string {
 		why = err.Error()
 	}
 	unread, _ := c.await(c.send(workers(), pids, func(pid int) {
-		if err := read(pid); err != nil && !gone(err) && !errors.Is(err, errEnded) {
+		f, err := openProcDir(proc, pid)
+		if err == nil {
+			defer f.close()
+			err = read(f, pid)
+		}
+		if err != nil && !gone(err) && !errors.Is(err, errEnded) {
 			miss(fmt.Errorf("process %d: %w", pid, err))
 		}
 	}))
@@ -112,12 +114,7 @@ func (c *crew) each(pids []int, read func(pid int) error) string {
 }
 
 // readDaemon records the job of a slurmstepd. Of any other process it reads one link.
-func (s *steps) readDaemon(pid int) error {
-	f, err := openProcDir(s.proc, pid)
-	if err != nil {
-		return err
-	}
-	defer f.close()
+func (s *steps) readDaemon(f procDir, pid int) error {
 	title, err := f.daemonTitle()
 	if job := parseTitle(title); job != 0 {
 		s.mu.Lock()
@@ -128,12 +125,7 @@ func (s *steps) readDaemon(pid int) error {
 }
 
 // readChild records the user of a process whose parent is a slurmstepd.
-func (s *steps) readChild(pid int) error {
-	f, err := openProcDir(s.proc, pid)
-	if err != nil {
-		return err
-	}
-	defer f.close()
+func (s *steps) readChild(f procDir, _ int) error {
 	st, err := f.stat()
 	if err != nil {
 		return f.gap(err)
@@ -157,7 +149,7 @@ func (s *steps) readChild(pid int) error {
 // title; the path of its program comes from the kernel, and only root's processes count.
 func (f procDir) daemonTitle() (string, error) {
 	exe, errExe := f.link("exe")
-	name := strings.TrimSuffix(path.Base(strings.TrimSuffix(exe, deleted)), debians)
+	name := strings.TrimSuffix(path.Base(strings.TrimSuffix(exe, deleted)), "-wlm") // in Debian's packages
 	if gone(errExe) || errExe == nil && name != stepDaemon {
 		return "", nil // a thread of the kernel has no program
 	}
@@ -181,15 +173,9 @@ func parseTitle(title string) slurm.JobID {
 // BatchStep is a job's batch step: its slurmstepd, and the first process of the script. Both are zero if there is none.
 type BatchStep struct{ Daemon, Script record.Instance }
 
-// BatchRequest asks for a job's batch step under Proc ("/proc") that began after Since (CLOCK_BOOTTIME).
-type BatchRequest struct {
-	Proc  string        `json:"proc"`
-	Job   slurm.Job     `json:"job"`
-	Since time.Duration `json:"since_ns"`
-}
-
-// Step finds none if there is more than one: another cluster's slurmd on this host may have a job of the same id.
-func (r BatchRequest) Step() (step BatchStep) {
+// FindBatchStep finds the job's batch step that began after the job. It finds none if there is more than one: another
+// cluster's slurmd on this host may have a job of the same id.
+func (r JobRequest) FindBatchStep() (step BatchStep) {
 	var daemons []record.Instance
 	own := map[int][]record.Instance{} // the user's processes, by parent
 	err := eachProcess(r.Proc, func(pid int, st child.Stat, f procDir) {
@@ -197,9 +183,9 @@ func (r BatchRequest) Step() (step BatchStep) {
 		if i.Start+record.Tick <= r.Since {
 			return
 		}
-		if f.runsScriptOf(r.Job) {
+		if f.runsScriptOf(r.Owner) {
 			daemons = append(daemons, i)
-		} else if uid, _, err := f.status(); err == nil && uid == r.Job.UID {
+		} else if uid, _, err := f.status(); err == nil && uid == r.UID {
 			own[st.Parent] = append(own[st.Parent], i)
 		}
 	})
@@ -213,14 +199,14 @@ func (r BatchRequest) Step() (step BatchStep) {
 }
 
 // runsScriptOf reports whether a process is the slurmstepd of the job's batch step. A cgroup, if it has one, agrees.
-func (f procDir) runsScriptOf(job slurm.Job) bool {
+func (f procDir) runsScriptOf(job slurm.Owner) bool {
 	title, err := f.daemonTitle()
 	if err != nil || !strings.HasPrefix(title, fmt.Sprintf("%s: [%d.%s]", stepDaemon, job.ID, slurm.StepBatch)) {
 		return false
 	}
 	cgroup, err := f.text("cgroup", maxCgroup)
 	owner := slurm.OwnerOfCgroup(cgroup)
-	return err == nil && owner.Conflict == "" && (!owner.Found() || job.Owns(owner))
+	return err == nil && owner.Conflict == "" && (!owner.Found() || job.Same(owner))
 }
 
 // of returns the jobs with a step on this node that runs a process of p's user, or of any user if p is in a container.
@@ -236,12 +222,8 @@ func (s *steps) of(p record.Process) (jobs []slurm.JobID) {
 
 // mayBack reports whether a job that may be in p's environment has a step on this node, of any user.
 func (s *steps) mayBack(p *record.Process) bool {
-	for _, job := range s.jobs {
-		if p.EnvUnknown != "" || job == p.EnvJobID {
-			return true
-		}
-	}
-	return false
+	jobs := slices.Collect(maps.Values(s.jobs))
+	return p.EnvUnknown != "" && len(jobs) > 0 || slices.Contains(jobs, p.EnvJobID)
 }
 
 // backs returns why the job in p's environment may be on this node: a step of it here runs a process of p's user, or of

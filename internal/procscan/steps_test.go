@@ -107,7 +107,7 @@ func TestTitles(t *testing.T) {
 // job's step is none.
 func TestBatchStep(t *testing.T) {
 	const program, title, none = "/usr/sbin/slurmstepd-wlm", "slurmstepd: [777.batch]", "0::/\n"
-	job := slurm.Job{ID: 777, UID: 1000, Node: "n1"}
+	job := slurm.Owner{ID: 777, Node: "n1"}
 	for name, tt := range map[string]struct {
 		uid, exe, title, cgroup string // of process 20
 		add                     func(t *testing.T, proc string)
@@ -142,7 +142,7 @@ func TestBatchStep(t *testing.T) {
 		if tt.add != nil {
 			tt.add(t, proc)
 		}
-		got := BatchRequest{proc, job, tt.since}.Step()
+		got := JobRequest{Proc: proc, UID: 1000, Owner: job, Since: tt.since}.FindBatchStep()
 		must.Be(t, name, got.Script.PID, tt.script)
 		must.Be(t, name, got.Daemon.PID, map[bool]int{true: 20}[tt.script != 0])
 	}

@@ -2,8 +2,6 @@ package recorder
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"time"
 
 	"bookend/internal/record"
@@ -14,23 +12,19 @@ import (
 // nothing else shows it after the job. A job whose output is no file is searched again, as it may not have begun.
 func (r *recorder) noteOutputs(runs []record.Run) {
 	const longest = 30 * time.Second // between two searches
-	open := func(name string) bool {
-		return slices.ContainsFunc(runs, func(run record.Run) bool { return run.Name() == name })
-	}
-	maps.DeleteFunc(r.searched, func(name string, _ time.Duration) bool { return !open(name) })
-	outputs, news := state.Outputs{}, false
+	outputs, searched, news := state.Outputs{}, map[string]time.Duration{}, false
 	for _, run := range runs {
 		name := run.Name()
 		known, last, age := r.kept.Outputs[name], r.searched[name], r.env.Clock.Boot()-run.Start.At
 		if known.Output.Path == "" && age >= last+min(last, longest) {
-			r.searched[name] = age
+			last = age
 			seen := r.a.BatchOutputs(run)
 			known.Output, known.Errors = cmp.Or(seen.Output, known.Output), cmp.Or(seen.Errors, known.Errors)
 		}
-		outputs[name] = known
+		outputs[name], searched[name] = known, last
 		news = news || known != r.kept.Outputs[name]
 	}
-	r.kept.Outputs = outputs
+	r.kept.Outputs, r.searched = outputs, searched
 	if news {
 		_ = state.Recorded.Write(r.a.Store, r.kept) // as in take
 	}

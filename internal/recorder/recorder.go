@@ -83,7 +83,6 @@ func Run(env child.Env, name string) int {
 	r := recorder{
 		node: name, env: env, looks: make(chan taken, 16), ended: make(chan end, len(gpu.Vendors)),
 		sessions: map[string]*session{}, pauses: map[string]pause{}, told: map[string]string{},
-		searched: map[string]time.Duration{},
 	}
 	if !r.configure() {
 		return 1

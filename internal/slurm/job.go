@@ -70,6 +70,9 @@ type OutputFiles struct {
 	Errors OutputFile `json:"errors,omitzero"` // of Slurm itself: those of the script, or all of its output
 }
 
+// UnknownName begins the reason why the file of an output is not known: only the job's own environment has its name.
+const UnknownName = "its name cannot be told from here: "
+
 // ExitStatus is how a job ended, as raw wait(2) statuses. Only an epilog has it, and not always.
 type ExitStatus struct {
 	Known   bool   `json:"known"`

@@ -32,7 +32,8 @@ type Status struct {
 	Running  []RunSummary               `json:"running"`
 	Ended    []RunSummary               `json:"ended"` // the newest few
 	OnRecord int                        `json:"ended_on_record"`
-	Damaged  []string                   `json:"damaged"` // records that cannot be used
+	Damaged  []string                   `json:"damaged"`            // records that cannot be used
+	Unlogged string                     `json:"unlogged,omitempty"` // how many ended jobs' reports are in no file
 
 	refuted []catalog.Code // codes that were checked now and found not to apply
 }
@@ -240,12 +241,11 @@ func (s Status) troublesText(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  trouble: %s, %s\n    %s\n", t.Code, t.Title, strings.Join(t.Seen, "\n    "))
 		if m := t.Met; m != nil {
-			last := fmt.Sprintf("the %s at %s", hookName(m.Hook), stamp(m.Last))
+			by := fmt.Sprintf("the %s at %s", hookName(m.Hook), stamp(m.Last))
 			if m.Job != 0 {
-				last = fmt.Sprintf("the %s of job %d at %s (bookend show %[2]d)", m.Hook, m.Job, stamp(m.Last))
+				by = fmt.Sprintf("the %s of job %d at %s (bookend show %[2]d)", m.Hook, m.Job, stamp(m.Last))
 			}
-			hooks := count(int(m.Count), "hook", "s")
-			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", hooks, stamp(m.Since), last)
+			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(m.Count), "hook", "s"), stamp(m.Since), by)
 		}
 		fmt.Fprintf(w, "    do: %s\n", t.Remedy)
 	}
@@ -338,7 +338,7 @@ func (s Status) hooksText(w io.Writer) {
 	} else if len(s.Running) > 0 {
 		ran = append(ran, "no recorder")
 	}
-	if len(ran) > 0 {
+	if ran = append(ran, given(s.Unlogged)...); len(ran) > 0 {
 		fmt.Fprintln(w, "last hooks: "+strings.Join(ran, ", "))
 	}
 }

@@ -100,7 +100,9 @@ func TestNamesWithoutTaskHooks(t *testing.T) {
 	s.tell("a job that the recorder did not see", func(s *story) {
 		must.Do(s.t, s.on.WriteConfig("n1", "observe", timed("record: {every: 0s}\n")))
 		s.happens(tale{script: "echo done", args: []string{oneGPU, "--job-name=fine", "--output=%x-short.txt"},
-			reads: []string{"done"}, epilog: []string{"job_log=unknown-file"}})
+			reads: []string{"done"}, status: []string{"no problems", "reports in no file (BKD-OUTPUT): 1"},
+			epilog: []string{"msg=\"findings: BKD-OUTPUT\"", "exit=0", "job_log=unknown-file"}})
+		s.inOrder("the metrics", must.Read(s.t, s.on.Metrics("n1")), `bookend_findings_total{code="BKD-OUTPUT",hook="epilog"} 1`)
 	})
 }
 
