@@ -52,7 +52,7 @@ check: ## the inner loop, as any user, in a minute: form, architecture, the pure
 	go vet ./...
 	go run ./test/lint
 	go test $(PURE) ./test/texts ./test/docs
-	go run ./test/soak --pairs 20000
+	go run ./test/soak --pairs 10000
 
 # Some tests build the programs that they try, of which go test's cache knows nothing: -count=1.
 test: lint ## lint, and run every test that needs no GPU; installs Slurm and busybox first (as root)

@@ -18,6 +18,7 @@ for flag in "$@"; do
 	case "$flag" in -h | -help | --help) exec go run ./test/gpu -help ;; esac
 done
 
+[ "$story" = help ] || echo "Building, which takes some minutes the first time..."
 test/gpu/build.sh bin
 stories=$(bin/gpu-lane --story help)
 for name in $(printf '%s' "$story" | tr , ' '); do
@@ -27,7 +28,6 @@ for name in $(printf '%s' "$story" | tr , ' '); do
 	[ "$name" = help ]
 	exit
 done
-echo "Building Bookend, which takes some minutes the first time..."
 make -s build
 found=$(test/install-slurm.sh)
 slurm=$(printf '%s\n' "$found" | sed -n 's/^BOOKEND_SLURM_ROOT=//p')

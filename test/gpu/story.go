@@ -171,6 +171,9 @@ func worthTelling(s typed) (lines []string) {
 	}
 	for line := range strings.Lines(s.output) {
 		if line = strings.TrimRight(line, " \n"); wanted.MatchString(line) {
+			if causeRow(line) {
+				line = "  " + strings.TrimSpace(line)
+			}
 			lines = append(lines, line)
 		}
 	}
