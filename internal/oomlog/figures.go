@@ -64,7 +64,8 @@ var meanings = sync.OnceValue(func() map[string]meaning {
 			"needed need needs tried trying wanted extend mmap create reallocate realloc calloc vector reserve size",
 		free:  "free available have remaining left",
 		total: "total capacity", allocated: "allocated",
-		nothing: "sbrk used usage limit capped max maximum rounded freed released cached reserved line error code batch",
+		nothing: "sbrk used usage limit capped max maximum rounded freed released cached reserved line error code " +
+			"batch",
 		filler: "of was is for memory mem bytes buffer async managed failed to only set block space so far about " +
 			"device gpu cuda rocm",
 	} {

@@ -84,7 +84,8 @@ func markQuoted(lines []line) {
 		if strings.HasSuffix(l.body, ":") && shows().MatchString(l.body) {
 			doc = i
 		}
-		lines[i].quoted = strings.HasPrefix(l.body, "> ") && i > mail && i-mail <= maxFence || i > doc && i-doc <= maxShown
+		inMail := strings.HasPrefix(l.body, "> ") && i > mail && i-mail <= maxFence
+		lines[i].quoted = inMail || i > doc && i-doc <= maxShown
 		words := fence().FindStringSubmatch(l.body)
 		switch {
 		case words == nil:
