@@ -13,6 +13,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/safetext"
+	"bookend/internal/slurmconf"
 )
 
 func explainCommand(a *app) *cobra.Command {
@@ -65,27 +66,21 @@ func explanation(what string, here config.Config) string {
 	return catalog.Explanation(paragraphs)
 }
 
-// suggestion returns the known words that a misspelt one is most like, at most three, for the end of an error: found as
-// commands are.
+// suggestion ends an error with the known word that a misspelt one is most like; it is empty without any.
 func suggestion(what string) string {
-	known, names := cobra.Command{}, append(gpu.ReturnNames(), "requeue")
+	names := append(gpu.ReturnNames(), "requeue")
 	for _, e := range catalog.All() {
-		names = append(names, string(e.Code))
+		names = append(names, string(e.Code), strings.TrimPrefix(string(e.Code), "BKD-"))
 	}
-	for _, name := range append(names, catalog.SlurmForms()...) { // of a command the first word is its name
-		one := strings.ReplaceAll(name, " ", "\u00a0")
-		known.AddCommand(&cobra.Command{Use: one, Run: func(*cobra.Command, []string) {}})
+	what = strings.Join(strings.Fields(what), " ")
+	like := slurmconf.Closest(what[:min(len(what), 40)], append(names, catalog.SlurmForms()...))
+	if code, short := catalog.Parse(like); short {
+		like = string(code)
 	}
-	short := strings.TrimPrefix(strings.ToLower(strings.Join(strings.Fields(what), "\u00a0")), "bkd-")
-	if len(short) > 40 {
+	if like == "" {
 		return ""
 	}
-	var near []string
-	for n := 1; len(near) == 0 && n <= min(len(short)/3+1, len(short)/2); n++ {
-		known.SuggestionsMinimumDistance = n
-		near = append(known.SuggestionsFor(short), known.SuggestionsFor("bkd-"+short)...)
-	}
-	return didYouMean(near)
+	return didYouMean([]string{like})
 }
 
 // didYouMean ends an error with at most three words that a misspelt one is like; it is empty without any.
