@@ -129,6 +129,7 @@ func examine(a *app, all bool) error {
 	if a.env.EUID != 0 {
 		return denied("only root can read all that doctor checks")
 	}
+	defer a.busy(fmt.Sprintf("bookend: checking; each check has up to %v", doctor.Patience))()
 	site := doctor.SiteOf(a.env)
 	site.NodeName = cmp.Or(site.NodeName, nodeOf(a.env, site.Config.Paths, ""))
 	report := doctor.NewReport(view.Version, string(view.KindDoctor), site.NodeName,

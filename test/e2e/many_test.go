@@ -49,6 +49,7 @@ func orphanOnOtherNode(s *story) {
 	s.inOrder("the next job's output", text, "| bookend: WARNING: n2 GPU 0 already had ")
 	must.Not(s.t, strings.Count(text, "working") != 2 || !strings.HasSuffix(text, leftClean+"\n"),
 		"the next job's output:\n%s", text)
+	s.statusSays("n2", "LEFTOVER", "at its start: warn (BKD-DIRTY)") // also once the next job has left nothing
 }
 
 func array(s *story) {
