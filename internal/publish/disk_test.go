@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +76,28 @@ func TestSyslog(t *testing.T) {
 	} {
 		must.Fail(t, at, entry.Syslog(at, []byte("x\n")), want)
 	}
+}
+
+// systemd's journal gets the fields one by one, and no value can add one.
+func TestJournal(t *testing.T) {
+	dir := t.TempDir()
+	listener := must.Have(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "socket"), Net: "unixgram"}))(t)
+	path := filepath.Join(dir, "log")
+	must.Do(t, os.Symlink(filepath.Join(dir, "dev-log"), path))
+	e := entry
+	e.Fields = map[string]any{"job": uint32(42), "node": "n1\nMESSAGE=forged", "other": 7}
+	e.Found = []Found{{"BKD-ORPHAN", "0"}, {"BKD-CONFIG", ""}}
+	must.Do(t, e.Syslog(path, []byte("msg=hello\n")))
+	buf := make([]byte, 1024)
+	n := must.Have(listener.Read(buf))(t)
+	got := strings.Split(string(buf[:n]), "\n")
+	slices.Sort(got)
+	want := []string{"", "BOOKEND_CODE=BKD-CONFIG", "BOOKEND_CODE=BKD-ORPHAN", "BOOKEND_GPU=0", "BOOKEND_JOB_ID=42",
+		`BOOKEND_NODE=n1\x0aMESSAGE=forged`, "MESSAGE=msg=hello", "PRIORITY=4", "SYSLOG_FACILITY=3",
+		"SYSLOG_IDENTIFIER=bookend-epilog", "SYSLOG_PID=77"}
+	must.Not(t, !slices.Equal(got, want), "got %q\nwant %q", got, want)
+	must.Do(t, os.Remove(filepath.Join(dir, "socket")))
+	must.Do(t, e.Syslog(path, []byte("x\n")))
 }
 
 // textLine is the head of a line that nobody can forge: time, level, then the message, if any, in quotes or as one

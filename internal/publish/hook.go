@@ -115,6 +115,7 @@ func summary(a *node.Access, o Account) Entry {
 	}
 	for _, f := range j.Found {
 		e.Message += " " + string(f.Code)
+		e.Found = append(e.Found, found(f))
 	}
 	if j.Action == config.Warn || j.Action == config.Drain {
 		e.Level = config.Warning
@@ -156,11 +157,18 @@ func faultLines(a *node.Access, o Account) (out []Entry) {
 		}
 		if say {
 			e := newEntry(a, config.Warning, fmt.Sprintf("%s: %s: %s", f.Code, known.Title, words(f)))
-			e.Fields["suppressed"] = suppressed
+			e.Fields["suppressed"], e.Found = suppressed, []Found{found(f)}
 			out = append(out, e)
 		}
 	}
 	return out
+}
+
+func found(f record.Finding) Found {
+	if f.Index == nil {
+		return Found{Code: string(f.Code)}
+	}
+	return Found{string(f.Code), fmt.Sprint(*f.Index)}
 }
 
 // subject identifies a finding across repeats: by code, GPU and process, not by values that fluctuate.

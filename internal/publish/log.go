@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -27,7 +29,12 @@ type Entry struct {
 	PID     int
 	Message string
 	Fields  map[string]any // the names are constants of this program; values may come from outside
+	// Found are the findings that the line is about, each a code and Slurm's number of its GPU, for systemd's journal.
+	Found []Found
 }
+
+// Found is a finding as a reader of the journal selects it. Both are this program's own words; GPU may be empty.
+type Found struct{ Code, GPU string }
 
 // Line returns the entry as one line of printable ASCII with its newline, or nil if c's level leaves it out.
 func (e Entry) Line(c config.Log) []byte {
@@ -62,12 +69,17 @@ func safe(value any) any {
 }
 
 // Syslog sends a line from Line to the log socket at path (/dev/log). It never waits: if the log daemon does not read,
-// it returns an error at once. A missing socket is no error, as containers and small nodes have none.
+// it returns an error at once. A missing socket is no error, as containers and small nodes have none. If the socket is
+// that of systemd's journal, the fields go there one by one.
 //
 // The standard library's log/syslog waits on a full socket, and package net makes a hook 450 kB larger.
 func (e Entry) Syslog(path string, line []byte) error {
 	if len(line) == 0 {
 		return nil
+	}
+	data := e.frame(line)
+	if link, err := os.Readlink(path); err == nil && filepath.Base(link) == "dev-log" && filepath.IsAbs(link) {
+		path, data = filepath.Join(filepath.Dir(link), "socket"), e.journal(line)
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -75,17 +87,41 @@ func (e Entry) Syslog(path string, line []byte) error {
 	}
 	defer unix.Close(fd)
 	// Threat: another socket at path would get the log's lines about jobs. The path is from root's configuration.
-	err = unix.Sendto(fd, e.frame(line), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: path})
+	err = unix.Sendto(fd, data, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: path})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("send to log socket %q: %w", path, err)
 	}
 	return nil
 }
 
+const daemon = 3 // the facility of RFC 3164
+
 // frame adds the header of RFC 3164 as local programs write it: without the host name.
 func (e Entry) frame(line []byte) []byte {
-	const daemon = 3 << 3 // the facility
-	severity := map[config.LogLevel]int{config.Error: 3, config.Warning: 4, config.Info: 6, config.Debug: 7}[e.Level]
-	head := fmt.Sprintf("<%d>%s %s[%d]: ", daemon|severity, e.At.Format(time.Stamp), e.Program, e.PID)
+	head := fmt.Sprintf("<%d>%s %s[%d]: ", daemon<<3|e.severity(), e.At.Format(time.Stamp), e.Program, e.PID)
 	return append([]byte(head), bytes.TrimSuffix(line, []byte("\n"))...)
+}
+
+func (e Entry) severity() int {
+	return map[config.LogLevel]int{config.Error: 3, config.Warning: 4, config.Info: 6, config.Debug: 7}[e.Level]
+}
+
+// journal is the line with its fields in the journal's own form. A field may have several values. No value has a newline,
+// so none can add a field.
+func (e Entry) journal(line []byte) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "MESSAGE=%s\nPRIORITY=%d\nSYSLOG_FACILITY=%d\nSYSLOG_IDENTIFIER=%s\nSYSLOG_PID=%d\n",
+		bytes.TrimSuffix(line, []byte("\n")), e.severity(), daemon, safe(e.Program), e.PID)
+	for field, name := range map[string]string{"JOB_ID": "job", "NODE": "node", "UID": "uid"} {
+		if value, known := e.Fields[name]; known {
+			fmt.Fprintf(&b, "BOOKEND_%s=%v\n", field, safe(value))
+		}
+	}
+	for _, f := range e.Found {
+		fmt.Fprintf(&b, "BOOKEND_CODE=%v\n", safe(f.Code))
+		if f.GPU != "" {
+			fmt.Fprintf(&b, "BOOKEND_GPU=%v\n", safe(f.GPU))
+		}
+	}
+	return b.Bytes()
 }
