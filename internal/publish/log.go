@@ -106,8 +106,8 @@ func (e Entry) severity() int {
 	return map[config.LogLevel]int{config.Error: 3, config.Warning: 4, config.Info: 6, config.Debug: 7}[e.Level]
 }
 
-// journal is the line with its fields in the journal's own form. A field may have several values. No value has a newline,
-// so none can add a field.
+// journal is the line with its fields in the journal's own form. A field may have several values. No value has a
+// newline, so none can add a field.
 func (e Entry) journal(line []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "MESSAGE=%s\nPRIORITY=%d\nSYSLOG_FACILITY=%d\nSYSLOG_IDENTIFIER=%s\nSYSLOG_PID=%d\n",
