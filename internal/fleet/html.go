@@ -16,6 +16,7 @@ var markup string
 // ownStyle is what the table needs beyond the style of the report page.
 const ownStyle = `b.bad{color:var(--serious)}b.fine{color:var(--good)}.week{white-space:nowrap}
 .week .none{fill:var(--line)}.week .fine{fill:var(--job)}.week .odd{fill:var(--warning)}.week .bad{fill:var(--serious)}
+@media (min-width:761px){th,td:not(:last-child){white-space:nowrap}}
 `
 
 // sheet is a Fleet as the template uses it.
