@@ -107,13 +107,9 @@ func slurmSite(a *app, o toSetUp) (slurmconf.Site, error) {
 	}
 	pyxis := o.pyxis == "yes" || o.pyxis == "" && slurmcmd.Pyxis(conf)
 	version, err := slurmVersion(a, o.version, conf.Path)
-	own := slurmconf.Earlier(func(name string) []byte {
-		// Threat: a script that a user could have written would have root run another.
-		text, _ := safefile.ReadTrusted(filepath.Join(filepath.Dir(conf.Path), name), slurmconf.MaxBytes)
-		return text
-	})
+	own, doubt := slurmcmd.Earlier(filepath.Dir(conf.Path))
 	return slurmconf.Site{Conf: conf, Version: version, Pyxis: pyxis, Sure: pyxis || o.pyxis != "",
-		Configless: o.configless, Own: own}, err
+		Configless: o.configless, Own: own}, cmp.Or(err, doubt)
 }
 
 // readConf reads the named slurm.conf, else the first that is where Slurm looks for it.

@@ -45,6 +45,26 @@ func TestSetupUnderUmask(t *testing.T) {
 	}
 }
 
+// The site's own script, which an earlier setup's runs, is not dropped if that is not root's alone: setup says so.
+func TestSetupKeepsOwnScripts(t *testing.T) {
+	for name, mode := range map[string]os.FileMode{"bookend.conf": 0o664, "bookend/prolog.d/50-site.sh": 0o775} {
+		dir, config := home(t)
+		conf := filepath.Join(dir, "slurm.conf")
+		setUp := func(text string) typed {
+			write(t, conf, "ClusterName=lab\nSlurmctldPort=1\n"+text, 0o644)
+			return bookend(0, config, "setup", "--slurm", "23.11", "--pyxis", "no", "--slurm-conf", conf, "--write")
+		}
+		setUp("Prolog=/site/prolog\n")
+		must.Do(t, os.Chmod(filepath.Join(dir, name), mode))
+		got := setUp("")
+		must.Not(t, got.exit != exitTrouble || !strings.Contains(got.err, "earlier bookend setup"), "%s: %+v", name, got)
+		must.Do(t, os.Chmod(filepath.Join(dir, name), mode&^0o022))
+		got = setUp("")
+		text := must.Read(t, filepath.Join(dir, "bookend.conf"))
+		must.Not(t, got.exit != 0 || !strings.Contains(text, "/site/prolog"), "%s: %+v\n%s", name, got, text)
+	}
+}
+
 func runnable(t *testing.T, script string) {
 	t.Helper()
 	info, err := os.Stat(script)

@@ -288,8 +288,12 @@ func Groups(uid, gid uint32) []uint32 {
 // accounts are programs that print a user's line of the system's name service.
 var accounts = []string{"/usr/bin/getent", "/bin/getent"}
 
-// Home returns a user's home directory by the system's name service.
+// Home returns a user's home directory by the system's name service. Only root may ask: see Become.
 func Home(uid uint32) (string, error) {
+	// Threat: a user traces a program that runs as them, and so has a process outside the limits of their jobs.
+	if os.Geteuid() != 0 {
+		return "", fmt.Errorf("%w: find home: a program would run as user %d", ErrRefused, os.Geteuid())
+	}
 	// Threat: as Groups. The line is the name service's: the caller checks the path.
 	at := slices.IndexFunc(accounts, func(path string) bool { return safefile.Trusted(path) == nil })
 	if at < 0 {

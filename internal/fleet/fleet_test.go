@@ -110,6 +110,23 @@ nodes: 5: 1 no answer, 1 drained, 1 leftover, 2 ok
 	}
 }
 
+// What one node prints hides no other node.
+func TestOddNode(t *testing.T) {
+	for name, in := range map[string]string{
+		"a line too long":  "n2: {" + strings.Repeat("x", 3*mostLine) + "}\n" + doc("n1", ""),
+		"long, no names":   "{" + strings.Repeat("x", 3*mostLine) + "}\n" + doc("n1", ""),
+		"words, no names":  "bash: oops\n" + doc("n1", ""),
+		"cut, no names":    doc("n2", "")[:60] + "\n" + doc("n1", ""),
+		"the last is long": doc("n1", "") + "\nn2: " + strings.Repeat("x", 3*mostLine),
+	} {
+		f, err := Read(strings.NewReader(in), nil, noon, true)
+		must.Do(t, err)
+		if len(f.Nodes) != 2 || f.Nodes[0].Verdict != NoAnswer || f.Nodes[1].Node != "n1" || f.Nodes[1].Verdict != OK {
+			t.Errorf("%s: %.300v", name, f.Nodes)
+		}
+	}
+}
+
 func TestHTML(t *testing.T) {
 	history := `{"version": 2, "kind": "history", "node": "n1", "runs": [{"ended_at": "2026-11-21T01:00:00Z", "end": {"action": "warn"},
 		"start": {"action": "drain"}}, {"ended_at": "2026-11-15T01:00:00Z", "end": {"action": "ignore"}}, {"ended_at": "2026-11-14T23:00:00Z"},

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -106,10 +107,16 @@ const (
 // names documents follow one another.
 func read(r io.Reader) ([]answer, error) {
 	printed := map[string]*bytes.Buffer{}
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, mostLine)
-	for lines.Scan() {
-		node, line := split(lines.Text())
+	lines := bufio.NewReaderSize(r, mostLine)
+	for {
+		text, rest := lines.ReadSlice('\n')
+		node, line := split(strings.TrimRight(string(text), "\r\n"))
+		for errors.Is(rest, bufio.ErrBufferFull) { // no node's document has such a line: its row says so
+			_, rest = lines.ReadSlice('\n')
+		}
+		if rest != nil && rest != io.EOF {
+			return nil, fmt.Errorf("read documents: %w", rest)
+		}
 		if printed[node] == nil {
 			printed[node] = &bytes.Buffer{}
 		}
@@ -119,9 +126,9 @@ func read(r io.Reader) ([]answer, error) {
 		if b := printed[node]; node == "" || b.Len()+len(line) < mostBytes {
 			b.WriteString(line + "\n")
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read documents: %w", err)
+		if rest == io.EOF {
+			break
+		}
 	}
 	var answers []answer
 	for _, node := range slices.Sorted(maps.Keys(printed)) {
@@ -155,7 +162,14 @@ func documents(node string, text []byte) (all []answer) {
 			rest := strings.TrimSpace(string(text[min(at, int64(len(text))):]))
 			first, _, _ := strings.Cut(rest, "\n")
 			reason := fmt.Sprintf("not a document of bookend status: %.80q", first)
-			return append(all, answer{node: node, reason: reason})
+			all = append(all, answer{node: node, reason: reason})
+			next := strings.Index(rest, "\n{") // without names other nodes' documents follow
+			if node != "" || next < 0 {
+				return all
+			}
+			text = []byte(rest[next:])
+			stream = json.NewDecoder(bytes.NewReader(text))
+			continue
 		}
 		all = append(all, answer{node, doc, doc.unfit(node)})
 	}

@@ -40,7 +40,10 @@ func (r AppendReply) Check() error {
 
 // AppendAsUser starts as root and gives that up permanently before it opens any of the user's files.
 var AppendAsUser = child.NewOperation("append", func(r AppendRequest) (AppendReply, error) {
-	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID)); err != nil {
+	place := child.Async(func() (string, error) { return r.Spool.place(r.UID) })
+	groups := child.Groups(r.UID, r.GID)
+	dir, _ := place() // without a directory the spool is missing
+	if err := child.Become(r.UID, r.GID, groups); err != nil {
 		return AppendReply{}, err
 	}
 	var reply AppendReply
@@ -48,7 +51,7 @@ var AppendAsUser = child.NewOperation("append", func(r AppendRequest) (AppendRep
 		reply.Refused = Append(r.Target, r.UID, []byte(r.Text))
 	}
 	if r.Spool != nil {
-		reply.Spool = r.Spool.write(r.UID)
+		reply.Spool = r.Spool.write(dir, r.UID)
 	}
 	return reply, nil
 })

@@ -89,9 +89,9 @@ func isSpoolName(name string) bool {
 const silent = "no-answer"
 
 // write writes the file, or returns why not. The process must have become the user.
-func (r SpoolRequest) write(uid uint32) (refused string) {
+func (r SpoolRequest) write(dir string, uid uint32) (refused string) {
 	done := make(chan string, 1)
-	child.Go(func(*child.Panic) { done <- other }, func() { done <- r.put(uid) })
+	child.Go(func(*child.Panic) { done <- other }, func() { done <- r.put(dir, uid) })
 	select {
 	case refused = <-done:
 		return refused
@@ -100,11 +100,15 @@ func (r SpoolRequest) write(uid uint32) (refused string) {
 	}
 }
 
-func (r SpoolRequest) put(uid uint32) (refused string) {
-	path, err := spoolDir(r.Dir, func() (string, error) { return child.Home(uid) })
-	if err != nil {
-		return missing
+// place returns the directory of the user's spool, while the process is still root's: see child.Home.
+func (r *SpoolRequest) place(uid uint32) (string, error) {
+	if r == nil {
+		return "", nil
 	}
+	return spoolDir(r.Dir, func() (string, error) { return child.Home(uid) })
+}
+
+func (r SpoolRequest) put(path string, uid uint32) (refused string) {
 	dir, refused := openSpool(path, uid)
 	if refused != "" {
 		return refused
@@ -164,10 +168,19 @@ func sweepSpool(dir *os.Root, now time.Time) {
 	age := func(f os.FileInfo) time.Duration { return now.Sub(f.ModTime()) }
 	slices.SortFunc(files, func(a, b os.FileInfo) int { return cmp.Compare(age(a), age(b)) })
 	for i, f := range files {
-		if i >= mostSpooled || age(f) > spoolTime {
+		if i < mostSpooled && age(f) <= spoolTime {
+			continue
+		}
+		// The user may have files with such names: only those that have the form of a spool's are Bookend's.
+		if _, ours := readSpooled(dir, f.Name()); ours {
 			_ = dir.Remove(f.Name()) // a file that stays is tried again
 		}
 	}
+}
+
+func readSpooled(dir *os.Root, name string) (s Spooled, ours bool) {
+	text, err := dir.ReadFile(name)
+	return s, err == nil && json.Unmarshal(text, &s) == nil && s.Version == 1 && s.ID != 0
 }
 
 // spoolFiles returns the files of a spool that Bookend named, of a few thousand entries.
@@ -207,9 +220,7 @@ func readSpool(path string, uid uint32, match func(Spooled) bool) (all []Spooled
 	}
 	defer dir.Close()
 	for _, f := range spoolFiles(dir) {
-		text, err := dir.ReadFile(f.Name())
-		var s Spooled
-		if err == nil && json.Unmarshal(text, &s) == nil && s.Version == 1 && match(s) {
+		if s, ours := readSpooled(dir, f.Name()); ours && match(s) {
 			all = append(all, s)
 		}
 	}

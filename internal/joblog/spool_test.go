@@ -77,6 +77,10 @@ func TestSpoolRefused(t *testing.T) {
 	if got := spool(t, "%h/spool", Spooled{ID: 7, Node: "n1"}); got != missing { // the user has no account
 		t.Errorf("home: %q", got)
 	}
+	// The home of an account of the system is found, before the process is that user's, and is root's.
+	req := must.Have(NewSpoolRequest("%h", Spooled{ID: 7, Node: "n1"}, 10*time.Second))(t)
+	daemon := must.Have(AppendAsUser.Ask(AppendRequest{UID: 1, GID: 1, Spool: req}, time.Minute))(t)
+	must.Be(t, "home of daemon", daemon.Spool, notOwner)
 	for _, s := range []Spooled{{ID: 7, Node: "n1"}, {User: "/", Node: "n1"}, {User: "ann", End: strings.Repeat("x", maxSpooled)}} {
 		if r, err := NewSpoolRequest("/shared/%u", s, time.Second); err == nil {
 			t.Errorf("%.80v: %+v", s, r)
@@ -93,23 +97,25 @@ func TestSweepSpool(t *testing.T) {
 	now := time.Now()
 	for i := range mostSpooled + 20 {
 		name := fmt.Sprintf("%s/%d.n1.json", dir, i)
-		put(t, name, "{}")
+		put(t, name, fmt.Sprintf(`{"version":1,"job_id":%d}`, i+1))
 		age := time.Duration(i) * time.Minute
 		if i%100 == 7 {
 			age = spoolTime + time.Hour
 		}
 		must.Do(t, os.Chtimes(name, now.Add(-age), now.Add(-age)))
 	}
-	put(t, dir+"/notes", "")
-	must.Do(t, os.Chtimes(dir+"/notes", time.Unix(0, 0), time.Unix(0, 0)))
+	for _, name := range []string{"/notes", "/1.loss.json"} { // the user's own
+		put(t, dir+name, `{"version": 1, "loss": 0.5}`)
+		must.Do(t, os.Chtimes(dir+name, time.Unix(0, 0), time.Unix(0, 0)))
+	}
 	if why := spool(t, dir, Spooled{ID: 1000, Node: "n1", At: now}); why != "" {
 		t.Fatal(why)
 	}
 	files := must.Have(os.ReadDir(dir))(t)
-	if len(files) != mostSpooled+1 { // with the notes
+	if len(files) != mostSpooled+2 { // with the user's own
 		t.Errorf("%d files", len(files))
 	}
-	for _, name := range []string{"1000.n1.json", "0.n1.json", "notes"} {
+	for _, name := range []string{"1000.n1.json", "0.n1.json", "notes", "1.loss.json"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}

@@ -67,6 +67,33 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// Searches for the files of many jobs leave time for samples, and each job has its turn.
+func TestNoteOutputs(t *testing.T) {
+	a, _ := onrecord.Node(t, slurm.Epilog)
+	now := time.Hour
+	a.Env.Clock.Boot = func() time.Duration { now += 400 * time.Millisecond; return now } // as if each search took that
+	var runs []record.Run
+	for id := range slurm.JobID(20) {
+		runs = append(runs, record.Run{Job: slurm.Job{ID: id + 1}, Key: "w1", Start: &record.End{At: time.Minute}})
+	}
+	rec, before := recorder{a: a, env: a.Env}, map[string]time.Duration{}
+	for pass := range 10 {
+		began, searched := now, 0
+		rec.noteOutputs(runs)
+		for name, age := range rec.searched {
+			if age != before[name] {
+				searched++
+			}
+		}
+		if before = rec.searched; searched == 0 || searched > 3 {
+			t.Errorf("pass %d: %d of %d searched, in %v", pass, searched, len(runs), now-began)
+		}
+	}
+	for name, age := range rec.searched {
+		must.Not(t, age == 0, "%s was never searched", name)
+	}
+}
+
 // A recorder whose configuration changes goes on with the state that it has locked, also where that cannot be opened
 // just now, and leaves another state to another recorder.
 func TestChangedConfiguration(t *testing.T) {

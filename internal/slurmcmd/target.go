@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,24 @@ import (
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
 )
+
+// Earlier returns the site's own scripts that those of an earlier setup run: see slurmconf.Earlier. If these are not
+// root's alone it is an error, as without them the new ones would run the site's own no more.
+func Earlier(dir string) (map[string]string, error) {
+	scripts := func(read func(path string, limit int64) ([]byte, error)) map[string]string {
+		return slurmconf.Earlier(func(name string) []byte {
+			text, _ := read(filepath.Join(dir, name), slurmconf.MaxBytes)
+			return text
+		})
+	}
+	// Threat: a script that a user could have written would have root run another: what it has is compared only.
+	all, own := scripts(safefile.ReadGiven), scripts(safefile.ReadTrusted)
+	if !maps.Equal(all, own) {
+		return nil, fmt.Errorf("the files of an earlier bookend setup in %q run your own scripts, but users could have "+
+			"changed them: look at them, then chown -R root and chmod -R go-w what is there, and try again", dir)
+	}
+	return own, nil
+}
 
 // Target is a file below the directory of slurm.conf as bookend setup wants it, and as it is.
 type Target struct {
