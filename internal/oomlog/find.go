@@ -67,8 +67,8 @@ func (s *scan) message(l *line) (found, bool) {
 // message returns the message in the statement, or false if there is none.
 func (st statement) message() (found, bool) {
 	kind, ok := st.place()
-	goes := st.facts.has[goesOn] || st.beside(1, linesBelow+1, goesOn)
-	if !ok || goes && !st.is("lost") && !st.facts.has[givesUp] && !st.beside(1, episode, givesUp) {
+	goes := st.facts.has[goesOn] || st.isNear(1, linesBelow+1, goesOn)
+	if !ok || goes && !st.is("lost") && !st.facts.has[givesUp] && !st.isNear(1, episode, givesUp) {
 		return found{}, false
 	}
 	f := found{Message: blank()}

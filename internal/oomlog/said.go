@@ -45,7 +45,7 @@ func (st statement) reported() bool {
 	if st.is("hash") {
 		marked = strings.TrimLeft(marked, "#* ")
 	}
-	raised := strings.HasPrefix(marked, "raise ") && st.beside(-1, 1, isFrame)
+	raised := strings.HasPrefix(marked, "raise ") && st.isNear(-1, 1, isFrame)
 	source := !raised && (sourceMark().MatchString(marked) || st.pos <= maxBefore && sourceWord().MatchString(before) ||
 		st.facts.code < min(st.pos, maxBefore))
 	if tableRow().MatchString(st.line.body) || testPassed().MatchString(st.line.lower) ||
@@ -104,8 +104,8 @@ var tableRow = lazily(`^\|.*\|.*\|`) // of a document
 var testPassed = lazily(`^(?:--- pass|ok \d|pass:? |passed )|\b\d+ passed\b|\(\d+ ?ms\)$|` +
 	`[ .](?:passed|pass|ok|xfail)(?: *\[ *\d+%\]| +[\d.]+ ?(?:ms|s|sec|seconds))?$`)
 
-// beside reports whether one of the next count lines above (step -1) or below has a word of the class.
-func (st statement) beside(step, count int, c class) bool {
+// isNear reports whether one of the next count lines above (step -1) or below has a word of the class.
+func (st statement) isNear(step, count int, c class) bool {
 	return slices.ContainsFunc(st.near(step, count), func(l *line) bool { return l.facts.has[c] })
 }
 
@@ -202,17 +202,17 @@ func (st statement) place() (record.MessageKind, bool) {
 		return record.KindFault, !st.is("weak") || st.failed() && evidenceIn(st.before + st.text).has[isGPU]
 	case sizedTorch().MatchString(st.after) && own.has[isGPU]:
 		return record.KindDevice, true
-	case st.line.lower == "out of memory!" && !st.beside(-1, linesAbove, isGPU) && !st.beside(1, linesBelow, isGPU):
+	case st.line.lower == "out of memory!" && !st.isNear(-1, linesAbove, isGPU) && !st.isNear(1, linesBelow, isGPU):
 		return record.KindHost, true // Perl's
 	case st.is("weak") && !st.failed() && !st.endsError():
 		return "", false
-	case st.text+st.after == "cannot allocate memory" && st.beside(-1, episode, isEncoder):
+	case st.text+st.after == "cannot allocate memory" && st.isNear(-1, episode, isEncoder):
 		return record.KindDevice, true // FFmpeg's word for what NVENC lacked
 	case st.kind == record.KindHost && !st.is("soft"), own.has[isHostCall], own.has[isHost]:
 		return record.KindHost, true
 	case !strings.Contains(st.around, "alloc") && st.hostNear():
 		return record.KindHost, true
-	case strings.HasSuffix(st.before, "what():  ") && st.is("soft") && st.beside(-1, 1, isGPU): // Thrust
+	case strings.HasSuffix(st.before, "what():  ") && st.is("soft") && st.isNear(-1, 1, isGPU): // Thrust
 		return record.KindDevice, true
 	case st.kind == record.KindDevice && !st.is("weak"), own.has[isGPU] && !own.has[isCompiler] &&
 		(!st.is("soft") || evidenceIn(clause).has[isGPU]):
@@ -253,7 +253,7 @@ func (st statement) endsError() bool {
 	} else if !strings.HasSuffix(st.before, ": ") {
 		return false
 	}
-	return st.beside(-1, count, isError)
+	return st.isNear(-1, count, isError)
 }
 
 // hostNear reports whether another line names the failed call, or an earlier failure, and that was for host memory.

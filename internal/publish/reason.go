@@ -37,7 +37,7 @@ func Expedited(a *node.Access) slurm.Answer {
 }
 
 // Reason drains the node with the reason: slurmctld keeps one that is set before the hook's exit code arrives. end is
-// the record that the exit code follows from. If the hook exits 0 all the same, this is the drain itself, whichever
+// the record that the exit code follows from. If the hook exits 0 nevertheless, this is the drain itself, whichever
 // program is to write reasons. Reason returns what went wrong.
 func Reason(a *node.Access, seen judge.Seen, end record.End) []record.Finding {
 	alone := end.Verdict.ByScontrol

@@ -152,7 +152,7 @@ func (r reader) fix(of *record.Holder, own bool) string {
 }
 
 // begunInContainer reports a process in a container that began during the job and is of no job that is known: a daemon
-// starts containers outside the job's cgroup, and in one a UID says nothing of whose it is.
+// starts containers outside the job's cgroup, and in one a UID does not identify the user.
 func (r reader) begunInContainer(f record.Finding) bool {
 	start := r.run.Start
 	return f.Holder != nil && f.Holder.Apart() && !named(f.Owner) && start != nil && f.Holder.Start > start.At

@@ -42,7 +42,7 @@ func (s Script) Render(shipped func(name string) (string, error)) (string, error
 }
 
 // Earlier returns the site's own scripts that the scripts of an earlier setup run, by key: the site may have removed
-// its own lines, as it was told. What bookend.conf does not name is a file that was left and no longer runs. read
+// its own lines, as setup asks. A file that bookend.conf does not name was left behind and no longer runs. read
 // returns a file below the directory of slurm.conf, nothing if there is none.
 func Earlier(read func(name string) []byte) map[string]string {
 	own, line := map[string]string{}, regexp.MustCompile(`(?m)^(?:own=|exec )'([^'\n]+)'`) // as Render writes it

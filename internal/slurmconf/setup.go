@@ -150,15 +150,15 @@ func (p *planner) hook(key, name string) bool {
 		p.again(key, own)
 		p.line("runs after your own "+key, "%s=%s", key, p.script(name, name, ""))
 	case strings.ContainsAny(own.Text, patternSigns):
-		p.join(key, name, p.beside(own.Text), before)
+		p.join(key, name, p.nextToConf(own.Text), before)
 	case p.Sent:
 		p.again(key, own)
 		p.step("At the end of %s, add: if [ -x %[2]s ]; then %[2]s; fi   (%s %s line)", own.Text, installed+name,
 			before, key)
 	default:
 		p.script(name+".d/00-bookend.sh", name, "")
-		p.script(name+".d/50-site.sh", "", p.beside(own.Text))
-		p.line(fmt.Sprintf("replaces %s=%s: %s line; 50-site.sh runs it", key, p.beside(own.Text), before),
+		p.script(name+".d/50-site.sh", "", p.nextToConf(own.Text))
+		p.line(fmt.Sprintf("replaces %s=%s: %s line; 50-site.sh runs it", key, p.nextToConf(own.Text), before),
 			"%s=%s/bookend/%s.d/*.sh", key, p.dir(), name)
 		p.remove(key, own, "the new line runs it")
 	}
@@ -205,8 +205,8 @@ func linkName(pattern string) string {
 	return name
 }
 
-// beside returns a script's absolute path: Slurm looks for one without a path next to slurm.conf.
-func (p *planner) beside(file string) string {
+// nextToConf returns a script's absolute path: Slurm looks for one without a path next to slurm.conf.
+func (p *planner) nextToConf(file string) string {
 	if path.IsAbs(file) {
 		return file
 	}
@@ -248,7 +248,7 @@ func (p *planner) taskHook(key, name string) {
 	}
 	if has {
 		p.remove(key, own, "the new line's script runs it after Bookend's")
-		own.Text = p.beside(own.Text)
+		own.Text = p.nextToConf(own.Text)
 		shipped, why = name+"-beside-own", "runs Bookend's, then your "+own.Text+", whose exit status counts"
 	}
 	p.line(why, "%s=%s", key, p.script(name, shipped, own.Text))
