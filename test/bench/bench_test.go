@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -157,4 +158,28 @@ func BenchmarkHookScript(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkSpool is what a spool on a local disk adds to an epilog: next to a job's log, whose child writes both, and alone.
+func BenchmarkSpool(b *testing.B) {
+	const uid = 65533
+	dir, plain := cleanNode(b, "record: {every: 0s}\n")
+	home := filepath.Join(dir, "home")
+	out, spool := filepath.Join(home, "job.out"), filepath.Join(home, "ann")
+	must.Do(b, errors.Join(os.MkdirAll(spool, 0o700), os.WriteFile(out, nil, 0o644), os.Chown(home, uid, uid),
+		os.Chown(out, uid, uid), os.Chown(spool, uid, uid)))
+	both := [2]string{filepath.Join(dir, "spooled.yaml"), plain}
+	must.Do(b, os.WriteFile(both[0], []byte(must.Read(b, plain)+"spool: "+home+"/%u\n"), 0o644))
+	for name, with := range map[string][]string{"log": {"SLURM_JOB_STDOUT=" + out}, "alone": {"SLURM_JOB_STDOUT="}} {
+		b.Run(name, func(b *testing.B) {
+			inTurn(b, [2]string{"spooled", "plain"}, func(which int) time.Duration {
+				with := append(with, "SLURM_JOB_GPUS=0", "BOOKEND_CONFIG="+both[which], fmt.Sprintf("SLURM_JOB_UID=%d", uid),
+					fmt.Sprintf("SLURM_JOB_GID=%d", uid), "SLURM_JOB_USER=ann")
+				run(b, filepath.Join(dir, hooks[0].name), hookEnv(hooks[0].context, with...))
+				return run(b, filepath.Join(dir, hooks[1].name), hookEnv(hooks[1].context, with...))
+			})
+		})
+	}
+	files := must.Have(os.ReadDir(spool))(b)
+	must.Not(b, len(files) == 0, "nothing was written to the spool")
 }
