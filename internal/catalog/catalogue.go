@@ -284,7 +284,8 @@ var entries = []Entry{
 		Traits{Exit: 38, Start: ToWarn, End: ToWarn}},
 	{StateWrite, Warning, Own, Site, "record could not be written",
 		"Bookend could not write its records or metrics: the file system is full or read-only, or its owner is wrong.",
-		"Check space, mount and ownership of paths.run and paths.var, and of the directory of metrics.textfile.",
+		"Check space, mount and ownership of paths.run and paths.var, and of the directories of metrics.textfile and " +
+			"metrics.job_map.",
 		Traits{Exit: 39, Start: ToWarn, End: ToWarn}},
 	{StateLock, Note, Own, Self, "record was locked",
 		"Another hook held a shared record for too long, so its content is unknown to this hook.",

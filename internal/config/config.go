@@ -316,6 +316,15 @@ type Metrics struct {
 	// Textfile is for the textfile collector of Prometheus' node_exporter: an absolute path that ends in
 	// TextfileSuffix, in a directory that, like those above it, only root can write. If empty, none is written.
 	Textfile string `yaml:"textfile" allow:"textfile or empty"`
+	JobMap   JobMap `yaml:"job_map"`
+}
+
+// JobMap says which exporters of GPU metrics learn which job has which GPU. Its directories are as Textfile's; the last
+// of a path is created.
+type JobMap struct {
+	DCGM    string `yaml:"dcgm" allow:"path or empty"`    // of dcgm-exporter --hpc-job-mapping-dir
+	Gpustat string `yaml:"gpustat" allow:"path or empty"` // of jobstats' exporter
+	Metric  bool   `yaml:"metric"`                        // bookend_gpu_job_info in Textfile
 }
 
 const TextfileSuffix = ".prom"

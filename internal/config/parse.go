@@ -171,6 +171,8 @@ func (r *reader) check(c *Config) {
 		r.require(!twice, fmt.Sprintf("is the same GPU as index %d", first), fmt.Sprintf("nvidia.gpu_map.%d", i))
 		taken[card] = i
 	}
+	r.require(c.Metrics.JobMap.DCGM == "" || c.Metrics.JobMap.DCGM != c.Metrics.JobMap.Gpustat,
+		"dcgm and gpustat must be two directories", "metrics.job_map.dcgm", "metrics.job_map.gpustat")
 	r.checkTimes(c)
 	t := c.Thresholds
 	r.require(t.Report <= t.Drain, fmt.Sprintf("report %v is more than drain %v", t.Report, t.Drain),

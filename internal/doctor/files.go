@@ -187,7 +187,8 @@ func (r rule) judge(v *view) bool {
 	return false
 }
 
-// judgeConfig also reports the first mistake of the configuration, and the first key of an earlier version.
+// judgeConfig also reports the first mistake of the configuration, the first key of an earlier version, and directories
+// of metrics that hooks refuse.
 func judgeConfig(v *view) string {
 	const all = "bookend config check lists all"
 	rule{0o444, Warning, "the defaults are in effect", "", []string{v.ConfigPath}, 0o644}.judge(v)
@@ -196,6 +197,13 @@ func judgeConfig(v *view) string {
 	}
 	if unused := v.Config.Unused; len(unused) > 0 {
 		v.warn(fmt.Sprintf("%s (1 of %d)", unused[0], len(unused)), "correct it; "+all)
+	}
+	for _, dir := range []string{filepath.Dir(v.Config.Metrics.Textfile), v.Config.Metrics.JobMap.DCGM,
+		v.Config.Metrics.JobMap.Gpustat} { // a missing one is created by the next hook
+		if by := new(safefile.Untrusted); errors.As(safefile.Trusted(dir), &by) {
+			r := v.warn(notAlone+by.Path+": "+by.Why, "move it to where only root can write, and let metrics say so")
+			r.Path, r.Why = dir, "hooks write no metrics to it (BKD-ST-WRITE)"
+		}
 	}
 	return "root's, and without a mistake"
 }

@@ -5,6 +5,7 @@ package gpu
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -179,6 +180,21 @@ type Physical struct {
 	Excluded bool `json:"excluded,omitempty"`
 	// Unknown is why only the bus ID is known; empty if more is known.
 	Unknown string `json:"unknown,omitempty"`
+}
+
+// Ordinal returns the number that NVML has for a device among a node's GPUs, and DCGM if it was started with these:
+// both count NVIDIA's GPUs that the driver manages, from 0, by bus id. It is -1 for others, and for MIG instances.
+func (d Device) Ordinal(cards []Physical) int {
+	counted := slices.DeleteFunc(slices.Clone(cards), func(c Physical) bool {
+		return c.Excluded || c.Device.Vendor != NVIDIA.Name
+	})
+	slices.SortFunc(counted, func(a, b Physical) int { return cmp.Compare(a.Device.BusID, b.Device.BusID) })
+	return slices.IndexFunc(counted, func(c Physical) bool {
+		if d.ID == "" || c.Device.ID == "" {
+			return d.BusID != "" && d.BusID == c.Device.BusID
+		}
+		return d.ID == c.Device.ID
+	})
 }
 
 // Epoch identifies one uninterrupted period of a node's driver. Measurements of one epoch are not valid in another: a

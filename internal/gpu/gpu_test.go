@@ -210,3 +210,29 @@ func numbers(t *testing.T, s string) string {
 	}
 	return fmt.Sprint(out)
 }
+
+// The number of a GPU for NVML and DCGM follows from the bus, not from minors or from the order of the list.
+func TestOrdinal(t *testing.T) {
+	card := func(id, bus string) Physical {
+		return Physical{Device: Device{ID: ID(id), BusID: BusID(bus), Vendor: NVIDIA.Name}}
+	}
+	a, b, c := card("GPU-a", "0000:1b:00.0"), card("", "0000:1c:00.0"), card("GPU-c", "0009:01:00.0")
+	out, amd := card("GPU-x", "0000:01:00.0"), card("0x12", "0000:02:00.0")
+	out.Excluded, amd.Device.Vendor = true, AMD.Name
+	node := []Physical{c, out, b, amd, a}
+	for _, tt := range []struct {
+		of    Device
+		cards []Physical
+		want  int
+	}{
+		{a.Device, node, 0}, {b.Device, node, 1}, {c.Device, node, 2}, {Device{ID: "GPU-c"}, node, 2},
+		{Device{ID: "GPU-b", BusID: b.Device.BusID}, node, 1}, // its UUID became known since
+		{Device{ID: "GPU-new", BusID: a.Device.BusID}, node, -1},
+		{Device{ID: "MIG-a", Parent: "GPU-a"}, node, -1}, {Device{}, node, -1}, {amd.Device, node, -1},
+		{out.Device, node, -1}, {a.Device, nil, -1},
+	} {
+		if got := tt.of.Ordinal(tt.cards); got != tt.want {
+			t.Errorf("%+v: %d, want %d", tt.of, got, tt.want)
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strconv"
 	"time"
 
 	"bookend/internal/catalog"
@@ -80,6 +79,7 @@ func (b *book) add(r JobRun) {
 	if r.Mode != "" {
 		b.Mode = r.Mode
 	}
+	b.jobs(r.Running)
 	for i := range b.Troubles {
 		b.Troubles[i].Clear++
 	}
@@ -120,15 +120,12 @@ func (b *book) check(c record.Check) {
 		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes
 	})
 	for _, card := range c.Cards {
-		id, number := card.Device.ID, ""
-		if card.Index >= 0 { // certain
-			number = strconv.Itoa(card.Index)
-		}
+		id := card.Device.ID
 		reading, read := c.Snapshot.Reading(id)
 		if !read {
 			continue
 		}
-		show := func(name string, bytes uint64) { *b.at(name, number, string(id)) = float64(bytes) }
+		show := func(name string, bytes uint64) { *b.at(name, number(card.Index), string(id)) = float64(bytes) }
 		if reading.Memory.Used.Known() {
 			show(usedBytes, reading.Memory.Used.Bytes)
 		}

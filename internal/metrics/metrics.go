@@ -5,6 +5,7 @@
 //	  counters.json  the counts, and each trouble with its first and last time: book.go
 //	  lock           one writer at a time
 //	TEXTFILE         0644  what node_exporter reads: text.go
+//	JOB_MAP/*        0644  what exporters of GPU metrics read: jobmap.go
 //
 // Nothing is synced: a power cut may lose the last counts, and a file that it cuts counts as damaged.
 package metrics
@@ -59,6 +60,8 @@ type JobRun struct {
 	OutOfMemory []record.CauseName `json:"out_of_memory,omitempty"`
 	// Check is what a health check saw, valid until the next; nil for a job's hooks. Unknown figures are not shown.
 	Check *record.Check `json:"check,omitempty"`
+	// Running are the jobs that have GPUs when the run is recorded, if the textfile is to show them.
+	Running []GPUJob `json:"-"`
 }
 
 // Recorded is what was seen of a job while it ran.

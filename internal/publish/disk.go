@@ -2,6 +2,7 @@
 package publish
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,6 +55,7 @@ type DiskRequest struct {
 	DropUID uint32      `json:"drop_uid,omitempty"`
 
 	Textfile string         `json:"textfile,omitempty"` // the metrics file; empty for none
+	JobMap   config.JobMap  `json:"job_map,omitzero"`
 	Counted  metrics.JobRun `json:"counted"`
 
 	// How a failed write is logged, once an hour.
@@ -92,6 +94,7 @@ func (w *diskWork) do() {
 		if len(w.Log) > 0 {
 			w.task(record.DiskLog, catalog.LogFailed, func() error { return appendLog(w.LogDir, w.Log) })
 		}
+		w.task(record.DiskJobMap, catalog.StateWrite, w.mapJobs)
 		w.Counted.Findings = append(w.Counted.Findings, w.troubles...)
 		w.task(record.DiskMetrics, catalog.StateWrite, func() error { return metrics.Record(w.files(), w.Counted) })
 	})
@@ -102,6 +105,45 @@ func (w *diskWork) do() {
 		w.archive(logged == nil)
 	}
 	w.publish()
+}
+
+// mapJobs tells exporters which jobs have GPUs now. The lock is held from the reading of the records to the writing:
+// what one hook writes is never older than what another wrote before it.
+func (w *diskWork) mapJobs() error {
+	if w.JobMap == (config.JobMap{}) {
+		return nil
+	}
+	running := w.running()
+	if w.JobMap.Metric {
+		w.Counted.Running = running
+	}
+	return metrics.MapJobs(w.JobMap, running)
+}
+
+// running returns which jobs have which GPUs, by the records of this host's nodes. It leaves out what they are not
+// certain of, so that a GPU may lack its job but never has another's.
+func (w *diskWork) running() (all []metrics.GPUJob) {
+	nodes, _, _ := state.Copied(filepath.Join(w.Run, "state"))
+	now := state.LastInventory.PeekNode(w.Run, w.Node)
+	before := slices.Concat(now.Cards, now.Gone) // DCGM still counts a GPU that was lost since it started
+	for _, runs := range nodes {
+		for _, r := range runs {
+			for _, d := range r.Devices {
+				on := metrics.GPUJob{Job: uint32(r.Job.ID), UID: r.Job.UID, UUID: string(d.Device.ID), Slurm: d.Index,
+					Ordinal: d.Device.Ordinal(now.Cards)}
+				if on.Ordinal != d.Device.Ordinal(before) {
+					on.Ordinal = -1
+				}
+				if r.Running(runs) {
+					all = append(all, on)
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b metrics.GPUJob) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.UUID, b.UUID))
+	})
+	return slices.Compact(all)
 }
 
 func (w *diskWork) files() metrics.Files { return metrics.Files{Var: w.Var, Textfile: w.Textfile} }

@@ -45,7 +45,7 @@ func Hook(a *node.Access, o Account) {
 	}
 	req := DiskRequest{
 		Run: a.Config.Paths.Run, Var: a.Config.Paths.Var, Node: a.Job.Node, Now: a.Env.Clock.Wall(),
-		Textfile: a.Config.Metrics.Textfile, Counted: counted(a, o),
+		Textfile: a.Config.Metrics.Textfile, JobMap: a.Config.Metrics.JobMap, Counted: counted(a, o),
 		Boot: a.Env.Clock.Boot(), Words: a.Config.Log, Hook: newEntry(a, config.Warning, ""), Syslog: syslogSocket(a),
 	}
 	if a.Config.Log.File {

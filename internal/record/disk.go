@@ -14,6 +14,7 @@ const (
 	DiskLog     DiskTask = "log"
 	DiskMetrics DiskTask = "metrics"
 	DiskHistory DiskTask = "history"
+	DiskJobMap  DiskTask = "job_map"
 )
 
 // DiskTrouble is why a task failed lately. It is kept in memory: the failing disk cannot keep it.

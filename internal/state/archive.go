@@ -259,6 +259,9 @@ func Copied(dir string) (map[string][]record.Run, []Damage, error) {
 		if err == nil && e.IsDir() && e.Name() == damagedName {
 			return fs.SkipDir
 		}
+		if errors.Is(err, fs.ErrNotExist) && path != dir { // removed meanwhile
+			return nil
+		}
 		id, key, ok := recordName(path)
 		if err != nil || e.IsDir() || !ok {
 			return err

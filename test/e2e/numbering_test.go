@@ -2,6 +2,10 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +55,54 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 	s.nodeIsUp("n1")
+}
+
+// Exporters learn which job has which GPU of the driver's, whatever number Slurm has for it; a job that ends leaves an
+// empty file, and the health check finds what no hook has cleared.
+func TestJobMap(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Gres: "gpu:b:1,gpu:a:1", GresConf: []string{
+		"Name=gpu Type=a File=DEV/nvidia0", "Name=gpu Type=b File=DEV/nvidia1",
+	}})
+	dcgm, gpustat := filepath.Join(s.on.Dir, "dcgm"), filepath.Join(s.on.Dir, "gpustat")
+	must.Do(t, s.on.WriteConfig("n1", "enforce",
+		fmt.Sprintf("  job_map: {dcgm: %s, gpustat: %s, metric: true}\n", dcgm, gpustat)+patiently))
+	first, second := must.Have(s.on.Device("n1", 0))(t), must.Have(s.on.Device("n1", 1))(t)
+	says := func(when string, a, b cluster.JobID) {
+		t.Helper()
+		prom := must.Read(t, s.on.Metrics("n1")) // once all hooks have written
+		of := func(job cluster.JobID) string {
+			if job == "" {
+				return ""
+			}
+			return string(job) + " " + must.Have(user.Lookup(s.user))(t).Uid
+		}
+		for path, want := range map[string]string{
+			dcgm + "/0": string(a), dcgm + "/1": string(b), gpustat + "/0": of(a), gpustat + "/1": of(b),
+			gpustat + "/" + string(first): of(a), gpustat + "/" + string(second): of(b),
+		} {
+			got, err := os.ReadFile(path)
+			must.Not(t, string(got) != want || err != nil && want != "", "%s: %s has %q, %v, want %q", when, path, got, err, want)
+		}
+		for number, on := range []struct {
+			id  gpu.ID
+			job cluster.JobID
+		}{{second, b}, {first, a}} { // in Slurm's order
+			line := fmt.Sprintf("bookend_gpu_job_info{gpu=\"%d\",uuid=\"%s\",jobid=\"%s\"} 1\n", number, on.id, on.job)
+			must.Be(t, when+": "+line, strings.Contains(prom, line), on.job != "")
+		}
+	}
+	b := s.starts(s.user, "echo ready; sleep 600", "--gres=gpu:b:1")
+	says("one job", "", b)
+	a := s.starts(s.user, "echo ready; sleep 600", "--gres=gpu:a:1")
+	says("two jobs", a, b)
+	s.cancels(b)
+	says("one has ended", a, "")
+	s.cancels(a)
+	says("both have ended", "", "")
+	must.Do(t, os.WriteFile(dcgm+"/1", []byte("999"), 0o644))
+	s.checks("n1")
+	says("after a health check", "", "")
 }
 
 // shown is what "bookend show --json" has of a job that ran so often.

@@ -143,7 +143,8 @@ func (s *Site) WriteConfig(node, mode, sections string) error {
 		fmt.Fprintf(&b, "  sys: %s\n  dev: %s\nnvidia:\n  nvml_library: %s\n  cuda_library: %s\n  driver_proc: %s\n",
 			cmp.Or(s.amd[node], w.Sys()), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc())
 	}
-	fmt.Fprintf(&b, "metrics: {textfile: %s}\namd: {backend: %s}\n", s.Metrics(node), s.Program("bookend-amd"))
+	// Last, so that sections can begin with further keys of it, indented.
+	fmt.Fprintf(&b, "amd: {backend: %s}\nmetrics:\n  textfile: %s\n", s.Program("bookend-amd"), s.Metrics(node))
 	b.WriteString(sections)
 	return os.WriteFile(s.ConfigFile(node), []byte(b.String()), 0o644)
 }
