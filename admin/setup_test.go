@@ -62,6 +62,14 @@ func TestSetupKeepsOwnScripts(t *testing.T) {
 		got = setUp("")
 		text := must.Read(t, filepath.Join(dir, "bookend.conf"))
 		must.Not(t, got.exit != 0 || !strings.Contains(text, "/site/prolog"), "%s: %+v\n%s", name, got, text)
+		must.Do(t, os.Rename(filepath.Join(dir, name), filepath.Join(dir, "real")))
+		must.Do(t, os.Symlink(filepath.Join(dir, "real"), filepath.Join(dir, name)))
+		got = setUp("")
+		must.Not(t, got.exit != 0, "%s is a link: %+v", name, got)
+		write(t, filepath.Join(dir, "bookend/prolog.d/00-bookend.sh"), "secret", 0o700)
+		setUp("")
+		kept := must.Have(os.Stat(filepath.Join(dir, "bookend/prolog.d/00-bookend.sh.old")))(t)
+		must.Be(t, "mode of a copy, no more open than the original", kept.Mode().Perm(), 0o600)
 	}
 }
 

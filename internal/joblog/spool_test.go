@@ -3,6 +3,8 @@
 package joblog
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
@@ -124,5 +127,72 @@ func TestSweepSpool(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			t.Errorf("%s is still there", name)
 		}
+	}
+}
+
+// swappedRequest asks for many files in a spool that is swapped meanwhile.
+type swappedRequest struct {
+	Spool SpoolRequest `json:"spool"`
+	Times int          `json:"times"`
+}
+
+// writeSwapped is what AppendAsUser does for a spool, again and again in one process.
+var writeSwapped = child.NewOperation("spool-swapped", func(r swappedRequest) (map[string]int, error) {
+	if err := child.Become(uid, uid, nil); err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	for range r.Times {
+		counts[r.Spool.put(r.Spool.Dir, uid)]++
+	}
+	return counts, nil
+})
+
+var swaps = flag.Int("swaps", 20_000, "files that are written while the spool is swapped")
+
+// Whatever takes the spool's place between two steps, files come into the user's own closed directory alone.
+func TestSpoolSwapped(t *testing.T) {
+	dir := usersDir(t)
+	own := must.Have(os.MkdirTemp("/tmp", "joblog-own-"))(t)
+	defer os.RemoveAll(own)
+	must.Do(t, os.Chown(own, uid, uid))
+	targets := []string{own, dir + "/file", dir + "/none"}
+	for name, of := range map[string]struct {
+		uid  int
+		mode os.FileMode
+	}{"roots": {0, 0o755}, "others": {uid - 1, 0o777}, "open": {uid, 0o777}, "shared": {uid, 0o770}} {
+		path := filepath.Join(dir, name)
+		must.Do(t, errors.Join(os.Mkdir(path, 0o700), os.Chown(path, of.uid, of.uid), os.Chmod(path, of.mode)))
+		targets = append(targets, path)
+	}
+	put(t, dir+"/file", "")
+	done, stop := make(chan error), make(chan struct{})
+	go func() {
+		var err error
+		for i := 0; err == nil; i++ {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+				next := filepath.Join(dir, "next")
+				err = errors.Join(os.Symlink(targets[i%len(targets)], next), os.Rename(next, filepath.Join(dir, "spool")))
+			}
+		}
+		done <- err
+	}()
+	req := must.Have(NewSpoolRequest(filepath.Join(dir, "spool"), Spooled{ID: 7, Node: "n1"}, time.Minute))(t)
+	counts := must.Have(writeSwapped.Ask(swappedRequest{*req, *swaps}, 10*time.Minute))(t)
+	close(stop)
+	must.Do(t, <-done)
+	t.Logf("%v", counts)
+	for _, path := range targets[3:] {
+		if files := must.Have(os.ReadDir(path))(t); len(files) > 0 {
+			t.Errorf("%s has %v", path, files)
+		}
+	}
+	files := must.Have(os.ReadDir(own))(t)
+	if len(files) != 1 || files[0].Name() != "7.n1.json" || counts[""] == 0 || counts[notOwner] == 0 || counts[missing] == 0 {
+		t.Errorf("%v; own: %v", counts, files)
 	}
 }

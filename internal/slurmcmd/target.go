@@ -24,7 +24,13 @@ func Earlier(dir string) (map[string]string, error) {
 		})
 	}
 	// Threat: a script that a user could have written would have root run another: what it has is compared only.
-	all, own := scripts(safefile.ReadGiven), scripts(safefile.ReadTrusted)
+	own, all := scripts(safefile.ReadTrusted), scripts(func(path string, limit int64) ([]byte, error) {
+		at, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return nil, err
+		}
+		return safefile.ReadGiven(at, limit)
+	})
 	if !maps.Equal(all, own) {
 		return nil, fmt.Errorf("the files of an earlier bookend setup in %q run your own scripts, but users could have "+
 			"changed them: look at them, then chown -R root and chmod -R go-w what is there, and try again", dir)
@@ -38,6 +44,7 @@ type Target struct {
 	Text         string // as wanted
 	Mode         os.FileMode
 	Old          []byte // as it is
+	was          os.FileMode
 	There, Right bool   // a file is there; its owner and mode are right
 	base, below  string // Path's two parts
 }
@@ -63,7 +70,7 @@ func Compare(base, below, text string) (Target, error) {
 	if trusted {
 		f.Text = slurmconf.WithSetting(text, f.Old)
 	}
-	f.There, f.Right = true, trusted && info.Mode().Perm() == f.Mode
+	f.was, f.There, f.Right = info.Mode().Perm(), true, trusted && info.Mode().Perm() == f.Mode
 	return f, nil
 }
 
@@ -78,7 +85,7 @@ func (f Target) Put(done []string) ([]string, error) {
 	case f.Right && string(f.Old) == f.Text:
 		return append(done, "unchanged: "+f.Path), nil
 	case f.There:
-		what, err = keep(f.Path, f.Old, f.Text)
+		what, err = keep(f.Path, f.Old, f.Text, f.was&0o644)
 	}
 	if err != nil {
 		return done, fmt.Errorf("keep what is there: %w", err)
@@ -114,7 +121,7 @@ func openDirs(base, below string) (done []string, err error) {
 
 // keep saves a file that is about to be replaced under the first free name next to it: earlier runs may have saved the
 // site's own file there.
-func keep(path string, old []byte, text string) (done string, err error) {
+func keep(path string, old []byte, text string, mode os.FileMode) (done string, err error) {
 	if string(old) == text {
 		return fmt.Sprintf("changed: %s, its owner or mode was wrong", path), nil
 	}
@@ -124,7 +131,7 @@ func keep(path string, old []byte, text string) (done string, err error) {
 		// Threat: none: users cannot write here, or Replace refuses the new file.
 		there, err := os.ReadFile(dir + kept)
 		if errors.Is(err, fs.ErrNotExist) {
-			there, err = old, safefile.Replace(dir, kept, old, 0o644)
+			there, err = old, safefile.Replace(dir, kept, old, mode)
 		}
 		if err != nil || bytes.Equal(there, old) {
 			return fmt.Sprintf("changed: %s, what was there is %s", path, kept), err
