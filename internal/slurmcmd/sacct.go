@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 // Accounted is what Slurm's accounting has of a job.
 type Accounted struct {
+	Job         string // as users write it: of several, one that failed
 	State, Exit string // "FAILED", "1:0"
 	Nodes       string // a host list; empty if it never ran
 	Comment     string // SystemComment: any operator's
@@ -23,7 +25,7 @@ type Accounted struct {
 
 // Accounting asks sacct, which is next to scontrol, about a user's own job.
 func (c Scontrol) Accounting(job slurm.Ref, uid int) (Accounted, error) {
-	c.Path = filepath.Join(filepath.Dir(c.Path), "sacct")
+	c.Path, c.most = filepath.Join(filepath.Dir(c.Path), "sacct"), 32<<20 // an array of 50,000 tasks
 	const fields = "-oJobID,State,ExitCode,NodeList,TRESUsageInMax,SystemComment"
 	text, err := c.run("-j"+job.Text, fmt.Sprint("-u", uid), "-PnD", fields)
 	if err != nil {
@@ -32,9 +34,15 @@ func (c Scontrol) Accounting(job slurm.Ref, uid int) (Accounted, error) {
 	return parseAccounting(text, job)
 }
 
+// hasFailed reads a state of sacct's, such as "CANCELLED by 1000".
+func hasFailed(state string) bool {
+	word, _, _ := strings.Cut(state, " ")
+	return slices.Contains(strings.Fields("FAILED OUT_OF_MEMORY TIMEOUT NODE_FAIL CANCELLED DEADLINE BOOT_FAIL"), word)
+}
+
 // parseAccounting reads a line of the job, then lines of its steps. Of a requeued job the last run counts.
 func parseAccounting(text string, job slurm.Ref) (a Accounted, err error) {
-	seen := map[string]bool{}
+	seen, own := map[string]bool{}, false
 	for line := range strings.Lines(text) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "|", 6)
 		if len(fields) != 6 {
@@ -43,11 +51,14 @@ func parseAccounting(text string, job slurm.Ref) (a Accounted, err error) {
 		id, _, step := strings.Cut(fields[0], ".")
 		if !step {
 			seen[id] = true
-			if first := len(seen) == 1; first || id == job.Text {
-				a = Accounted{State: fields[1], Exit: fields[2], Nodes: fields[3], Comment: fields[5]}
+			own = a.Job == "" || id == a.Job || !hasFailed(a.State) && hasFailed(fields[1])
+			if own {
+				a = Accounted{Job: id, State: fields[1], Exit: fields[2], Nodes: fields[3], Comment: fields[5]}
 			}
 		}
-		a.Memory = max(a.Memory, gpuMemory(fields[4]))
+		if own {
+			a.Memory = max(a.Memory, gpuMemory(fields[4]))
+		}
 	}
 	if len(seen) == 0 {
 		return a, fmt.Errorf("sacct has no job %s", job.Text)
@@ -86,7 +97,7 @@ func (a Accounted) Text(job slurm.Ref) string {
 		text += fmt.Sprintf("comment: %s\n", strings.ReplaceAll(a.Comment, "\n", " "))
 	}
 	if a.More > 0 {
-		text += fmt.Sprintf("this is one of %d tasks or components\n", a.More+1)
+		text += fmt.Sprintf("this is %s, one of %d tasks or components\n", a.Job, a.More+1)
 	}
 	if first := slurm.FirstHost(a.Nodes); first != "" {
 		text += fmt.Sprintf("Next: read the job's own log, or run: srun -w %s bookend why %s\n", first, job.Text)

@@ -30,6 +30,7 @@ type Scontrol struct {
 	Root bool   // this process is root: the program must be trusted
 	// Time returns the time left for a call; it is called before each. With slurmctld up a call takes 10 ms.
 	Time func() time.Duration
+	most int // bytes of an answer, if more than maxOutput
 }
 
 func (c Scontrol) Node(name string) (n slurm.Node, err error) {
@@ -101,7 +102,7 @@ func (c Scontrol) run(args ...string) (string, error) {
 			return "", err
 		}
 	}
-	spec := child.Spec{Path: c.Path, Args: args, MaxOutput: maxOutput, Timeout: c.Time()}
+	spec := child.Spec{Path: c.Path, Args: args, MaxOutput: max(c.most, maxOutput), Timeout: c.Time()}
 	// Times are parsed: in this machine's time zone, or a format set by its admin, they would mean something else.
 	spec.Env = []string{"TZ=UTC0"}
 	// Threat: none beyond slurmd's own: it runs as root by this very file, and gave it to its hooks.
