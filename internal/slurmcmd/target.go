@@ -32,8 +32,8 @@ func Earlier(dir string) (map[string]string, error) {
 		return safefile.ReadGiven(at, limit)
 	})
 	if !maps.Equal(all, own) {
-		return nil, fmt.Errorf("the files of an earlier bookend setup in %q run your own scripts, but users could have "+
-			"changed them: look at them, then chown -R root and chmod -R go-w what is there, and try again", dir)
+		return nil, fmt.Errorf("the files of an earlier bookend setup in %q run your own scripts, but users could "+
+			"have changed them: look at them, then chown -R root and chmod -R go-w what is there, and try again", dir)
 	}
 	return own, nil
 }
