@@ -16,11 +16,11 @@ func fleetCommand(a *app) *cobra.Command {
 	var all, force bool
 	cmd := &cobra.Command{
 		Use: "fleet", Short: "show many nodes in one table, problems first",
-		Long: `Reads from standard input what "bookend status --json" prints on each node, and prints one
-row for each node with a problem, worst first, then how many nodes there are of each state.
-Each line may begin with "NODE: ", as those of clush and pdsh. If nodes also print
-"bookend history --since 1w --json", the page has their days. It needs neither records nor
-root on this host.`,
+		Long: `Reads from standard input what "bookend status --json" prints on each node. Prints one row
+for each node with a problem, the worst first, then the number of nodes in each state.
+A line may begin with "NODE: ", as clush and pdsh print it. If the input also has what
+"bookend history --since 1w --json" prints, the page of --html shows each node's days. This
+host needs no records, and you need not be root.`,
 		Example: "  clush -qw @gpu bookend status --json | bookend fleet --nodes \"$(sinfo -h -p gpu -N -o %N)\"\n" +
 			"  watch -n 60 'pdsh -w gpu[1-8] bookend status --json | bookend fleet'",
 		Args: none, RunE: func(*cobra.Command, []string) error {
@@ -41,7 +41,7 @@ root on this host.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&nodes, "nodes", "", "the `NAMES` of all nodes: one that sends nothing has a row too")
+	f.StringVar(&nodes, "nodes", "", "the `NAMES` of all nodes, each in full (not n[1-8]): one that sends nothing has a row too")
 	f.BoolVar(&all, "all", false, "list nodes without problems too")
 	f.StringVar(&html, "html", "", "write a page to `FILE`; - for standard output")
 	f.BoolVar(&force, "force", false, "replace the file if it exists")

@@ -33,10 +33,10 @@ func whyCommand(a *app) *cobra.Command {
 	cmd := ofJob(a, &cobra.Command{
 		Use: "why [JOBID]", Short: "say why a job ran out of GPU memory, or what it has used so far",
 		Long: `Says why a job ran out of GPU memory, its peak, and which of its GPUs it did not use, as
-its log does. Users need no root for their own jobs: on the job's node (srun -w NODE bookend
-why JOBID) while Bookend keeps the report, and on any host if the site keeps them in a spool,
-there without JOBID for the last job that failed. Else it shows what Slurm's accounting has.
-bookend show has the evidence, for root.`,
+its log does. Users need no root for their own jobs. On the job's node (srun -w NODE bookend
+why JOBID) it works while Bookend keeps the report. On any host it works if the site keeps
+reports in a spool: there, without JOBID, it shows your last job that failed. If there is no
+report, it shows what Slurm's accounting has. For root, bookend show has the evidence.`,
 		Example: "  bookend why 1234",
 	}, why)
 	cmd.Args = operands(0, 1, "JOBID")

@@ -127,6 +127,7 @@ if [ -z "$force" ] && is_debian_12 && ! has_other_slurm; then
 	[ -z "$lacking" ] || die "installed $packages, but missing: $(echo $lacking)"
 	done_with /
 fi
+say "making a Debian with Slurm $version in $folder: some minutes, 300 MB"
 "$(dirname "$self")/chroot/make.sh" "$suite" "$folder" $packages
 lacking=$(missing_in "$folder")
 [ -z "$lacking" ] || die "made $folder, but missing: $(echo $lacking)"

@@ -214,7 +214,7 @@ func (l *lane) prologue() {
 	if l.fake > 0 {
 		kind = "fake "
 	}
-	fmt.Fprintf(l.tale, "Slurm is %s, with %d %sGPUs (%s). Lines behind alice, bob, admin and node are Bookend's own.\n",
+	fmt.Fprintf(l.tale, "Slurm is %s, with %d %sGPUs (%s). Lines after alice, bob, admin and node are Bookend's own.\n",
 		strings.TrimPrefix(m.Slurm, "slurm-wlm "), m.GPUs, kind, m.GPU)
 }
 
