@@ -144,6 +144,8 @@ func (s *sizes) number(i int) int {
 	of := nothing
 	switch {
 	case isFactor(s.text[:i], rest):
+	case unit && !s.close && afterwards().MatchString(rest):
+		of = meanings()[afterwards().FindStringSubmatch(rest)[1]]
 	case unit:
 		of = s.of
 	case s.close && wholeNumber().MatchString(s.text[i:i+length]) && !notBytes().MatchString(rest):
@@ -167,10 +169,13 @@ var (
 	notBytes = lazily(`^(?:[a-z0-9.]|, \d| ?[a-z0-9]{2,}s[.,:;]*(?: |$))`)
 )
 
+// afterwards matches a meaning that follows its size: "12 GB required, 8 GB available".
+var afterwards = lazily(`^ (?:of \w+ )?(?:is |are |was )?(required|needed|requested|available|free)\b`)
+
 func take(m *record.Message, found []figure, only ...meaning) {
 	fields := [filler]*gpu.Figure{asked: &m.Asked, free: &m.Free, total: &m.Total, allocated: &m.Allocated}
 	for _, f := range found {
-		if field := fields[f.of]; field != nil && !field.Known() && (len(only) == 0 || f.of == only[0]) {
+		if field := fields[f.of]; field != nil && *field == notSaid && (len(only) == 0 || f.of == only[0]) {
 			*field = f.size
 		}
 	}
@@ -191,9 +196,9 @@ func (st statement) fill(m *record.Message) bool {
 		return m.Asked.Known() || st.text != "out of resource: "
 	}
 	text, whole := st.line.body[st.pos-len(st.before):], st.whole()
+	readForms(m, strings.ToLower(strings.Join(strings.Fields(text[:len(st.before)]+whole), " ")), false)
 	if m.Kind == record.KindDevice {
-		readForms(m, strings.ToLower(strings.Join(strings.Fields(text[:len(st.before)]+whole), " ")), false)
-		m.GPU = indexIn(st.line.head + " " + st.around)
+		m.GPU = cmp.Or(indexIn(st.line.head+" "+st.around), indexIn(currentDevice().FindString(whole)))
 	}
 	first, _, _ := strings.Cut(whole, "\n")
 	take(m, sizesIn(text[:len(st.before)]+first[:min(len(first), len(st.text)+maxAfter)]))
@@ -289,15 +294,20 @@ func readForms(m *record.Message, lower string, torch bool) {
 // deviceIndex matches how programs name a GPU by its number: "on device 1", "GPU:1", "cuda:0", "device ordinal 2". What
 // follows tells it from a size or a version.
 var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu|cuda|dev|device|device ordinal|device id)[ :=#]{1,2}(\d{1,3})` +
-	`(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]|[kmgt][ac-hj-z]|b[a-xz]|by ))`)
+	`(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]|[kmgt][ac-hj-z]|b[a-xz]|by ))|` +
+	`gpu_(\d{1,3})_bfc`)
+
+// currentDevice matches what llama.cpp has below its message.
+var currentDevice = lazily(`current device: \d+`)
 
 // indexIn returns the number of the GPU that a text names; nil if it names none, or several.
 func indexIn(lower string) *int {
 	all := deviceIndex().FindAllStringSubmatch(lower, MaxOthers)
-	if len(all) == 0 || slices.ContainsFunc(all, func(words []string) bool { return words[1] != all[0][1] }) {
+	index := func(words []string) string { return words[1] + words[2] }
+	if len(all) == 0 || slices.ContainsFunc(all, func(words []string) bool { return index(words) != index(all[0]) }) {
 		return nil
 	}
-	return number(all[0][1], maxGPU)
+	return number(index(all[0]), maxGPU)
 }
 
 // sizeIn returns the size that a form matches, or unknown if there is no match.

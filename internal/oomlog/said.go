@@ -86,7 +86,7 @@ func (st statement) formed(before, after string) bool {
 	case st.is("fails"):
 		return strings.Contains(after, "failed")
 	case st.is("ends"):
-		return isCause().MatchString(before) && (after == "" || strings.IndexByte(":')", after[0]) >= 0)
+		return isCause().MatchString(st.line.head+before) && (after == "" || strings.IndexByte(":')", after[0]) >= 0)
 	}
 	return after == "" || !isAlnum(after[0]) || !isAlnum(st.text[len(st.text)-1]) || strings.HasSuffix(st.text, "alloc")
 }
@@ -152,7 +152,7 @@ func inQuotes(before, after string) bool {
 
 // Words before a sign that turn it into a denial, a guess, advice or a definition.
 var (
-	supposing = lazily(`^(?:we|i|they) | (?:of|or)$`)
+	supposing = lazily(`^(?:we|i|they) | (?:of|or|not)$`)
 	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
 		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
 		`typically|simulated?|likely|will|against|expected|earlier|previous|i|we|getting|get|fix|fixes|fixed|` +
@@ -168,7 +168,7 @@ func supposed(before string) bool {
 }
 
 // Words and marks after a sign that make it a topic, a counter, or source code.
-var discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|: this (?:indicates|error)|` +
+var discusses = lazily(`^(?:\?|"?: ?false|(?: events?)?: 0\b| 0 |\|| \| |: the api call|: this (?:indicates|error)|` +
 	"[`" + `{\\]| = | \{| ==|=\d|;$)|` +
 	`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
 	`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
