@@ -2,11 +2,9 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -37,11 +35,11 @@ func (r *run) nodeCheck(when string) nodeCheck {
 	if r.fake > 0 {
 		limit = jobPatience
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, r.site.Program("bookend-healthcheck"))
+	cmd := must(r.site.Command("", r.site.Program("bookend-healthcheck"))) // where Slurm is, also in a root of its own
 	cmd.Env = r.checkEnv()
 	began := time.Now()
+	late := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
 	out, err := cmd.CombinedOutput()
 	if c.Seconds = time.Since(began).Seconds(); err != nil && cmd.ProcessState == nil {
 		panic(err)

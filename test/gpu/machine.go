@@ -75,7 +75,7 @@ func (l *lane) describe() {
 	m := runrecord.Machine{
 		Torch: l.machine.Torch, GPU: l.cards[0].model, GPUs: len(l.cards), Kernel: firstLine("uname", "-r"),
 		Driver: found(filepath.Join(folder, "version"), `(\d+\.\d+(?:\.\d+)?)`),
-		System: found("/etc/os-release", `(?m)^PRETTY_NAME="(.*)"$`), Slurm: firstLine("slurmd", "-V"),
+		System: found("/etc/os-release", `(?m)^PRETTY_NAME="(.*)"$`), Slurm: l.slurmVersion(),
 		Track:   string(l.track) + " with ConstrainDevices",
 		Bookend: strings.TrimPrefix(firstLine(l.site.Program("bookend"), "version"), "bookend "),
 		Orders:  "PCI and minor order agree",
@@ -87,6 +87,12 @@ func (l *lane) describe() {
 		m.Orders = "PCI and minor order differ"
 	}
 	l.machine = m
+}
+
+// slurmVersion is what the slurmd that runs says of itself.
+func (l *lane) slurmVersion() string {
+	out, _ := must(l.site.Command("", "slurmd", "-V")).Output()
+	return strings.TrimSpace(string(out))
 }
 
 // found is what a pattern finds in a file: its group, empty where there is none.
