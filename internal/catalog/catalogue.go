@@ -32,7 +32,8 @@ var entries = []Entry{
 	// one GPU
 	{Orphan, Serious, Card, Job, "process outlived its job",
 		"A process of the ended job still holds memory on the GPU. The evidence level shows how certain.",
-		"Check it with ps -o pid,user,lstart,args -p PID and end it. Tell its owner that workers must end with their parent.",
+		"Check it with ps -o pid,user,lstart,args -p PID and end it. Tell its owner that workers must end with their " +
+			"parent.",
 		Traits{Exit: 10, Start: ToWarn, End: ToDrain, Memory: OwnProcess}},
 	{Residue, Serious, Card, Node, "memory in use, no process",
 		"Memory is in use that no listed process accounts for. Usually a process that the driver does not list holds " +

@@ -232,7 +232,8 @@ func (f Fleet) Text(w io.Writer) {
 			counts = append(counts, fmt.Sprintf("%d %s", f.Counts[v], v))
 		}
 	}
-	fmt.Fprintf(w, "nodes: %d: %s\n", len(f.Nodes), cmp.Or(strings.Join(counts, ", "), "nothing came from bookend status --json"))
+	const none = "nothing came from bookend status --json"
+	fmt.Fprintf(w, "nodes: %d: %s\n", len(f.Nodes), cmp.Or(strings.Join(counts, ", "), none))
 }
 
 func (n Node) sinceText() string {
