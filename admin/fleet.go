@@ -41,8 +41,8 @@ host needs no records, and you need not be root.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&nodes, "nodes", "", "the `NAMES` of all nodes, each in full (not n[1-8]): one that sends nothing has a "+
-		"row too")
+	f.StringVar(&nodes, "nodes", "", "the `NAMES` of all nodes, each in full (not n[1-8]): one that sends nothing "+
+		"has a row too")
 	f.BoolVar(&all, "all", false, "list nodes without problems too")
 	f.StringVar(&html, "html", "", "write a page to `FILE`; - for standard output")
 	f.BoolVar(&force, "force", false, "replace the file if it exists")
