@@ -48,6 +48,7 @@ func TestRows(t *testing.T) {
 		"indented, prefixed":               {"n1: {\nn1:   \"version\": 2, \"kind\": \"status\",\nn1:   \"node\": \"n1\"\nn1: }", "ok"},
 		"another node's":                   {"n1: " + doc("n2", ""), `no answer answers as node "n2"`},
 		"text of a shell":                  {"n1: bash: line 1: bookend: command not found", `no answer not a document of bookend status: "bash: line 1: bookend: command not found"`},
+		"text before it":                   {"n1: Welcome to n1\nn1: " + doc("n1", drained), "drained 2026-11-21T09:00:00Z BKD-ORPHAN gpu=0"},
 		"text after it":                    {"n1: " + doc("n1", "") + "\nn1: oops", "ok"},
 		"cut":                              {"n1: " + doc("n1", "")[:60], "no answer not a document"},
 		"later version":                    {`{"version": 3, "kind": "status", "node": "n1"}`, "no answer document of version 3, this program reads 2"},

@@ -163,8 +163,8 @@ func documents(node string, text []byte) (all []answer) {
 			first, _, _ := strings.Cut(rest, "\n")
 			reason := fmt.Sprintf("not a document of bookend status: %.80q", first)
 			all = append(all, answer{node: node, reason: reason})
-			next := strings.Index(rest, "\n{") // without names other nodes' documents follow
-			if node != "" || next < 0 {
+			next := strings.Index(rest, "\n{") // as behind the words of a login, or the document of another node
+			if next < 0 {
 				return all
 			}
 			text = []byte(rest[next:])

@@ -36,12 +36,13 @@ func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.E
 		req.Target = p.Target()
 	}
 	if a.Config.Spool != "" {
-		var err error
-		req.Spool, err = joblog.NewSpoolRequest(a.Config.Spool, spooled(c, named(completed(c), p), end),
+		req.Spool = joblog.NewSpoolRequest(a.Config.Spool, spooled(c, named(completed(c), p), end),
 			time.Duration(a.Times.Append)/2)
-		faults = slices.Concat(faults, node.Fault(err))
 	}
 	log, spool, more := leave(a, hangs, req)
+	if a.Config.Spool != "" && req.Spool == nil {
+		spool = "not written"
+	}
 	switch {
 	case said == "":
 		log = ""
@@ -84,8 +85,11 @@ func leave(a *node.Access, hangs bool, req joblog.AppendRequest) (log, spool str
 		}
 		err = cmp.Or(err, reply.Check())
 	}
-	if req.Spool != nil {
-		spool = cmp.Or(reply.Spool, map[bool]string{true: "written", false: "not written"}[err == nil])
+	switch {
+	case req.Spool != nil && err != nil:
+		spool = "not written"
+	case req.Spool != nil:
+		spool = cmp.Or(reply.Spool, "written")
 	}
 	if err != nil && req.Target.Path != "" {
 		failed := record.Saw(catalog.Output, err.Error(), "the job's output takes the end report")

@@ -49,7 +49,7 @@ func Locate(proc string, pid, fd int) (t Target, owner uint32, err error) {
 // LocateOf is Locate for root: what leads to no file, or to another user's, is none. It belongs in a child too.
 //
 // Threat: a user may let a process's output lead anywhere. Nothing is opened, and the path is not followed: the kernel
-// describes the file that is open. Whoever opens that path later does so as the user (Append, Begin).
+// describes the file that is open. That path is opened later as the user alone (Append, Begin).
 func LocateOf(proc string, pid, fd int, uid uint32) slurm.OutputFile {
 	t, owner, err := Locate(proc, pid, fd)
 	if err != nil || owner != uid {

@@ -52,19 +52,15 @@ type SpoolRequest struct {
 	Within time.Duration `json:"within_ns"`      // then the reply does not wait for it any more
 }
 
-// NewSpoolRequest returns the request for a run, or an error if its document would be too large.
-func NewSpoolRequest(dir string, s Spooled, within time.Duration) (*SpoolRequest, error) {
+// NewSpoolRequest returns the request for a run, nil if its document would be too large or Slurm does not name the user
+// that the directory needs: that is no fault of the node.
+func NewSpoolRequest(dir string, s Spooled, within time.Duration) *SpoolRequest {
 	s.Version = 1
 	text, err := json.Marshal(s)
 	// Threat: a name that leads out of the directory.
 	user := filepath.Base(filepath.Clean("/" + s.User))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("make spool file of job %d: %w", s.ID, err)
-	case len(text) >= maxSpooled:
-		return nil, fmt.Errorf("make spool file of job %d: %d bytes", s.ID, len(text))
-	case user == "/" && strings.Contains(dir, "%u"):
-		return nil, fmt.Errorf("make spool file of job %d: Slurm does not name its user", s.ID)
+	if err != nil || len(text) >= maxSpooled || user == "/" && strings.Contains(dir, "%u") {
+		return nil
 	}
 	name := fmt.Sprint(s.ID)
 	if s.Restart > 0 {
@@ -75,7 +71,7 @@ func NewSpoolRequest(dir string, s Spooled, within time.Duration) (*SpoolRequest
 	if s.ID%16 == 0 { // on a network file system the attributes of 500 files take time
 		r.Sweep = s.At
 	}
-	return r, nil
+	return r
 }
 
 // isSpoolName reports whether Bookend gives a file of a spool such a name: no others are read or removed.

@@ -20,7 +20,7 @@ import (
 // spool asks the child for a file in a spool, and returns why there is none.
 func spool(t *testing.T, dir string, s Spooled) string {
 	t.Helper()
-	req := must.Have(NewSpoolRequest(dir, s, 10*time.Second))(t)
+	req := NewSpoolRequest(dir, s, 10*time.Second)
 	req.Sweep = s.At
 	reply := must.Have(AppendAsUser.Ask(AppendRequest{UID: uid, GID: uid, Spool: req}, time.Minute))(t)
 	must.Do(t, reply.Check())
@@ -81,15 +81,15 @@ func TestSpoolRefused(t *testing.T) {
 		t.Errorf("home: %q", got)
 	}
 	// The home of an account of the system is found, before the process is that user's, and is root's.
-	req := must.Have(NewSpoolRequest("%h", Spooled{ID: 7, Node: "n1"}, 10*time.Second))(t)
+	req := NewSpoolRequest("%h", Spooled{ID: 7, Node: "n1"}, 10*time.Second)
 	daemon := must.Have(AppendAsUser.Ask(AppendRequest{UID: 1, GID: 1, Spool: req}, time.Minute))(t)
 	must.Be(t, "home of daemon", daemon.Spool, notOwner)
 	for _, s := range []Spooled{{ID: 7, Node: "n1"}, {User: "/", Node: "n1"}, {User: "ann", End: strings.Repeat("x", maxSpooled)}} {
-		if r, err := NewSpoolRequest("/shared/%u", s, time.Second); err == nil {
+		if r := NewSpoolRequest("/shared/%u", s, time.Second); r != nil {
 			t.Errorf("%.80v: %+v", s, r)
 		}
 	}
-	if r := must.Have(NewSpoolRequest("/shared/%u", Spooled{User: "../../etc", Node: "n1"}, time.Second))(t); r.Dir != "/shared/etc" {
+	if r := NewSpoolRequest("/shared/%u", Spooled{User: "../../etc", Node: "n1"}, time.Second); r.Dir != "/shared/etc" {
 		t.Error(r.Dir)
 	}
 }
@@ -181,7 +181,7 @@ func TestSpoolSwapped(t *testing.T) {
 		}
 		done <- err
 	}()
-	req := must.Have(NewSpoolRequest(filepath.Join(dir, "spool"), Spooled{ID: 7, Node: "n1"}, time.Minute))(t)
+	req := NewSpoolRequest(filepath.Join(dir, "spool"), Spooled{ID: 7, Node: "n1"}, time.Minute)
 	counts := must.Have(writeSwapped.Ask(swappedRequest{*req, *swaps}, 10*time.Minute))(t)
 	close(stop)
 	must.Do(t, <-done)

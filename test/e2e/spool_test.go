@@ -11,7 +11,7 @@ import (
 	"bookend/test/site"
 )
 
-// On a host without hooks and records a user's reports come from the spool, and nobody else's do.
+// On a host without hooks and records a user's reports come from the spool, and no other user gets them.
 func TestSpool(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Nodes: []string{"n1", "n2"}, Conf: []string{soonAgain}})

@@ -45,7 +45,7 @@ type lane struct {
 	options
 	node  string
 	say   io.Writer
-	tale  io.Writer // gets the story, if one is told
+	tale  io.Writer // where a story is written; nil without one
 	began time.Time
 
 	site    *site.Site
