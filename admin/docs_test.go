@@ -71,7 +71,7 @@ func TestCommandPages(t *testing.T) {
 			continue
 		}
 		_, rest, _ := strings.Cut(help(c), "\n\n")
-		fmt.Fprintf(&page, "\n### %s\n```\n%s```\n", c.CommandPath(), help(c))
+		fmt.Fprintf(&page, "### %s\n```\n%s```\n", c.CommandPath(), help(c))
 		fmt.Fprintf(&synopsis, "**%s**%s\n\n", c.CommandPath(), strings.TrimPrefix(c.UseLine(), c.CommandPath()))
 		fmt.Fprintf(&man, "## %s\n```\n%s```\n\n", c.CommandPath(), rest)
 	}

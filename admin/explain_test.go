@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"bookend/internal/catalog"
+	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/slurm"
 )
@@ -20,14 +21,14 @@ func TestExplanations(t *testing.T) {
 		catalog.Throttle: {"none of its own", "never: it tells of a GPU and says nothing against it"},
 		catalog.Output:   {"none of its own", "never: it is about a file in its user's hands"},
 	} {
-		got := explanation(string(c), config.Default())
+		got := condition.Explanation(string(c), config.Default().Explain)
 		if !strings.Contains(got, "  drains:  "+want.drains+"\n") || !strings.Contains(got, "  exit:    "+want.exit+"\n") ||
 			strings.Contains(got, "(default: ") {
 			t.Errorf("%s: got\n%s\nwant %+v", c, got, want)
 		}
 	}
 	for _, entry := range catalog.All() { // one text for each, none left out
-		if got := explanation(string(entry.Code), config.Default()); strings.Count(got, "\n") != 7 ||
+		if got := condition.Explanation(string(entry.Code), config.Default().Explain); strings.Count(got, "\n") != 7 ||
 			strings.Contains(got, ": \n") {
 			t.Errorf("%s:\n%s", entry.Code, got)
 		}
@@ -46,7 +47,7 @@ func TestCodeNames(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	for n, want := range map[int]bool{0: true, 2: true, 10: true, 40: true, 137: true, 1: false, 20000: false, 256: false, -1: false} {
-		if got := explanation(fmt.Sprint(n), config.Default()); want != strings.Contains(got, "of Bookend's hooks: ") {
+		if got := condition.Explanation(fmt.Sprint(n), config.Default().Explain); want != strings.Contains(got, "of Bookend's hooks: ") {
 			t.Errorf("exit status %d: %q", n, got)
 		}
 	}
@@ -80,7 +81,7 @@ func TestExplainsWhatIsPasted(t *testing.T) {
 		"CUDA toolkit is nice": "",
 	} {
 		var titles []string
-		text := explanation(pasted, config.Default())
+		text := condition.Explanation(pasted, config.Default().Explain)
 		for paragraph := range strings.SplitSeq(text, "\n\n") {
 			title, _, _ := strings.Cut(paragraph, ": ")
 			titles = append(titles, strings.TrimSpace(title))
@@ -115,7 +116,7 @@ func FuzzExplain(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := explanation(text, config.Default()) + suggestion(text)
+		got := condition.Explanation(text, config.Default().Explain) + suggestion(text)
 		if strings.ContainsFunc(got, func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }) {
 			t.Errorf("%q: %q", text, got)
 		}

@@ -110,7 +110,7 @@ var exits = []ending{
 	{exitTrouble, "failure, or something is wrong or was found (with --exit-code)"},
 	{exitNotFound, "no such job, run, node, GPU or finding"},
 	{exitDenied, "needs root, or the job belongs to another user"},
-	{exitUntold, "unknown: the driver did not answer (with --exit-code)"},
+	{exitUntold, "unknown: the driver did not answer (with --exit-code), or vet cannot tell"},
 	{exitUsage, "invalid command line"},
 }
 
@@ -180,7 +180,7 @@ This program shows this node's records: all to root, to other users their own jo
 	cmd.Flags().Bool("version", false, "print the version")
 	for _, command := range []func(*app) *cobra.Command{statusCommand, showCommand, whyCommand, historyCommand,
 		snapshotCommand, explainCommand, baselineCommand, configCommand, doctorCommand, setupCommand, reportCommand,
-		rmaCommand, fleetCommand, completionCommand, versionCommand} {
+		rmaCommand, fleetCommand, vetCommand, completionCommand, versionCommand} {
 		cmd.AddCommand(command(a))
 	}
 	return cmd

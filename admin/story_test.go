@@ -31,6 +31,7 @@ import (
 //	again ID              puts another run of a job on record
 //	leaves ID USER UID    puts a job on record that left a process
 //	bookend [as UID] [exits CODE] ARGUMENT...
+//	advice ANSWER WHY SINCE               what hooks say to the user of job 44 about the node
 //	user UID [exits CODE] ARGUMENT...     the same as a real process of a user's
 func TestStories(t *testing.T) {
 	root, err := os.MkdirTemp("/run", "admin-test-") // only root can write there
@@ -128,10 +129,19 @@ var storyCommands = map[string]func(s teller, args []string){
 		environment := map[string]string{"BOOKEND_CONFIG": s.Getenv("BOOKEND_CONFIG"), "SLURM_CONF": s.Getenv("SLURM_CONF")}
 		s.ended(exit, typing(uid, environment, args...), args)
 	},
+	// advice is whether to avoid the node (yes, no or cannot tell), why, and what was seen since
+	"advice": func(s teller, args []string) {
+		r := state.Report{Avoid: record.Answer(args[0]), Why: args[1], Since: args[2]}
+		s.Check(s.node().store.Users.PutReport(slurm.Job{ID: 44, Node: "n1", UID: me, GID: me}, r))
+	},
 	"user": func(s teller, args []string) {
 		uid, args := uint32(s.number(args[0])), args[1:]
 		exit := s.option(&args, "exits", exitOK)
-		got := asUser(s, uid, s.dir(), s.Getenv("BOOKEND_CONFIG"), args...)
+		var environment []string
+		for _, name := range []string{"BOOKEND_CONFIG", "SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_GPUS_ON_NODE"} {
+			environment = append(environment, name+"="+s.Getenv(name))
+		}
+		got := asUser(s, uid, s.dir(), environment, args...)
 		s.ended(exit, got, args)
 		for _, secret := range foreign {
 			if uid == me && strings.Contains(got.out+got.err, secret) && !strings.Contains(strings.Join(args, " "), secret) {
@@ -182,11 +192,11 @@ func private(t tester, dir string) {
 }
 
 // asUser runs the command line as a real process of a user's.
-func asUser(t tester, uid uint32, dir, config string, args ...string) typed {
+func asUser(t tester, uid uint32, dir string, environment []string, args ...string) typed {
 	t.Helper()
 	cmd := exec.Command(standIn(t, dir), args...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"BOOKEND_CONFIG=" + config}
+	cmd.Env = environment
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	var out, wrong strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &wrong

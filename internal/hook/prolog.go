@@ -23,12 +23,15 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
 	c = probe.AtStart(a, outlast(a, c), j, seen.Tests)
 	c, j = h.judge(c)
-	text := report.Start(scene(c, j, nil))
+	shown := scene(c, j, nil)
+	text := report.Start(shown)
+	news := state.Report{Clean: shown.Clean(), Text: text}
+	news.Avoid, news.Why = report.Vet(shown)
 	start, run := h.end(c, j, text, nil), c.Self() // on record for the job's end, and for its task hooks
 	run.Start = &start
 	h.stopped.finish()
 	faults := slices.Concat(node.Fault(a.Store.Begin(run)),
-		node.Fault(a.Store.Users.PutReport(a.Job, state.Report{Clean: scene(c, j, nil).Clean(), Text: text})),
+		node.Fault(a.Store.Users.PutReport(a.Job, news)),
 		node.Fault(a.Store.Users.MakeDrop(a.Job)), keepStanding(a, c, j, j.Status() != 0))
 	if len(run.Devices) > 0 {
 		recorder.Start(a)

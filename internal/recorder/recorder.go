@@ -252,15 +252,16 @@ func (r *recorder) keep(f record.RecordedFault, since time.Duration, runs []reco
 }
 
 func (r *recorder) tell(run record.Run, recording record.Recording, look gpu.Snapshot, shared bool) {
-	text := report.Running(report.Scene{
+	scene := report.Scene{
 		Run: run, Cards: run.Devices, Now: record.Side{Snapshot: look},
 		Show: r.a.Config.JobLog.Show, Recording: &recording, Ended: look.At, Shared: shared,
-	})
-	if text == r.told[run.Name()] {
+	}
+	text, since := report.Running(scene), report.VetRunning(scene)
+	if text+since == r.told[run.Name()] {
 		return
 	}
-	r.told[run.Name()] = text
-	_ = r.a.Store.Users.ChangeReport(run.Job, func(told *state.Report) { told.Running = text })
+	r.told[run.Name()] = text + since
+	_ = r.a.Store.Users.ChangeReport(run.Job, func(told *state.Report) { told.Running, told.Since = text, since })
 }
 
 func shared(run record.Run, open []record.Run) bool {

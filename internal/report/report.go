@@ -149,24 +149,34 @@ func lines(text ...string) string {
 // quiet returns the one line of a report without findings for the user. It says clean only of GPUs seen clean. If they
 // were not checked, the first finding is the reason.
 func (s Scene) quiet(clean string) string {
-	inUse, checked := false, len(s.Cards) > 0
-	for _, c := range s.Cards {
-		curve, looked := s.Now.Curves[c.Device.ID]
-		checked = checked && looked && curve.State != record.Unreadable
-		inUse = inUse || curve.State != record.Clean
-	}
+	all, inUse := checked(s)
 	switch {
-	case !checked:
-		why := "reason unknown"
-		if len(s.Findings) > 0 {
-			e, _ := catalog.Lookup(s.Findings[0].Code)
-			why = cmp.Or(e.Title, why)
-		}
-		return fmt.Sprintf("GPUs of %s not checked: %s; your job is not affected by this", s.Run.Job.Node, why)
+	case !all:
+		return fmt.Sprintf("GPUs of %s not checked: %s; your job is not affected by this", s.Run.Job.Node, unchecked(s))
 	case inUse:
 		return fmt.Sprintf("%s in use, no action needed: %s", s.place(), s.free())
 	}
 	return clean
+}
+
+// checked reports whether each GPU was seen, and whether one was not clean.
+func checked(s Scene) (all, inUse bool) {
+	all = len(s.Cards) > 0
+	for _, c := range s.Cards {
+		curve, looked := s.Now.Curves[c.Device.ID]
+		all = all && looked && curve.State != record.Unreadable
+		inUse = inUse || curve.State != record.Clean
+	}
+	return all, inUse
+}
+
+// unchecked returns why GPUs were not checked.
+func unchecked(s Scene) string {
+	if len(s.Findings) == 0 {
+		return "reason unknown"
+	}
+	e, _ := catalog.Lookup(s.Findings[0].Code)
+	return cmp.Or(e.Title, "reason unknown")
 }
 
 // leftClean returns the one line of a clean end, with the job's peak if that is known.

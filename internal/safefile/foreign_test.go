@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -308,4 +309,23 @@ func TestReadGiven(t *testing.T) {
 		must.Not(t, !errors.Is(err, want) || want == nil && string(got) != "before",
 			"%s: %q, %v, want %v", name, got, err, want)
 	}
+}
+
+// Two nodes that add to one file at the same time lose no line and add none twice.
+func TestAddLine(t *testing.T) {
+	dir := arranged(t, "file:users link:users>link")
+	path := dir + "/bad.txt"
+	done := make(chan error)
+	for i := range 20 {
+		go func() { done <- AddLine(path, fmt.Sprint("n", i%5)) }()
+	}
+	for range 20 {
+		must.Do(t, <-done)
+	}
+	lines := strings.Fields(must.Read(t, path))
+	slices.Sort(lines)
+	must.Be(t, "lines", strings.Join(lines, " "), "n0 n1 n2 n3 n4")
+	must.Do(t, AddLine(dir+"/users", "n1"))
+	must.Be(t, "a file whose last line has no end", must.Read(t, dir+"/users"), "before\nn1\n")
+	must.Fail(t, "a link", AddLine(dir+"/link", "n1"), unix.ELOOP)
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -24,6 +25,11 @@ type Report struct {
 	Text    string `json:"text"`  // the report at its start
 	Running string `json:"running,omitempty"`
 	End     string `json:"end,omitempty"`
+	// Avoid says whether the start found a reason to use another node, and Why which; empty by an earlier release.
+	// Since is what the recorder has seen since then that may be a reason.
+	Avoid record.Answer `json:"avoid,omitempty"`
+	Why   string        `json:"avoid_why,omitempty"`
+	Since string        `json:"avoid_since,omitempty"`
 }
 
 // Users has the files for the users of a node's jobs: reports, which they read, and drop files, which they write to.

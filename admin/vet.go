@@ -1,0 +1,105 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bookend/internal/condition"
+	"bookend/internal/config"
+	"bookend/internal/record"
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+	"bookend/internal/slurmcmd"
+	"bookend/internal/state"
+)
+
+func vetCommand(a *app) *cobra.Command {
+	var file string
+	var probe bool
+	cmd := &cobra.Command{
+		Use: "vet", Short: "say inside a job whether its node is worth keeping",
+		Long: `Run it as the first step of a job, once on each node. By what root's check found on the
+job's GPUs at its start it prints "Vetted: NODE" and exits 0, "Cordon: NODE REASON" (memory
+was in use, or a GPU is not well) and exits 1, or "Unknown: NODE REASON" and exits 5. It asks
+no driver but with --probe: one that hangs would keep a process of your job.`,
+		Example: "  srun --ntasks-per-node=1 bookend vet --exclude-file bad.txt; srun --exclude=./bad.txt ./train",
+		Args:    none, RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg := a.config()
+			// Threat: none: the kernel's own file.
+			own, _ := os.ReadFile(filepath.Join(cfg.Paths.Proc, "self/cgroup"))
+			job := slurm.TaskFromEnv(a.env.Getenv, string(own)).Job()
+			if !job.Found() {
+				return misused(cmd, "want a job: srun bookend vet")
+			}
+			return vet(a, cfg, job, file, probe)
+		},
+	}
+	cmd.Flags().StringVar(&file, "exclude-file", "", "add a cordoned node to `FILE`, for srun --exclude=./FILE")
+	cmd.Flags().BoolVar(&probe, "probe", false, "ask the driver if there is no report of this job")
+	return cmd
+}
+
+func vet(a *app, cfg config.Config, job slurm.Owner, file string, probe bool) error {
+	node := nodeOf(a.env, cfg.Paths, "")
+	// Threat: none: the file is opened as the calling user, and only the job's own user can read it.
+	r, err := state.Users{Run: cfg.Paths.Run, Node: node}.Report(uint32(a.env.EUID), job)
+	avoid, why := r.Avoid, r.Why
+	switch {
+	case err != nil && probe:
+		avoid, why = vetNow(a, cfg, job, node)
+	case err != nil:
+		why = "there is no report of this job's start here (--probe asks the driver)"
+	case avoid == "":
+		why = "the report of this job's start is of an earlier release"
+	case avoid == record.No && r.Since != "":
+		avoid, why = record.CannotTell, r.Since
+	}
+	switch avoid {
+	case record.No:
+		a.say("Vetted: %s", node)
+		return nil
+	case record.Yes:
+		a.say("Cordon: %s %s", node, why)
+		if file != "" {
+			err = safefile.AddLine(file, node)
+			if err != nil {
+				a.warn(err)
+			}
+		}
+		return ending{code: exitTrouble}
+	}
+	a.say("Unknown: %s %s", node, why)
+	return ending{code: exitUntold}
+}
+
+// vetNow asks the driver as the job's user, twice if the first sample speaks against a GPU: memory outlives its process
+// for a moment. It judges only GPUs that are the job's for certain.
+func vetNow(a *app, cfg config.Config, job slurm.Owner, node string) (avoid record.Answer, why string) {
+	all, who := records{env: a.env, cfg: cfg}, record.Owner{Job: job.ID, SLUID: job.SLUID, UID: uint32(a.env.EUID)}
+	for again := range 2 {
+		time.Sleep(time.Duration(again) * 2 * time.Second)
+		now, its := all.askDriver(driverTime, false), a.env.Getenv("SLURM_GPUS_ON_NODE")
+		if n := fmt.Sprint(len(now.Snapshot.Readings)); now.Problem != "" || n != its {
+			const words = "the driver shows %s GPUs and the job has %q: which are its is not known"
+			return record.CannotTell, cmp.Or(now.Problem, fmt.Sprintf(words, n, its))
+		}
+		avoid, why = condition.Vet(who, record.NewLimits(cfg.Thresholds.Bytes()), now.Snapshot, now.Who)
+		if avoid != record.Yes {
+			return avoid, why
+		}
+	}
+	shared := slurmcmd.NodeSharing(cfg.Slurm, a.env.Getenv("SLURM_CONF"), node, slurmcmd.SharingTime)
+	pids, _ := os.Readlink(filepath.Join(cfg.Paths.Proc, "self/ns/pid"))
+	const hostPIDs = "pid:[4026531836]" // PROC_PID_INIT_INO; elsewhere the job's own processes cannot be seen
+	if shared.Shared != slurm.No || pids != hostPIDs || slices.Contains(cfg.Slurm.SharedPartitions,
+		a.env.Getenv("SLURM_JOB_PARTITION")) {
+		return record.CannotTell, why + ", and another job or step may have the GPU too"
+	}
+	return avoid, why
+}

@@ -1,0 +1,65 @@
+package condition
+
+import (
+	"cmp"
+	"fmt"
+
+	"bookend/internal/gpu"
+	"bookend/internal/record"
+)
+
+// Vet returns whether a job's user would do better on another node, and why, by one sample of GPUs that the job has to
+// itself, with the hooks' limits. A user does not know what the node's services use, and cannot see every process.
+func Vet(own record.Owner, l record.Limits, now gpu.Snapshot, who map[int]record.Process) (
+	avoid record.Answer, why string,
+) {
+	avoid = record.No
+	for _, r := range now.Readings {
+		answer, text := memoryOfOthers(r, l)
+		for _, p := range r.Processes {
+			facts, read := who[p.PID]
+			a, said := processOfOthers(facts, own)
+			if !read {
+				a = record.CannotTell
+			}
+			if a.Outweighs(answer) {
+				answer, text = a, fmt.Sprintf("process %d %s", p.PID, said)
+			}
+		}
+		if untried := gpu.VendorOf(r.Device).Untried; untried != "" && answer == record.Yes {
+			answer, text = record.CannotTell, untried
+		}
+		if answer.Outweighs(avoid) {
+			avoid, why = answer, fmt.Sprintf("GPU %s: %s", r.Device.ID, text)
+		}
+	}
+	return avoid, why
+}
+
+func memoryOfOthers(r gpu.Reading, l record.Limits) (avoid record.Answer, why string) {
+	rest, unknown := record.Unexplained(r, l, record.Baseline{})
+	if r.Memory.Unjudged != "" {
+		rest, unknown = 0, "" // processes alone count, as for the hooks
+	}
+	unknown = cmp.Or(r.ProcessesUnknown, unknown)
+	switch text := gpu.Size(rest) + " in use without a process"; {
+	case unknown != "":
+		return record.CannotTell, unknown
+	case rest >= l.Drain:
+		return record.Yes, text
+	case rest >= l.Report:
+		return record.CannotTell, text + ", perhaps by a service"
+	}
+	return record.No, ""
+}
+
+// processOfOthers reports whether a process is neither the job's nor the system's.
+func processOfOthers(p record.Process, own record.Owner) (avoid record.Answer, why string) {
+	switch {
+	case p.Cgroup.Same(own.Slurm()), p.Why == "" && !p.Gone && (p.UID == 0 || p.Service != ""):
+		return record.No, ""
+	case p.Why != "" || p.Gone || p.Container != "" || p.Cgroup.Conflict != "" || p.UID == own.UID && !p.Cgroup.Found():
+		return record.CannotTell, "may be one of your job"
+	}
+	return record.Yes, "is not of your job"
+}

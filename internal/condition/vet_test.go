@@ -1,0 +1,59 @@
+package condition
+
+import (
+	"strings"
+	"testing"
+
+	"bookend/internal/gpu"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+	"bookend/test/must"
+)
+
+// A user's own sample proves others' memory only by what is certain without root: what may be the job's own is not.
+func TestVet(t *testing.T) {
+	const mebi, me = 1 << 20, 1001
+	own, other := slurm.Owner{ID: 5}, slurm.Owner{ID: 4}
+	for name, tt := range map[string]struct {
+		process record.Process
+		absent  bool // /proc was not read for it
+		rest    uint64
+		change  func(*gpu.Reading)
+		want    record.Answer
+		why     string
+	}{
+		"the job's own":                 {process: record.Process{UID: me, Cgroup: own}, want: record.No},
+		"the system's":                  {process: record.Process{UID: 0}, want: record.No},
+		"a service's":                   {process: record.Process{UID: 7, Service: "dcgm.service"}, want: record.No},
+		"an earlier job's of one's own": {process: record.Process{UID: me, Cgroup: other}, want: record.Yes, why: "process 9 is not of your job"},
+		"another user's":                {process: record.Process{UID: 7}, want: record.Yes, why: "not of your job"},
+		"one's own without a cgroup":    {process: record.Process{UID: me}, want: record.CannotTell},
+		"in a container":                {process: record.Process{UID: 7, Container: "c"}, want: record.CannotTell},
+		"not visible":                   {process: record.Process{Gone: true}, want: record.CannotTell},
+		"not read":                      {absent: true, want: record.CannotTell},
+		"little without a process":      {process: record.Process{Cgroup: own}, rest: 20 * mebi, want: record.No},
+		"a service's, perhaps":          {process: record.Process{Cgroup: own}, rest: 90 * mebi, want: record.CannotTell},
+		"much without a process":        {process: record.Process{Cgroup: own}, rest: 900 * mebi, want: record.Yes, why: "900 MiB in use without a process"},
+		"a vendor never tried": {rest: 900 * mebi, process: record.Process{Cgroup: own}, want: record.CannotTell,
+			change: func(r *gpu.Reading) { r.Device.Vendor = "amd" }},
+		"no list": {process: record.Process{Cgroup: own}, want: record.CannotTell,
+			change: func(r *gpu.Reading) { r.ProcessesUnknown = "withheld" }},
+		"memory that shows nothing": {process: record.Process{Cgroup: own}, rest: 900 * mebi, want: record.No,
+			change: func(r *gpu.Reading) { r.Memory.Unjudged = "NUMA" }},
+	} {
+		limits := record.NewLimits(32*mebi, 256*mebi)
+		r := gpu.Reading{Device: gpu.Device{ID: "GPU-a"}, Processes: []gpu.Process{{PID: 9, Memory: gpu.Bytes(1000 * mebi)}},
+			Memory: gpu.Memory{Used: gpu.Bytes(1000*mebi + limits.PerClient + tt.rest)}}
+		if tt.change != nil {
+			tt.change(&r)
+		}
+		who := map[int]record.Process{9: tt.process}
+		if tt.absent {
+			who = nil
+		}
+		now := gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"}}, r}}
+		avoid, why := Vet(record.Owner{Job: 5, UID: me}, limits, now, who)
+		must.Not(t, avoid != tt.want || !strings.Contains(why, tt.why) || (why == "") != (avoid == record.No),
+			"%s: %s, %q, want %s, %q", name, avoid, why, tt.want, tt.why)
+	}
+}
