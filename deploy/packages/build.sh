@@ -117,7 +117,7 @@ documents() {
 	install -D -m 0644 -t "$1" README.md SECURITY.md $here/copyright
 	install -D -m 0644 -t "$1/docs" docs/*.md
 	install -D -m 0644 -t "$1/deploy" deploy/*.md
-	for example in prometheus grafana nhc examples; do
+	for example in prometheus grafana nhc nvsentinel examples; do
 		[ ! -d "deploy/$example" ] || cp -R "deploy/$example" "$1/$example"
 	done
 	gzip -9n <CHANGELOG.md >"$1/changelog.gz"

@@ -215,6 +215,12 @@ var entries = []Entry{
 		"Follow docs/health.md for the line. Other findings and Xids of the same time tell which GPUs it hit.",
 		Traits{Start: ToNote, End: ToWarn, Condition: true, Milder: "may have had a fault",
 			Silence: "the kernel log has a fault that names no GPU"}},
+	{External, Serious, Driver, Node, "the site's own check found a fault",
+		"The program of health.external says CRITICAL or WARNING, or its verdict is unknown: it says so, it is not " +
+			"understood, or it did not come in time. Only a CRITICAL that two health checks in a row get can drain.",
+		"Run the program by hand and do what it says. By default this only warns: policy.health_check with " +
+			"{BKD-EXTERNAL: drain} lets it drain an idle node.",
+		Traits{Start: ToWarn, End: ToWarn}},
 
 	{BackendMissing, Warning, Own, Site, "backend is missing",
 		"The backend program was not found or could not be started.",

@@ -76,6 +76,8 @@ const (
 	Slow     Code = "BKD-SLOW"
 	// KernelLog is an error in the kernel log that names no GPU.
 	KernelLog Code = "BKD-KERNELLOG"
+	// External is what the site's own check (health.external) said. The health check alone finds it.
+	External Code = "BKD-EXTERNAL"
 
 	BackendMissing Code = "BKD-BK-MISSING"
 	BackendRefused Code = "BKD-BK-REFUSED"

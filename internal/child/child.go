@@ -28,7 +28,7 @@ const maxStderr = 4 << 10
 
 // Spec describes a child: what to run and what it may use.
 type Spec struct {
-	Path string   // absolute; the caller has checked that it can be trusted
+	Path string   // absolute; the caller has checked that it can be trusted, unless it is Foreign
 	Args []string // without argv[0]
 	Env  []string // "NAME=value"; nil is the empty environment
 	// Stdin is the request. With HoldStdin the pipe stays open; closing it tells the child to exit.
@@ -49,6 +49,9 @@ type Spec struct {
 	// Grace is how long the child may take to die once killed, at least 200 ms: a driver may hold it for a while.
 	Grace time.Duration
 	Name  string // argv[0]; Path if empty
+	// Foreign is a program that does not watch its stdin: it is killed if this process ends. It is only started if it
+	// is root's and writable by root alone, like each directory above it.
+	Foreign bool
 }
 
 // Outcome is how a child ended.

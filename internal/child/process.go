@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/internal/safefile"
 )
 
 // process is the child as Run sees it. One goroutine starts it and sleeps in waitid. Only Run's own goroutine kills and
@@ -64,11 +67,20 @@ func start(s Spec, p *pipes) birth {
 	if err := SealDescriptors(); err != nil {
 		return birth{err: err}
 	}
+	attributes := &syscall.SysProcAttr{Setsid: true}
+	if s.Foreign {
+		// Threat: a user who can write the program would run code as root here.
+		if err := safefile.Trusted(s.Path); err != nil {
+			return birth{err: err}
+		}
+		runtime.LockOSThread() // the kernel sends the signal when this thread ends; it waits for the child's end
+		attributes.Pdeathsig = syscall.SIGKILL
+	}
 	pid, err := syscall.ForkExec(s.Path, append([]string{cmp.Or(s.Name, s.Path)}, s.Args...), &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   s.Env,
 		Files: []uintptr{p.theirs[0].Fd(), p.theirs[1].Fd(), p.theirs[2].Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   attributes,
 	})
 	if err != nil {
 		return birth{err: fmt.Errorf("start %q: %w", s.Path, err)}

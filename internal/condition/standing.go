@@ -100,7 +100,7 @@ func (in Input) earlier(c record.Assigned, now gpu.Health, found []record.Findin
 		f.Earlier, f.Expected = true, "no error that stands since before the job"
 		switch {
 		case s.Drained:
-			f.AddDoubt("the node was drained for this before: since then an admin decides")
+			f.AddDoubt(drainedBefore)
 		case !stillHolds(s, found):
 			f.AddDoubt("the driver does not say whether the GPU was reset since")
 		}

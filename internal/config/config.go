@@ -89,6 +89,7 @@ type Config struct {
 	JobLog     JobLog     `yaml:"job_log"`
 	Log        Log        `yaml:"log"`
 	Metrics    Metrics    `yaml:"metrics"`
+	Health     Health     `yaml:"health"`
 	// HelpURL and Contact are in every report of a problem: the site's page for its users, and where they get help.
 	HelpURL string `yaml:"help_url" allow:"line or empty"`
 	Contact string `yaml:"contact" allow:"line or empty"`
@@ -266,8 +267,8 @@ type Strikes struct {
 type Policy struct {
 	Prolog map[catalog.Code]Action `yaml:"prolog" allow:"ignore note warn repeat drain"`
 	Epilog map[catalog.Code]Action `yaml:"epilog" allow:"ignore note warn repeat drain"`
-	// HealthCheck never contains Drain: Slurm only logs the health check's exit code. What it may drain for
-	// follows from Epilog.
+	// HealthCheck contains Drain for catalog.External alone: Slurm only logs the health check's exit code. What else it
+	// may drain for follows from Epilog.
 	HealthCheck map[catalog.Code]Action    `yaml:"health_check" allow:"ignore note warn drain"`
 	Partitions  map[string]PartitionPolicy `yaml:"partitions"`
 }
@@ -367,6 +368,7 @@ func Default() Config {
 		JobLog:  JobLog{Show: ShowSummary, Privacy: PrivacyOwn, Read: true},
 		Log:     Log{Level: Info, Format: Text, File: true, Syslog: true},
 		Metrics: Metrics{Textfile: "/var/lib/bookend/bookend.prom"},
+		Health:  Health{External{Limit: seconds(10)}},
 	}
 }
 

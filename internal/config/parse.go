@@ -174,6 +174,10 @@ func (r *reader) check(c *Config) {
 	r.require(c.Metrics.JobMap.DCGM == "" || c.Metrics.JobMap.DCGM != c.Metrics.JobMap.Gpustat,
 		"dcgm and gpustat must be two directories", "metrics.job_map.dcgm", "metrics.job_map.gpustat")
 	r.checkTimes(c)
+	own, check := c.Health.External, c.Deadlines.HealthCheck
+	room := check.Total - check.Slurm - check.Outputs
+	r.require(own.Program == "" || own.Limit <= room, "is more than deadlines.health_check.total leaves before slurm "+
+		"and records: "+room.String(), "health.external.limit", "deadlines.health_check.total")
 	t := c.Thresholds
 	r.require(t.Report <= t.Drain, fmt.Sprintf("report %v is more than drain %v", t.Report, t.Drain),
 		"thresholds.report", "thresholds.drain")

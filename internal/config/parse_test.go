@@ -45,9 +45,11 @@ clean_up: {enabled: true, grace: 500ms}
 drain: {reason_by: none, max_restarts: 0, resume: {after: 5}}
 policy:
   epilog: {BKD-ORPHAN: warn}
+  health_check: {BKD-EXTERNAL: drain}
   partitions:
     debug: {mode: observe, prolog: {BKD-LOST: note}}
 log: {format: json, syslog: FALSE}
+health: {external: {program: /opt/hv, arguments: [check, "--node class"], limit: 30s, drain_on: [7, 125]}}
 `))
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -64,6 +66,8 @@ log: {format: json, syslog: FALSE}
 	want.Thresholds.Drain, want.Thresholds.Report = 2<<30, 64<<20
 	want.Drain = DrainRules{ReasonBy: ReasonByNone, Resume: Resume{After: 5}}
 	want.Policy.Epilog = map[catalog.Code]Action{catalog.Orphan: Warn}
+	want.Policy.HealthCheck = map[catalog.Code]Action{catalog.External: Drain}
+	want.Health.External = External{Program: "/opt/hv", Arguments: []string{"check", "--node class"}, Limit: seconds(30), DrainOn: []int{7, 125}}
 	debug := PartitionPolicy{Mode: Observe, Prolog: map[catalog.Code]Action{catalog.Lost: Note}}
 	want.Policy.Partitions = map[string]PartitionPolicy{"debug": debug}
 	want.Log.Format, want.Log.Syslog = JSON, false
@@ -159,7 +163,8 @@ func TestEveryKeyCanBeRead(t *testing.T) {
 
 // emptied is a configuration in which a map or list that is empty is none.
 func emptied(c Config) Config {
-	for _, v := range []any{&c.NVIDIA.GPUMap, &c.NVIDIA.MPSUIDs, &c.Slurm.SharedPartitions, &c.Policy.Partitions} {
+	for _, v := range []any{&c.NVIDIA.GPUMap, &c.NVIDIA.MPSUIDs, &c.Slurm.SharedPartitions, &c.Policy.Partitions,
+		&c.Health.External.Arguments, &c.Health.External.DrainOn} {
 		if at := reflect.ValueOf(v).Elem(); at.Len() == 0 {
 			at.SetZero()
 		}

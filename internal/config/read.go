@@ -172,8 +172,10 @@ func scalar(n *yaml.Node, v reflect.Value, key, allow string) (problem string) {
 // drainProblem refuses a drain for a finding that never drains, so that the admin learns that it has no effect.
 func drainProblem(key string) string {
 	of, _ := catalog.Lookup(catalog.Code(key[strings.LastIndexByte(key, '.')+1:]))
-	switch {
-	case strings.HasPrefix(key, "policy.health_check."):
+	switch isCheck := strings.HasPrefix(key, "policy.health_check."); {
+	case of.Code == catalog.External && !isCheck:
+		return "only the health check finds it"
+	case of.Code != catalog.External && isCheck:
 		return "the health check never drains: Slurm only logs how it ends"
 	case of.NeverDrains() != "":
 		return "never drains: " + of.NeverDrains()

@@ -150,6 +150,10 @@ func (s Site) programs() (all []rule) {
 		rule{0o500, "", "", "amd.backend", []string{c.AMD.Backend}, 0o755},
 		rule{0o500, "", "", "amd.backend", []string{hip}, 0o755},
 		rule{0o100, "", "", "", []string{s.Self}, 0o755})
+	if program := c.Health.External.Program; program != "" {
+		all = append(all, rule{0o500, Wrong, "the site's own check does not run (BKD-EXTERNAL)",
+			"health.external.program", []string{program}, 0o755})
+	}
 	if c.Drain.ReasonBy != config.ReasonByNone {
 		all = append(all, rule{0o500, Wrong,
 			"no drain gets its reason, and no node is resumed (BKD-REASON)",

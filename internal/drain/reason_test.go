@@ -117,3 +117,69 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+const nvsentinel = "../../deploy/nvsentinel/slurm-drain-monitor.toml"
+
+// The rules for NVSentinel's Slurm drain monitor have one pattern for each code that can be in a reason. As the monitor
+// reads them, each reason is matched by the pattern of its own code, and another's reason by none.
+func TestNVSentinelRules(t *testing.T) {
+	head, _, _ := strings.Cut(must.Read(t, nvsentinel), "\n[[patterns]]\n")
+	rules := head + patterns()
+	golden.File(t, *update, nvsentinel, rules)
+	for _, e := range catalog.All() {
+		for _, phase := range []slurm.Context{slurm.Epilog, slurm.HealthCheck} {
+			reason := string(Compose(record.Finding{Code: e.Code}, 42, phase))
+			for _, split := range []string{"", "; "} {
+				want := string(e.Code)
+				if !inReasons(e) {
+					want = ""
+				}
+				must.Be(t, reason, matched(rules, reason, split), want)
+			}
+		}
+	}
+	for _, other := range []string{slurm.EpilogError, "NHC: BKD-ORPHAN", "BKD-ORPHANS gpu=0", "slurm-operator: BKD-LOST", ""} {
+		must.Be(t, other, matched(rules, other, "; "), "")
+	}
+}
+
+// inReasons reports whether a node can be drained for a code.
+func inReasons(e catalog.Entry) bool {
+	return e.NeverDrains() == "" || e.Scope == catalog.Own && e.Severity != catalog.Note
+}
+
+// patterns are the rules. A leftover, a warning and an error of Bookend's are no fault of the node for NVSentinel.
+func patterns() string {
+	var text strings.Builder
+	for _, e := range catalog.All() {
+		class, action := "NODE", "NONE"
+		isFatal := e.Severity == catalog.Serious && e.Memory == "" && e.Scope != catalog.Own
+		if isFatal {
+			action = "CONTACT_SUPPORT"
+		}
+		if e.Scope == catalog.Card {
+			class = "GPU"
+		}
+		if inReasons(e) {
+			fmt.Fprintf(&text, "\n[[patterns]]\n# %s\nname = %[2]q\nregex = '^%[2]s( |$)'\ncheckName = %[2]q\ncomponentClass = %q\n"+
+				"isFatal = %t\nrecommendedAction = %q\n", e.Title, e.Code, class, isFatal, action)
+		}
+	}
+	return text.String()
+}
+
+// matched returns the check names of the patterns that match a part of a reason.
+func matched(rules, reason, split string) string {
+	parts, names := []string{reason}, []string{}
+	if split != "" {
+		parts = strings.Split(reason, split)
+	}
+	for _, rule := range regexp.MustCompile(`(?m)^regex = '(.*)'\ncheckName = "(.*)"$`).FindAllStringSubmatch(rules, -1) {
+		for _, part := range parts {
+			if regexp.MustCompile(rule[1]).MatchString(strings.TrimSpace(part)) {
+				names = append(names, rule[2])
+			}
+		}
+	}
+	return strings.Join(names, " ")
+}

@@ -78,6 +78,7 @@ func (h *hook) examine(c judge.Case) judge.Check {
 	last, faults := state.LastCheck.Load(a.Store)
 	c.Faults = slices.Concat(c.Faults, node.Fault(faults))
 	h.stopped.setUnfinished(stoppedCheck(a.Store, last))
+	reply := startExternal(a)
 	since := cmp.Or(last, &record.Check{}).Kernel // nil if it is not known where the last check's log ended
 	damaged, err := a.Store.Damaged()
 	c.Faults = slices.Concat(c.Faults, node.Fault(err))
@@ -91,7 +92,8 @@ func (h *hook) examine(c judge.Case) judge.Check {
 		residue.Node = *records
 		k.Residue, k.Seen.Looks, k.Faults = &residue, seen.Seen.Looks, slices.Concat(seen.Faults, more)
 	}
-	k.Faults = judge.Once(k.Faults, nil)
+	k.Reply, more = reply()
+	k.Faults = judge.Once(slices.Concat(k.Faults, more), nil)
 	h.know(k.Case)
 	return k
 }

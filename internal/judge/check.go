@@ -23,7 +23,11 @@ type Check struct {
 	Case
 	Last    *record.Check // the check before, nil if there is none that counts
 	Residue *Residue      // nil if nothing was to be watched
+	Reply   *Reply        // nil if the site has no check of its own
 }
+
+// Reply is the answer of the site's own check.
+type Reply = condition.Reply
 
 // Residue is what was seen on the GPUs that no job has, with the records as they were read after those samples.
 type Residue struct {
@@ -115,7 +119,7 @@ func (c Check) Clear() (ids []gpu.ID) {
 
 // JudgeCheck returns what is wrong on the GPUs: jobs on GPUs not given to them, leftovers, and the GPUs' condition.
 func JudgeCheck(c Check) Judgement {
-	found := c.Faults
+	found := slices.Concat(c.Faults, c.external())
 	switch {
 	case c.Seen.Side.Snapshot.At == 0:
 		return c.decide(found)
@@ -135,6 +139,16 @@ func JudgeCheck(c Check) Judgement {
 		}
 	}
 	return c.decide(found)
+}
+
+// external returns the finding of the site's own check, if there is one.
+func (c Check) external() []record.Finding {
+	if c.Reply == nil {
+		return nil
+	}
+	r, own := *c.Reply, c.Config.Health.External
+	r.Program, r.Named = own.Program, slices.Contains(own.DrainOn, r.Exit)
+	return condition.External(r, c.Last)
 }
 
 // trespasses returns the processes of live jobs on GPUs that their job was not given. Jobs of a partition that gives

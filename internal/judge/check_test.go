@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
+	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // What one sample says of GPU 0, or of another, for a drain's end. Of a GPU that a job has, or that could not be read, it
@@ -132,6 +134,39 @@ func TestSinceTheLastCheck(t *testing.T) {
 		if xid != tt.xid || counted != tt.counted {
 			t.Errorf("%s: Xid %v, counted %v; want %v and %v", name, xid, counted, tt.xid, tt.counted)
 		}
+	}
+}
+
+// What the site's own check reports drains an idle node when two health checks in a row got it, and not again after that.
+func TestExternalTwice(t *testing.T) {
+	drained := record.Check{Verdict: record.Verdict{Action: config.Drain, Judged: []record.Judged{{Action: config.Drain}}}}
+	for name, tt := range map[string]struct {
+		change func(*Check)
+		want   config.Action
+	}{
+		"twice":                         {func(*Check) {}, config.Drain},
+		"the first":                     {func(c *Check) { c.Node.Check = nil }, config.Warn},
+		"within seconds":                {func(c *Check) { c.At = c.Node.Check.At + 9*time.Second }, config.Warn},
+		"of another boot":               {func(c *Check) { c.Node.Check.Epoch.Boot = "a" }, config.Warn},
+		"the last one was stopped":      {func(c *Check) { c.Node.Check.Stopped = true }, config.Warn},
+		"the last one could not tell":   {func(c *Check) { c.Node.Check.Findings[0].Unknown = "x" }, config.Warn},
+		"the last one found nothing":    {func(c *Check) { c.Node.Check.Findings = nil }, config.Warn},
+		"a job is there":                {func(c *Check) { b, _ := checkOf(); c.Node.Runs = b.Node.Runs }, config.Warn},
+		"this one cannot tell":          {func(c *Check) { c.Reply = &Reply{Unknown: "did not end"} }, config.Warn},
+		"this one finds nothing":        {func(c *Check) { c.Reply = &Reply{} }, config.Ignore},
+		"the driver cannot be asked":    {func(c *Check) { c.Seen.Side = record.Side{} }, config.Drain},
+		"the node was drained for this": {func(c *Check) { c.Last.Verdict = drained.Verdict }, config.Warn},
+		"policy warns":                  {func(c *Check) { c.Config.Policy.HealthCheck = nil }, config.Warn},
+	} {
+		c, _ := checkOf()
+		c.Phase, c.At, c.Config.Mode, c.Node.Runs, c.Reply = slurm.HealthCheck, time.Hour, config.Enforce, nil, &Reply{Exit: 7}
+		c.Config.Health.External.DrainOn = []int{7}
+		c.Config.Policy.HealthCheck = map[catalog.Code]config.Action{catalog.External: config.Drain}
+		c.Last = &record.Check{At: time.Minute, Epoch: c.Seen.Epoch, Findings: []record.Finding{{Code: catalog.External}}}
+		c.Node.Check = c.Last
+		tt.change(&c)
+		j := JudgeCheck(c)
+		must.Be(t, name, j.With(c.Case).Action, tt.want)
 	}
 }
 

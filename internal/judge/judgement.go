@@ -79,6 +79,10 @@ func (c Case) repeated(found []record.Finding) []record.Finding {
 		self.Start = &record.End{At: c.At}
 	}
 	for i, f := range found {
+		if c.Phase == slurm.HealthCheck { // only what it may drain for asks
+			found[i].Repeated = c.asksRepeat(f) && policy.MetByCheck(c.Node.Check, self, c.At, f)
+			continue
+		}
 		unread := f.GPU != "" && c.Node.Doubt(c.Job.ID, f.GPU) != "" // another job may have run in between
 		found[i].Repeated = c.asksRepeat(f) && !unread && policy.MetLast(c.Node.Runs, c.Node.Check, self, c.At, f)
 	}
@@ -89,7 +93,8 @@ func (c Case) repeated(found []record.Finding) []record.Finding {
 func (c Case) AsksRepeat(j Judgement) bool { return slices.ContainsFunc(j.Found, c.asksRepeat) }
 
 func (c Case) asksRepeat(f record.Finding) bool {
-	return f.Unknown == "" && c.Config.Action(c.Phase, c.Job.Partition, f.Code) == config.Repeat
+	action := c.Config.Action(c.Phase, c.Job.Partition, f.Code)
+	return f.Unknown == "" && (action == config.Repeat || action == config.Drain && c.Phase == slurm.HealthCheck)
 }
 
 // Once returns what was found without repeats: of earlier findings, and of those in said.

@@ -113,7 +113,7 @@ func (n *numbers) slurmd() (slurmcmd.Slurmd, error) {
 		return s, nil
 	}
 	s.Private = a.Store.Dir()
-	for _, r := range stuckReaders(a) {
+	for _, r := range StuckReaders(a) {
 		if r.Op == slurmcmd.SlurmdOp {
 			return s, fmt.Errorf("slurmd -G started at %s cannot be killed: PID %d", a.at(r.Since), r.PID)
 		}

@@ -71,7 +71,7 @@ func readProc(a *Access, op string, limit time.Duration, do func(procscan.Reader
 	found procscan.Result, faults []record.Finding, err error,
 ) {
 	paths := a.Config.Paths
-	skip, blocked := state.HungAt(op, stuckReaders(a))
+	skip, blocked := state.HungAt(op, StuckReaders(a))
 	if blocked || a.unkept {
 		err = &child.Error{Op: op, Err: child.ErrStuck}
 	} else {
@@ -85,9 +85,9 @@ func readProc(a *Access, op string, limit time.Duration, do func(procscan.Reader
 	return found, append(faults, a.ChildFault(op, err)...), err
 }
 
-// stuckReaders returns the readers of /proc on this host that cannot be killed, recorded by any of its nodes; none if
+// StuckReaders returns the readers of /proc on this host that cannot be killed, recorded by any of its nodes; none if
 // they cannot be read, as without root.
-func stuckReaders(a *Access) (all []state.Stuck) {
+func StuckReaders(a *Access) (all []state.Stuck) {
 	nodes, _ := state.Nodes(a.Config.Paths.Run, "")
 	for _, node := range nodes {
 		all = append(all, state.StuckReaders.PeekNode(a.Config.Paths.Run, node, a.alive)...)

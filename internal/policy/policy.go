@@ -59,9 +59,10 @@ func Spare(v record.Verdict, found []record.Finding) record.Verdict {
 }
 
 func judge(c config.Config, phase slurm.Context, partition string, f record.Finding) record.Judged {
-	want := c.Action(phase, partition, f.Code)
-	if phase == slurm.HealthCheck && stands(c, f) {
-		want = config.Drain
+	want, mayDrain, next := c.Action(phase, partition, f.Code), true, "job"
+	if phase == slurm.HealthCheck {
+		next = "health check"
+		want, mayDrain = ofCheck(c, f, want)
 	}
 	entry, _ := catalog.Lookup(f.Code)
 	warn := func(why string) record.Judged { return record.Judged{Action: config.Warn, Why: why} }
@@ -73,10 +74,10 @@ func judge(c config.Config, phase slurm.Context, partition string, f record.Find
 	case entry.Scope == catalog.Own && want != config.Ignore && want != config.Note:
 		return record.Judged{Action: c.OnOwnError}
 	case want == config.Repeat && !f.Repeated:
-		return warn("it drains only if the next job meets it too")
+		return warn("it drains only if the next " + next + " meets it too")
 	case want != config.Drain && want != config.Repeat:
 		return record.Judged{Action: want}
-	case phase == slurm.HealthCheck && !stands(c, f):
+	case !mayDrain:
 		return warn("the health check never drains for this")
 	case entry.NeverDrains() != "":
 		return warn(entry.NeverDrains())
@@ -86,6 +87,22 @@ func judge(c config.Config, phase slurm.Context, partition string, f record.Find
 		return warn(f.Doubts[0])
 	}
 	return record.Judged{Action: config.Drain}
+}
+
+// ofCheck returns what a health check does with a finding for which its policy wants that, and whether it may drain an
+// idle node for it: for an error that stands, and for the site's own check if an earlier health check got the same.
+func ofCheck(c config.Config, f record.Finding, want config.Action) (action config.Action, mayDrain bool) {
+	if stands(c, f) {
+		return config.Drain, true
+	}
+	mayDrain = f.Code == catalog.External && want == config.Drain
+	for _, p := range c.Policy.Partitions { // the node may be in each of them
+		mayDrain = mayDrain && p.Mode != config.Observe
+	}
+	if mayDrain && !f.Repeated && f.Unknown == "" && len(f.Doubts) == 0 {
+		return config.Repeat, true
+	}
+	return want, mayDrain
 }
 
 // stands reports whether a health check may drain an idle node for a finding: a GPU's fatal error that an earlier hook

@@ -109,7 +109,8 @@ func TestSpare(t *testing.T) {
 }
 
 // The health check drains for nothing, whatever is configured, but for a fatal error of a GPU that an earlier hook or
-// check has seen too, if the end of a job of any partition would drain for it. Its exit code says only whether it checked.
+// check has seen too, if the end of a job of any partition would drain for it, and for a fault that the site's own check
+// reports twice, if the policy says so. Its exit code says only whether it checked.
 func TestHealthCheckDrainsForOneThing(t *testing.T) {
 	c := enforcing(func(c *config.Config) { c.OnOwnError = config.Drain })
 	for _, e := range catalog.All() {
@@ -118,7 +119,7 @@ func TestHealthCheckDrainsForOneThing(t *testing.T) {
 			for _, earlier := range []bool{false, true} {
 				v := Decide(c, slurm.HealthCheck, slurm.Job{}, []record.Finding{{Code: e.Code, Earlier: earlier}})
 				want := map[catalog.Code]int{catalog.BadEnv: 31, catalog.Panicked: 41, catalog.Deadline: 42}[e.Code]
-				drains := own == "" && earlier && e.Code == catalog.XidFatal
+				drains := own == "" && earlier && e.Code == catalog.XidFatal // the site's own check drains only if it is repeated
 				if (v.Action == config.Drain) != drains || v.Exit != want || (v.Judged[0].Action == config.Drain) != drains {
 					t.Errorf("%s, %q, earlier %v: %+v", e.Code, own, earlier, v)
 				}
@@ -132,6 +133,15 @@ func TestHealthCheckDrainsForOneThing(t *testing.T) {
 		return func(c *config.Config) { c.Policy.Partitions = map[string]config.PartitionPolicy{"p": p} }
 	}
 	warns := map[catalog.Code]config.Action{catalog.XidFatal: config.Warn}
+	check := func(action config.Action) func(*config.Config) {
+		return func(c *config.Config) {
+			c.Policy.HealthCheck = map[catalog.Code]config.Action{catalog.External: action}
+		}
+	}
+	external, ignoresExternal := check(config.Drain), check(config.Ignore)
+	twice := record.Finding{Code: catalog.External, Repeated: true}
+	twiceDoubted := twice
+	twiceDoubted.Doubts = []string{"x"}
 	for name, tt := range map[string]struct {
 		f      record.Finding
 		edit   func(*config.Config)
@@ -147,6 +157,16 @@ func TestHealthCheckDrainsForOneThing(t *testing.T) {
 		"faults that do not drain":   {stands, func(c *config.Config) { c.DrainOn = nil }, config.Warn, false},
 		"with a doubt":               {doubted, func(*config.Config) {}, config.Warn, false},
 		"of a GPU that is not known": {unknown, func(*config.Config) {}, config.Warn, false},
+
+		"the site's own check twice":              {twice, external, config.Drain, false},
+		"once":                                    {record.Finding{Code: catalog.External}, external, config.Warn, false},
+		"twice, as it comes":                      {twice, func(*config.Config) {}, config.Warn, false},
+		"twice, ignored":                          {twice, ignoresExternal, config.Ignore, false},
+		"twice, in observe mode":                  {twice, func(c *config.Config) { external(c); c.Mode = config.Observe }, config.Warn, true},
+		"twice, where a partition observes":       {twice, func(c *config.Config) { external(c); partition(config.PartitionPolicy{Mode: config.Observe})(c) }, config.Warn, false},
+		"twice, with a doubt":                     {twiceDoubted, external, config.Warn, false},
+		"not known":                               {record.Finding{Code: catalog.External, Unknown: "x", Repeated: true}, external, config.Warn, false},
+		"twice, where faults of the driver don't": {twice, func(c *config.Config) { external(c); c.DrainOn = nil }, config.Drain, false},
 	} {
 		if v := Decide(enforcing(tt.edit), slurm.HealthCheck, slurm.Job{}, []record.Finding{tt.f}); v.Action != tt.action ||
 			(v.Held != "") != tt.held {

@@ -19,12 +19,18 @@ func MetLast(runs []record.Run, check *record.Check, self record.Run, at time.Du
 	if self.Start == nil {
 		return false
 	}
-	if check != nil && !check.Stopped && check.At > ended && check.At+check.Took+apart <= at &&
-		self.Epoch.Continues(check.Epoch) && met(check.Findings, f) {
+	if check != nil && check.At > ended && MetByCheck(check, self, at, f) {
 		return true
 	}
 	return last.Ends != nil && self.Start.At >= ended && self.Epoch.Continues(last.EpochOf(*last.Epilog())) &&
 		met(last.Epilog().Findings, f)
+}
+
+// MetByCheck reports whether the last health check, nil for none, met the finding in the same epoch, and ended long
+// enough before a hook that began at that time (CLOCK_BOOTTIME).
+func MetByCheck(check *record.Check, self record.Run, at time.Duration, f record.Finding) bool {
+	return check != nil && !check.Stopped && check.At+check.Took+apart <= at && self.Epoch.Continues(check.Epoch) &&
+		met(check.Findings, f)
 }
 
 // lastOf returns the other run of this boot that ended last on the finding's GPU, with the time of that end.

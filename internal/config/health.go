@@ -1,0 +1,16 @@
+package config
+
+// Health says what the health check runs besides its own checks.
+type Health struct {
+	External External `yaml:"external"`
+}
+
+// External is a check of the site's own, such as NVIDIA Health Validation. The health check runs it as root, while the
+// driver answers. Without a program nothing runs.
+type External struct {
+	Program   string   `yaml:"program" allow:"path or empty"`
+	Arguments []string `yaml:"arguments" allow:"line"`
+	Limit     Duration `yaml:"limit" allow:"100ms to 30s"`
+	// DrainOn are the exit statuses that count as CRITICAL if the output has no verdict. From 126 on, shells use them.
+	DrainOn []int `yaml:"drain_on" allow:"1 to 125"`
+}
