@@ -49,8 +49,8 @@ func startExternal(a *node.Access) (wait func() (*judge.Reply, []record.Finding)
 			faults = a.AbandonedReader(&child.Error{Op: externalOp, Result: res}, nil)
 		}
 		why := map[child.Outcome]string{
-			child.Hung:       fmt.Sprintf("did not end within %v", spec.Timeout),
-			child.Abandoned:  fmt.Sprintf("did not end within %v, and cannot be killed", spec.Timeout),
+			child.Hung:       fmt.Sprintf("did not end within %v", c.Limit),
+			child.Abandoned:  fmt.Sprintf("did not end within %v, and cannot be killed", c.Limit),
 			child.Flooded:    fmt.Sprintf("wrote more than %d KiB", maxExternal>>10),
 			child.Crashed:    fmt.Sprintf("was ended by signal %d", res.Signal),
 			child.NotStarted: fmt.Sprintf("was not started: %v", res.Err),

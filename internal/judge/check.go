@@ -282,6 +282,8 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 			return f.GPU == card.Device.ID && about
 		})
 		switch {
+		case j.Action == config.Drain: // and does not resume it for another reason
+			seen = drain.Seen{Why: "this health check drains the node"}
 		case taken(card):
 			seen = drain.Seen{Why: "a job still has it"}
 		case against >= 0:

@@ -167,6 +167,9 @@ func TestExternalTwice(t *testing.T) {
 		tt.change(&c)
 		j := JudgeCheck(c)
 		must.Be(t, name, j.With(c.Case).Action, tt.want)
+		for id, seen := range c.DrainSeen(j) { // a node that is to be drained is not resumed for what is over
+			must.Not(t, seen.Clean && tt.want == config.Drain, "%s: %s counts as clean", name, id)
+		}
 	}
 }
 

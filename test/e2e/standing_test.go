@@ -3,9 +3,12 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"bookend/internal/state"
 	"bookend/test/cluster"
 	"bookend/test/must"
 	"bookend/test/site"
@@ -114,6 +117,60 @@ func TestFirstHealthCheckDoesNotDrain(t *testing.T) {
 	s.nodeIsUp("n1")
 	s.runs(s.user, "true", noGPU)
 	s.checksUntilDrained()
+}
+
+// The site's own check drains an idle node if two health checks in a row got its CRITICAL: not for an UNKNOWN, which exits
+// the same, not while a job is there, and not again once an admin has resumed the node. It resumes nothing.
+func TestOwnCheckDrainsAnIdleNode(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Mode: "enforce"})
+	own, verdict := filepath.Join(s.on.Dir, "own-check"), filepath.Join(s.on.Dir, "verdict")
+	must.Do(t, os.WriteFile(own, []byte("#!/bin/sh\ncat "+verdict+"\ngrep -q PASS "+verdict+"\n"), 0o755))
+	says := func(severity string) {
+		text := fmt.Sprintf(`{"overall_severity":%q,"affected_components":[{"check_ids":["gpu_xid_79"],"max_severity":%[1]q}]}`, severity)
+		must.Do(t, os.WriteFile(verdict, []byte(text), 0o644))
+	}
+	checks := func() {
+		s.checks("n1")
+		store := must.Have(state.Open(s.on.Run(), "n1"))(t)
+		last := must.Have(state.LastCheck.Load(store))(t)
+		last.At -= time.Minute // the next one comes later
+		must.Do(t, state.LastCheck.Save(store, last))
+	}
+	s.adminConfigures("n1", "enforce", "health: {external: {program: "+own+"}}\npolicy: {health_check: {BKD-EXTERNAL: drain}}\n"+
+		"drain: {resume: {enabled: true, after: 1}}\n")
+	says("PASS")
+	s.runs(s.user, "true", oneGPU) // it finds out what Slurm's numbers mean
+	says("UNKNOWN")
+	for range 3 {
+		checks()
+	}
+	s.statusSays("n1", "BKD-EXTERNAL", "says UNKNOWN and exits 1")
+	says("CRITICAL")
+	long := s.starts(s.user, "echo ready\n"+awaits, oneGPU)
+	checks()
+	checks()
+	s.statusSays("n1", "BKD-EXTERNAL", "says CRITICAL: gpu_xid_79")
+	s.touches(s.user, "done")
+	s.ends(long)
+	s.nodeIsUp("n1")
+	s.until("the node is drained", func() bool {
+		checks()
+		n, err := s.on.Node("n1")
+		return err == nil && n.Has("DRAIN")
+	})
+	const reason = "BKD-EXTERNAL healthcheck; see: bookend status"
+	says("PASS")
+	checks()
+	checks()
+	s.nodeIsDrained("n1", reason)
+	says("CRITICAL")
+	checks()
+	checks()
+	s.adminResumesAtWork("n1")
+	checks()
+	checks()
+	s.untilNode("n1", "is not drained", func(n cluster.NodeState) bool { return !n.Has("DRAIN") })
 }
 
 // fills is what PyTorch writes if its process has filled the GPU.
