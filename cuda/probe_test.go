@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -70,6 +71,48 @@ func TestProbeOfAnIdleCard(t *testing.T) {
 		t.Errorf("got %s", text(t, p))
 	}
 	unused(t, w, 2)
+}
+
+// The memory of an idle GPU is written and read where that is asked for. Wrong words are found with their place. What the
+// driver refuses says nothing about the memory, but for its own check of it; and nothing of it stays on the GPU.
+func TestPattern(t *testing.T) {
+	for given, want := range map[string]struct {
+		result gpu.ProbeResult
+		bytes  uint64
+		why    string
+	}{
+		"":                                 {gpu.ProbeOK, idleFree - (527+64)*mib, ""},
+		"gpu0.wrong=0:1 1234567890:100000": {gpu.ProbeWrong, idleFree - (527+64)*mib, ""},
+		"gpu0.wrong=99999999999:1":         {gpu.ProbeOK, idleFree - (527+64)*mib, ""}, // beyond its end
+		"on.cuStreamQuery=rc 214":          {gpu.ProbeBroken, 0, ""},
+		"on.cuStreamQuery=rc 719":          {gpu.ProbeOK, 0, "cuStreamQuery: "},
+		"on.cuStreamQuery=rc 600":          {gpu.ProbeOK, 0, "no time left for the test"},
+		"on.cuModuleLoadData=rc 222":       {gpu.ProbeOK, 0, "cuModuleLoadData: "},
+		"on.cuDevicePrimaryCtxRetain=rc 2": {gpu.ProbeOK, 0, "cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY (2)"},
+		"on.cuMemAlloc_v2=rc 2":            {gpu.ProbeOK, 0, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)"},
+		"on.cuMemcpyDtoH_v2=rc 700":        {gpu.ProbeOK, 0, "cuMemcpyDtoH: "},
+		"on.cuLaunchKernel=crash":          {gpu.ProbeOK, 0, "-"},
+		"on.cuMemFree_v2=rc 1":             {gpu.ProbeOK, idleFree - (527+64)*mib, ""},
+	} {
+		w := world(t, cmp.Or(given, "gpus=1"))
+		req := probeOf(t, w, 0)
+		req.DeadlineMillis, req.Probe.Pattern = 1500, []gpu.ID{gpu.ID(w.UUID(0))}
+		a := answerTo(req)
+		if len(a.Probes) == 0 {
+			t.Errorf("%s: no result: troubles %v", given, a.Troubles)
+			continue
+		}
+		p := a.Probes[len(a.Probes)-1]
+		got := cmp.Or(p.Pattern, &gpu.Pattern{Why: "-"})
+		if p.Result != want.result || got.Bytes>>21 != want.bytes>>21 || !strings.HasPrefix(got.Why, want.why) {
+			t.Errorf("%s: got %s", given, text(t, p))
+		}
+		if want.result == gpu.ProbeWrong && (got.Wrong != 4 || len(got.First) != 4 ||
+			got.First[1] != gpu.WrongWord{Offset: 8 * 1234567890, Flipped: 1 << 20}) {
+			t.Errorf("%s: got %s", given, text(t, got))
+		}
+		unused(t, w, 0)
+	}
 }
 
 func TestProbeOfAllCards(t *testing.T) {

@@ -91,3 +91,69 @@ func (l *Library) create(d device, bytes uint64) (handle uint64, failed *outcome
 func (l *Library) release(handle uint64) *outcome {
 	return l.returned("MemRelease", C.driver_release(C.ulonglong(handle)))
 }
+
+// kernel is a program of the GPU's, loaded for the current context.
+type kernel unsafe.Pointer
+
+// enter makes the device's context the current one of this thread. It takes some 500 MiB of the device's memory.
+func (l *Library) enter(d device) *outcome {
+	return l.returned("DevicePrimaryCtxRetain", C.driver_enter(C.int(d)))
+}
+
+func (l *Library) leave(d device) { C.driver_leave(C.int(d)) }
+
+// compile makes kernels of a text in PTX, by their names in it. It needs a context.
+func (l *Library) compile(text string, names ...string) (made []kernel, failed *outcome) {
+	source := C.CString(text)
+	defer C.free(unsafe.Pointer(source))
+	var module unsafe.Pointer
+	failed = l.returned("ModuleLoadData", C.driver_load_kernels(source, &module))
+	for i := 0; failed == nil && i < len(names); i++ {
+		name := C.CString(names[i])
+		var k unsafe.Pointer
+		failed = l.returned("ModuleGetFunction", C.driver_kernel(module, name, &k))
+		C.free(unsafe.Pointer(name))
+		made = append(made, kernel(k))
+	}
+	return made, failed
+}
+
+// room returns how much memory is free, in bytes, as the context sees it.
+func (l *Library) room() (uint64, *outcome) {
+	var free C.size_t
+	failed := l.returned("MemGetInfo", C.driver_room(&free))
+	return uint64(free), failed
+}
+
+func (l *Library) alloc(bytes uint64) (at uint64, failed *outcome) {
+	var a C.ulonglong
+	failed = l.returned("MemAlloc", C.driver_take(C.size_t(bytes), &a))
+	return uint64(a), failed
+}
+
+func (l *Library) drop(at uint64) { C.driver_drop(C.ulonglong(at)) }
+
+// clear sets words of the device's memory to 0.
+func (l *Library) clear(at, words uint64) *outcome {
+	return l.returned("MemsetD8", C.driver_clear(C.ulonglong(at), C.size_t(8*words)))
+}
+
+// copy reads words of the device's memory.
+func (l *Library) copy(to []uint64, at uint64) *outcome {
+	bytes := C.size_t(8 * len(to))
+	return l.returned("MemcpyDtoH", C.driver_copy(unsafe.Pointer(&to[0]), C.ulonglong(at), bytes))
+}
+
+// launch starts a kernel; idle reports whether it has ended, or failed.
+func (l *Library) launch(k kernel, arguments [4]uint64) *outcome {
+	return l.returned("LaunchKernel", C.driver_run(unsafe.Pointer(k), (*C.ulonglong)(unsafe.Pointer(&arguments[0]))))
+}
+
+func (l *Library) idle() (bool, *outcome) {
+	const notReady = 600 // CUDA_ERROR_NOT_READY
+	code := C.driver_query()
+	if code == notReady {
+		return false, nil
+	}
+	return true, l.returned("StreamQuery", code)
+}

@@ -24,6 +24,13 @@ static struct {
 	int (*granularity)(size_t *, const properties *, int);
 	// HIP's handle is a pointer, which is as large.
 	int (*create)(unsigned long long *, size_t, const properties *, unsigned long long), (*release)(unsigned long long);
+	// For a pattern test, which CUDA alone has.
+	int (*retain)(void **, int), (*give_back)(int), (*use)(void *), (*load)(void **, const void *);
+	int (*function)(void **, void *, const char *), (*room)(size_t *, size_t *);
+	int (*take)(unsigned long long *, size_t), (*drop)(unsigned long long);
+	int (*set)(unsigned long long, unsigned char, size_t), (*copy)(void *, unsigned long long, size_t);
+	int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+	int (*query)(void *);
 } driver;
 
 // A newer name follows an older one.
@@ -36,6 +43,11 @@ static const struct { void *slot; const char *name; } wanted[] = {
 	{&driver.granularity, "cuMemGetAllocationGranularity"}, {&driver.granularity, "hipMemGetAllocationGranularity"},
 	{&driver.create, "cuMemCreate"}, {&driver.create, "hipMemCreate"},
 	{&driver.release, "cuMemRelease"}, {&driver.release, "hipMemRelease"},
+	{&driver.retain, "cuDevicePrimaryCtxRetain"}, {&driver.give_back, "cuDevicePrimaryCtxRelease_v2"},
+	{&driver.use, "cuCtxSetCurrent"}, {&driver.load, "cuModuleLoadData"}, {&driver.function, "cuModuleGetFunction"},
+	{&driver.room, "cuMemGetInfo_v2"}, {&driver.take, "cuMemAlloc_v2"}, {&driver.drop, "cuMemFree_v2"},
+	{&driver.set, "cuMemsetD8_v2"}, {&driver.copy, "cuMemcpyDtoH_v2"}, {&driver.launch, "cuLaunchKernel"},
+	{&driver.query, "cuStreamQuery"},
 };
 
 // driver_load loads the library. On failure it writes the linker's words.
@@ -96,3 +108,30 @@ static int driver_create(int device, size_t bytes, unsigned long long *handle) {
 }
 
 static int driver_release(unsigned long long handle) { return CALL(release, handle); }
+
+// driver_enter makes the GPU's context and lets this thread use it.
+static int driver_enter(int device) {
+	void *context;
+	int failed = CALL(retain, &context, device);
+	return failed ? failed : CALL(use, context);
+}
+
+static int driver_leave(int device) { return CALL(give_back, device); }
+static int driver_room(size_t *free) {
+	size_t total;
+	return CALL(room, free, &total);
+}
+static int driver_take(size_t bytes, unsigned long long *at) { return CALL(take, at, bytes); }
+static int driver_drop(unsigned long long at) { return CALL(drop, at); }
+static int driver_clear(unsigned long long at, size_t bytes) { return CALL(set, at, 0, bytes); }
+static int driver_copy(void *to, unsigned long long from, size_t bytes) { return CALL(copy, to, from, bytes); }
+static int driver_load_kernels(const char *text, void **module) { return CALL(load, module, text); }
+static int driver_kernel(void *module, const char *name, void **kernel) { return CALL(function, kernel, module, name); }
+
+// driver_run starts a kernel of four arguments and does not wait. More threads are no faster on 132 multiprocessors.
+static int driver_run(void *kernel, unsigned long long arguments[4]) {
+	enum { BLOCKS = 1056, THREADS = 512 };
+	void *list[] = {&arguments[0], &arguments[1], &arguments[2], &arguments[3]};
+	return CALL(launch, kernel, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, list, NULL);
+}
+static int driver_query(void) { return CALL(query, NULL); }

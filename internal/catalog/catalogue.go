@@ -127,6 +127,12 @@ var entries = []Entry{
 		Traits{Exit: 18, Start: ToWarn, End: ToRepeat, Condition: true, Unusable: true,
 			Fault: "CUDA did not work in a test after your job", Doubtful: true,
 			Silence: "a test allocation failed; that may be the test's own"}},
+	{Bits, Serious, Card, Node, "memory gives back wrong bits",
+		"The pattern test wrote the GPU's free memory and read something else from it. It drains if a second process " +
+			"finds wrong bits too: results of jobs on this GPU may be wrong.",
+		"bookend show JOBID has the places. Run dcgmi diag -r 3 on the idle GPU, reset it, and return it if it recurs.",
+		Traits{Exit: 30, Start: ToWarn, End: ToDrain, Condition: true,
+			Fault: "the GPU's memory gave back wrong bits in a test after your job", Doubtful: true}},
 	{Recovery, Serious, Card, Node, "driver asks for recovery",
 		"The driver reports that this GPU needs a reset, a reboot or a drain before it is reliable again.",
 		"Do what it says: nvidia-smi --gpu-reset -i GPU when no process uses the GPU, or reboot the node.",

@@ -54,6 +54,7 @@ const (
 	Gap          Code = "BKD-GAP"
 	Blocked      Code = "BKD-BLOCKED"
 	Broken       Code = "BKD-BROKEN"
+	Bits         Code = "BKD-BITS"
 	Recovery     Code = "BKD-RECOVERY"
 	RemapFailed  Code = "BKD-REMAPFAILED"
 	RemapPending Code = "BKD-REMAP"

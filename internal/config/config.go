@@ -223,6 +223,8 @@ type Probe struct {
 	// An end tests a GPU again after so much time, or so many jobs; 0 means at every end (health.TestRecord.Worn).
 	Every     Duration `yaml:"every" allow:"0s to 24h"`
 	AfterJobs int      `yaml:"after_jobs" allow:"1 to 100000"`
+	// Pattern is how often an end that tests also writes and reads a GPU's memory; 0: only after a sign of a fault.
+	Pattern Duration `yaml:"pattern" allow:"0s to 720h"`
 	// Gap is the free memory beyond the largest block that is worth reporting: healthy GPUs had up to 3 MiB (measured).
 	Gap Size `yaml:"gap" allow:"4MiB to 1024GiB"`
 }

@@ -398,8 +398,8 @@ func TestShippedDrains(t *testing.T) {
 	want := map[string][]catalog.Code{
 		"prolog": {catalog.Lost},
 		"epilog": {
-			catalog.Orphan, catalog.Residue, catalog.Phantom, catalog.Stray, catalog.Lost, catalog.Recovery, catalog.RemapFailed,
-			catalog.XidFatal,
+			catalog.Orphan, catalog.Residue, catalog.Phantom, catalog.Stray, catalog.Lost, catalog.Bits, catalog.Recovery,
+			catalog.RemapFailed, catalog.XidFatal,
 		},
 		"leftovers": {catalog.Orphan, catalog.Residue, catalog.Phantom, catalog.Stray},
 		"check":     nil,

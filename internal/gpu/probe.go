@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,8 @@ type ProbeRule struct {
 	LockWait time.Duration `json:"lock_wait_ns,omitempty"`
 	// Empty is an empty directory owned by root. CUDA looks for an MPS server there and finds none.
 	Empty string `json:"empty,omitempty"`
+	// Pattern are the GPUs whose memory is also written and read. That needs a context, and takes up to 1 s each.
+	Pattern []ID `json:"pattern,omitempty"`
 }
 
 // ProbeResult is the outcome of a test allocation.
@@ -29,6 +32,7 @@ const (
 	// ProbeBlocked: memory is free but no block could be allocated, or the GPU accepts no contexts.
 	ProbeBlocked ProbeResult = "blocked"
 	ProbeBroken  ProbeResult = "broken"  // the driver failed with an error other than "out of memory"
+	ProbeWrong   ProbeResult = "wrong"   // memory gave back other bits than were written to it; see Pattern
 	ProbeSkipped ProbeResult = "skipped" // not tested; see Why
 )
 
@@ -73,6 +77,42 @@ type Probe struct {
 	Error    *CallError    `json:"error,omitempty"` // for blocked and broken
 	At       time.Duration `json:"at_ns"`           // CLOCK_BOOTTIME at the end of the test
 	Times    ProbeTimes    `json:"times,omitzero"`
+	Pattern  *Pattern      `json:"pattern,omitempty"` // nil if none was asked for
+}
+
+// Pattern is a test of a GPU's memory: nearly all that is free is written and read back, first with a value that
+// differs at each address, then with its inverse.
+type Pattern struct {
+	At    time.Duration `json:"at_ns"` // CLOCK_BOOTTIME at its end
+	Bytes uint64        `json:"bytes,omitempty"`
+	Wrong uint64        `json:"wrong,omitempty"` // words of 8 bytes that came back otherwise
+	First []WrongWord   `json:"first,omitempty"` // some of them, at most 8 of each reading
+	// Write and Read are the time of one pass through all bytes: the shorter of both.
+	Write time.Duration `json:"write_ns,omitempty"`
+	Read  time.Duration `json:"read_ns,omitempty"`
+	Why   string        `json:"why,omitempty"` // why it was not made or has no result
+}
+
+// Outcome describes what the test found, for an admin; it is empty if none was made.
+func (p *Pattern) Outcome() string {
+	switch {
+	case p == nil:
+		return ""
+	case p.Bytes == 0:
+		return "not finished: " + p.Why
+	}
+	text := fmt.Sprintf("%s written and read twice in %d and %d ms each, wrong words of 8 bytes: %d", Size(p.Bytes),
+		p.Write.Milliseconds(), p.Read.Milliseconds(), p.Wrong)
+	for _, w := range p.First[:min(len(p.First), 3)] {
+		text += fmt.Sprintf("; at byte %d bits %#x", w.Offset, w.Flipped)
+	}
+	return text
+}
+
+// WrongWord is a word that came back otherwise than it was written.
+type WrongWord struct {
+	Offset  uint64 `json:"offset"`       // in bytes from the first that was tested; its physical place is unknown
+	Flipped uint64 `json:"flipped_bits"` // each bit that differs is 1
 }
 
 // ProbeTimes are the durations of a probe's phases. Init is shared by all devices of one backend.
@@ -81,6 +121,9 @@ type ProbeTimes struct {
 	Search  time.Duration `json:"search_ns"`  // all attempts
 	Release time.Duration `json:"release_ns"` // freeing the memory
 }
+
+// Total is the time of all phases.
+func (t ProbeTimes) Total() time.Duration { return t.Init + t.Search + t.Release }
 
 // CallError is a failed call of the vendor's library, with its meaning for an admin.
 type CallError struct {

@@ -121,8 +121,10 @@ type TestResult struct {
 	Earlier time.Time
 }
 
-// Bad reports whether no memory could be allocated.
-func (o TestResult) Bad() bool { return o.Result == gpu.ProbeBroken || o.Result == gpu.ProbeBlocked }
+// Bad reports whether no memory could be allocated, or not be trusted.
+func (o TestResult) Bad() bool {
+	return slices.Contains([]gpu.ProbeResult{gpu.ProbeBroken, gpu.ProbeBlocked, gpu.ProbeWrong}, o.Result)
+}
 
 // Retry reports whether another process should test the GPU alone: if the result is bad, or if the process had started
 // CUDA for several GPUs together and could not test this one, possibly because of another one.
@@ -130,9 +132,10 @@ func (o TestResult) Retry(together bool) bool {
 	return o.Bad() || together && o.Result == gpu.ProbeSkipped && o.Times.Init > 0
 }
 
-// Again returns what holds after a second process has tested the GPU alone: the later result, surer if both agree.
+// Again returns what holds after a second process has tested the GPU alone: the later result, surer if both agree. But
+// wrong bits count even if they come only once.
 func (o TestResult) Again(second gpu.Probe) TestResult {
-	if second.Result == gpu.ProbeSkipped {
+	if second.Result == gpu.ProbeSkipped || o.Result == gpu.ProbeWrong && second.Result == gpu.ProbeOK {
 		return o
 	}
 	after := TestResult{Probe: second, Seen: 1}
@@ -171,6 +174,8 @@ func (o TestResult) finding(c record.Assigned) record.Finding {
 		}
 	case gpu.ProbeBroken:
 		f.Code, f.Observed, f.Expected = catalog.Broken, o.reason(), "memory can be had through CUDA"
+	case gpu.ProbeWrong:
+		f.Code, f.Observed, f.Expected = catalog.Bits, o.Pattern.Outcome(), "what was written"
 	}
 	if !o.Earlier.IsZero() {
 		f.Observed = fmt.Sprintf("tested at %s, at an earlier job's end or start: %s",
@@ -214,6 +219,7 @@ func (o TestResult) reason() string {
 // own says why a bad result may come from the test's limits, library or device nodes, by the vendor's error codes.
 func (o TestResult) own(d gpu.Device) string {
 	switch e := o.Error; {
+	case o.Result == gpu.ProbeWrong:
 	case e == nil:
 		return "no call is known to have failed: the backend itself may be at fault"
 	case slices.Contains(gpu.VendorOf(d).Surroundings, e.Code) && o.Result == gpu.ProbeBroken, e.Code <= 0,
@@ -241,6 +247,25 @@ func MarkOfTests(tested map[gpu.ID]record.TestRecord, now time.Duration) (mark *
 		}
 	}
 	return mark
+}
+
+// PatternDue reports whether a test of a GPU also writes and reads its memory: after a sign of a fault in this job or a
+// bad last test, and if the last time is as long ago as the site wants it. A sign that stands until a reset counts once
+// a day.
+func PatternDue(id gpu.ID, found []record.Finding, last gpu.Probe, every, now time.Duration) bool {
+	is := func(codes ...catalog.Code) bool {
+		return slices.ContainsFunc(found, func(f record.Finding) bool {
+			return f.GPU == id && slices.Contains(codes, f.Code) && f.Cause() != catalog.ByProgram
+		})
+	}
+	if is(catalog.Xid, catalog.ECC) || (TestResult{Probe: last}).Bad() {
+		return true
+	}
+	if day := 24 * time.Hour; is(catalog.RemapPending, catalog.Pages) && (every == 0 || every > day) {
+		every = day
+	}
+	before := last.Pattern
+	return every > 0 && (before == nil || before.Bytes == 0 || now < before.At || now-before.At >= every)
 }
 
 // SinceTest is what a hook knows that may invalidate an earlier test.

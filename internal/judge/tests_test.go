@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/catalog"
 	"bookend/internal/compare"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
@@ -175,6 +176,45 @@ func TestOutcomes(t *testing.T) {
 	})
 }
 
+// When a test also writes and reads a GPU's memory: after a sign of a fault of this GPU, and as often as the site says.
+func TestPatternDue(t *testing.T) {
+	const hour = time.Hour
+	made := func(ago time.Duration) gpu.Probe {
+		return gpu.Probe{Result: gpu.ProbeOK, Pattern: &gpu.Pattern{At: 100*hour - ago, Bytes: 1 << 30}}
+	}
+	found := func(c catalog.Code, xid int, id gpu.ID) record.Finding {
+		return record.Finding{Code: c, Xid: xid, GPU: id}
+	}
+	for name, tt := range map[string]struct {
+		found record.Finding
+		last  gpu.Probe
+		every time.Duration
+		want  bool
+	}{
+		"nothing":                        {},
+		"a leftover":                     {found: found(catalog.Residue, 0, card0)},
+		"memory errors":                  {found: found(catalog.ECC, 0, card0), last: made(hour), want: true},
+		"another GPU's":                  {found: found(catalog.ECC, 0, "GPU-1")},
+		"a program's Xid":                {found: found(catalog.Xid, 31, card0)},
+		"a contained memory error":       {found: found(catalog.Xid, 94, card0), want: true},
+		"a bad test":                     {last: gpu.Probe{Result: gpu.ProbeBroken}, want: true},
+		"a remap":                        {found: found(catalog.RemapPending, 0, card0), want: true},
+		"a remap, tested today":          {found: found(catalog.RemapPending, 0, card0), last: made(hour)},
+		"a remap, tested yesterday":      {found: found(catalog.RemapPending, 0, card0), last: made(25 * hour), want: true},
+		"each week, a remap, yesterday":  {found(catalog.RemapPending, 0, card0), made(25 * hour), 168 * hour, true},
+		"each day, never":                {every: 24 * hour, want: true},
+		"each day, yesterday":            {last: made(24 * hour), every: 24 * hour, want: true},
+		"each day, today":                {last: made(23 * hour), every: 24 * hour},
+		"each day, not finished":         {last: gpu.Probe{Pattern: &gpu.Pattern{At: 99 * hour}}, every: 24 * hour, want: true},
+		"each day, from before the boot": {last: made(-hour), every: 24 * hour, want: true},
+	} {
+		found := []record.Finding{tt.found}
+		if got := PatternDue(card0, found, tt.last, tt.every, 100*hour); got != tt.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
 // Errors that the test's own surroundings lead to prove nothing of the GPU.
 func TestOwnSurroundings(t *testing.T) {
 	for _, number := range gpu.NVIDIA.Surroundings {
@@ -201,6 +241,12 @@ func TestAgain(t *testing.T) {
 	} {
 		if got := first.Again(tt.second); got.Result != tt.want || got.Seen != tt.seen {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	wrong := TestResult{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeWrong}, Seen: 1}
+	for second, seen := range map[gpu.ProbeResult]int{gpu.ProbeOK: 1, gpu.ProbeSkipped: 1, gpu.ProbeWrong: 2} {
+		if got := wrong.Again(gpu.Probe{Device: card0, Result: second}); got.Result != gpu.ProbeWrong || got.Seen != seen {
+			t.Errorf("wrong bits, then %s: %+v", second, got)
 		}
 	}
 	if got := first.Again(SkippedTest(card0, "hung")); got.Error == nil || got.Error.Code != 999 {

@@ -44,7 +44,7 @@ type Answer struct {
 	Faults    []gpu.Fault    // of the driver as a whole; those of a device are in the snapshots
 	Complete  bool           // the backend wrote that it was done
 	Health    []gpu.Health   // empty if not requested, or if this backend does not support it
-	Probes    []gpu.Probe    // one for each device whose probe was finished
+	Probes    []gpu.Probe    // of each device whose probe was finished, the latest first
 	Unasked   bool           // the driver was not queried: it does not answer another hook
 	Abandoned *state.Stuck   // set if the backend could not be killed: no other may be started while it lives
 	Took      time.Duration
@@ -265,7 +265,7 @@ func (a *Answer) take(replies []protocol.Reply) {
 		case protocol.KindHealth:
 			a.Health = r.Health
 		case protocol.KindProbe:
-			a.Probes = append(a.Probes, *r.Probe)
+			a.Probes = slices.Insert(a.Probes, 0, *r.Probe)
 		case protocol.KindDone:
 			a.Complete = true
 		}

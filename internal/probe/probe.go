@@ -3,6 +3,7 @@
 package probe
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -39,8 +40,9 @@ func (t *tester) complete(c judge.Case, j judge.Judgement, l last) judge.Case {
 		now, again, more := t.recheck(c, read)
 		plan := judge.TestCase{Scene: now.Whole(), Found: j.Found, InJob: c.InJob, Again: again}
 		may, skipped := plan.Plan(l.open)
+		t.found, t.last = j.Found, l.known
 		tested, untested := t.test(c.Past.Turn, may, plan.Known(may))
-		l.faults = slices.Concat(l.faults, faults, more, t.faults, keep(t.a, c.Seen, tested))
+		l.faults = slices.Concat(l.faults, faults, more, t.faults, keep(t.a, c.Seen, tested, l.known))
 		l.outcomes = append(l.outcomes, tested...)
 		for _, p := range append(skipped, untested...) {
 			l.outcomes = append(l.outcomes, judge.TestResult{Probe: p})
@@ -90,6 +92,7 @@ func untested(c judge.Case) judge.Case {
 
 // last is what earlier tests show.
 type last struct {
+	known    map[gpu.ID]record.TestRecord
 	outcomes []judge.TestResult // those that still hold
 	open     []record.Assigned  // the GPUs without one
 	faults   []record.Finding
@@ -101,7 +104,7 @@ type last struct {
 func trusted(a *node.Access, c judge.Case, earlier map[gpu.ID]record.TestRecord) (l last) {
 	scene := c.Scene(c.Seen.Side)
 	latest, faults := node.Tests(a)
-	l.faults = faults
+	l.known, l.faults = latest, faults
 	for _, card := range c.Seen.Cards {
 		test, known := earlier[card.Device.ID]
 		since := judge.SinceTest{At: a.Env.Clock.Boot(), Epoch: c.Seen.Epoch, Kernel: c.Seen.Kernel, Scene: scene,
@@ -123,11 +126,13 @@ func trusted(a *node.Access, c judge.Case, earlier map[gpu.ID]record.TestRecord)
 // unworn returns the last tests that still hold at this end, each with this job counted, and the GPUs to test again.
 func unworn(a *node.Access, c judge.Case, j judge.Judgement) (l last) {
 	start := c.Past.Run.Start
+	latest, faults := node.Tests(a)
+	l.known, l.faults = latest, faults
 	if start == nil || !c.Past.Turn.Leads() || c.Config.Probe.Every == 0 {
-		return last{open: c.Seen.Cards}
+		l.open = c.Seen.Cards
+		return l
 	}
 	scene := c.Scene(c.Seen.Side)
-	latest, faults := node.Tests(a)
 	var counted []record.TestRecord
 	for _, card := range c.Seen.Cards {
 		test := latest[card.Device.ID]
@@ -146,18 +151,21 @@ func unworn(a *node.Access, c judge.Case, j judge.Judgement) (l last) {
 		counted = append(counted, test)
 		l.outcomes = append(l.outcomes, judge.TestResult{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 	}
-	l.faults = slices.Concat(faults, node.PutTests(a, counted...))
+	l.faults = append(l.faults, node.PutTests(a, counted...)...)
 	return l
 }
 
-// keep records tests for later starts, also one without a result: it voids what was known before it.
-func keep(a *node.Access, seen judge.Seen, tested []judge.TestResult) []record.Finding {
+// keep records tests for later starts, also one without a result: it voids what was known before it, but for the last
+// pattern, which says when the next is due.
+func keep(a *node.Access, seen judge.Seen, tested []judge.TestResult, known map[gpu.ID]record.TestRecord,
+) []record.Finding {
 	var mark gpu.KernelMark
 	if seen.Kernel != nil {
 		mark = seen.Kernel.Last
 	}
 	var records []record.TestRecord
 	for _, o := range tested {
+		o.Pattern = cmp.Or(o.Pattern, known[o.Device].Probe.Pattern)
 		records = append(records, record.TestRecord{
 			Probe: o.Probe, Epoch: seen.Epoch, Kernel: mark, Wall: a.Env.Clock.Wall().UTC(), Seen: o.Seen,
 		})

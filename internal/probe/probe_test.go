@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"cmp"
+	"fmt"
 	"testing"
 	"time"
 
@@ -75,6 +77,33 @@ func TestRoomForTests(t *testing.T) {
 		tester := &tester{a: a, starts: tt.phase == slurm.Prolog}
 		if budget, room := tester.budget(), tester.room(tt.cards); budget != tt.budget || room != tt.room {
 			t.Errorf("%s: got %v for %d GPUs, want %v for %d", name, budget, room, tt.budget, tt.room)
+		}
+	}
+}
+
+// The memory of as many GPUs is written and read as there is time for, those first for which it is longest ago. A start
+// takes no time for it.
+func TestRoomForPatterns(t *testing.T) {
+	const hour = time.Hour
+	at := child.Clock{Boot: func() time.Duration { return 100 * hour }}
+	pattern := func(ago time.Duration) record.TestRecord {
+		return record.TestRecord{Probe: gpu.Probe{Pattern: &gpu.Pattern{At: 100*hour - ago, Bytes: 1}}}
+	}
+	last := map[gpu.ID]record.TestRecord{"a": pattern(hour), "b": pattern(30 * hour), "c": pattern(40 * hour)}
+	cards := []record.Assigned{{Device: gpu.Device{ID: "a"}}, {Device: gpu.Device{ID: "b"}}, {Device: gpu.Device{ID: "c"}}}
+	for limit, want := range map[time.Duration]string{
+		time.Second: "", 3 * time.Second: "[c]", 4 * time.Second: "[c b]", 20 * time.Second: "[c b]",
+	} {
+		a := &node.Access{
+			Env:   child.Env{Clock: at},
+			Phase: slurm.Epilog, Deadline: child.Deadline{Start: 100 * hour, End: 101 * hour, Clock: at},
+		}
+		a.Times.Probe, a.Config.Probe.Pattern = config.Duration(limit), config.Duration(24*hour)
+		for starts, want := range map[bool]string{false: want, true: ""} {
+			got := (&tester{a: a, starts: starts, last: last}).patterns(cards)
+			if text := fmt.Sprint(got); text != cmp.Or(want, "[]") {
+				t.Errorf("%v, at a start %v: got %v, want %v", limit, starts, got, want)
+			}
 		}
 	}
 }

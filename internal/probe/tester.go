@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"bookend/internal/gpu"
@@ -13,6 +15,8 @@ import (
 const (
 	testBase = 700 * time.Millisecond
 	testCard = 250 * time.Millisecond
+	// testPattern is for the pattern: 0.7 to 0.9 s on 139 GiB, most of it for the context (measured), and room.
+	testPattern = 1200 * time.Millisecond
 	// testLock is the longest wait for a hook that judges the GPUs: it holds the locks only for unexplained memory.
 	testLock = 300 * time.Millisecond
 	// testGrace is what a process that is attaching a GPU may take to die: 1-3 s were reported for the whole.
@@ -24,7 +28,9 @@ type tester struct {
 	a      *node.Access
 	starts bool // for a job's start
 	rule   gpu.ProbeRule
-	until  time.Duration // for all processes together
+	found  []record.Finding             // by this hook so far
+	last   map[gpu.ID]record.TestRecord // before this hook's
+	until  time.Duration                // for all processes together
 	faults []record.Finding
 }
 
@@ -43,6 +49,7 @@ func (t *tester) test(turn judge.Turn, cards []record.Assigned, known []int) (
 	default:
 		t.rule = gpu.ProbeRule{Gap: uint64(t.a.Config.Probe.Gap), Known: known, LockWait: testLock, Empty: empty}
 		n, why = t.room(len(cards)), "no time left"
+		t.rule.Pattern = t.patterns(cards[:n])
 		tested = t.run(cards[:n])
 	}
 	for _, c := range cards[n:] {
@@ -63,6 +70,24 @@ func (t *tester) budget() time.Duration {
 }
 
 func (t *tester) room(cards int) int { return max(0, min(cards, int((t.budget()-testBase)/testCard))) }
+
+// patterns returns the GPUs whose memory is also to be written and read: as many as the time is enough for, those first
+// for which it is longest ago.
+func (t *tester) patterns(cards []record.Assigned) (due []gpu.ID) {
+	if t.starts {
+		return nil
+	}
+	last := func(id gpu.ID) gpu.Probe { return t.last[id].Probe }
+	for _, c := range cards {
+		if judge.PatternDue(c.Device.ID, t.found, last(c.Device.ID), time.Duration(t.a.Config.Probe.Pattern), t.now()) {
+			due = append(due, c.Device.ID)
+		}
+	}
+	at := func(id gpu.ID) time.Duration { return cmp.Or(last(id).Pattern, &gpu.Pattern{}).At }
+	slices.SortStableFunc(due, func(x, y gpu.ID) int { return cmp.Compare(at(x), at(y)) })
+	room := (t.budget() - testBase - time.Duration(len(cards))*testCard) / testPattern
+	return due[:min(len(due), max(0, int(room)))]
+}
 
 // run tests the GPUs in one process, and those that failed again one by one: two processes prove a GPU broken.
 func (t *tester) run(cards []record.Assigned) (outcomes []judge.TestResult) {

@@ -8,7 +8,8 @@
 //	 │  ◄── {"bookend":1,"kind":"fault",…}\n      the driver as a whole failed; samples may be missing
 //	 │                                           (a device's own faults are in each snapshot)
 //	 │  ◄── {"bookend":1,"kind":"health",…}\n     if health was requested
-//	 │  ◄── {"bookend":1,"kind":"probe",…}\n      op probe: one per device, next to hello and fault only
+//	 │  ◄── {"bookend":1,"kind":"probe",…}\n      op probe: one per device, next to hello and fault only;
+//	 │                                           a second one once its memory was written and read
 //	 │  ◄── {"bookend":1,"kind":"done"}\n         last line; an answer without it is cut off
 //
 // A backend that supports only the vendor-neutral core is complete. It leaves out all other fields: a figure or process

@@ -104,6 +104,8 @@ func failing(f record.Finding) safetext.Safe {
 		}
 	case catalog.NoAnswer:
 		text = "it does not answer the driver"
+	case catalog.Bits:
+		text = "a test read other bits from its memory than it had written"
 	case catalog.Broken:
 		text, _, _ = strings.Cut(text, ";")
 		text = "a test of CUDA failed: " + text

@@ -48,7 +48,7 @@ type GPUEnd struct {
 
 // Test is the test allocation of a GPU.
 type Test struct {
-	Result   gpu.ProbeResult `json:"result"` // ok, gap, blocked, broken, skipped
+	Result   gpu.ProbeResult `json:"result"` // ok, gap, blocked, broken, wrong, skipped
 	Why      string          `json:"why,omitempty"`
 	Free     gpu.Figure      `json:"free"`    // right before the test
 	Largest  gpu.Figure      `json:"largest"` // the largest single block that could be allocated
@@ -56,6 +56,7 @@ type Test struct {
 	At       time.Time       `json:"at,omitzero"` // a start may have the test of an earlier hook
 	Took     float64         `json:"took_seconds"`
 	Error    *gpu.CallError  `json:"error,omitempty"`
+	Pattern  string          `json:"pattern,omitempty"` // what a test of the memory itself found, if one was made
 }
 
 // Message stands for all messages of one kind in a job's outputs.
@@ -138,7 +139,7 @@ func newGPUEnd(index int, r gpu.Reading, e record.End) GPUEnd {
 	}
 	if t, ok := e.Probe(id); ok {
 		out.Test = &Test{Result: t.Result, Why: t.Why, Free: t.Free, Largest: t.Largest, Attempts: t.Attempts,
-			Took: (t.Times.Init + t.Times.Search + t.Times.Release).Seconds(), Error: t.Error}
+			Took: t.Times.Total().Seconds(), Error: t.Error, Pattern: t.Pattern.Outcome()}
 		if t.At > 0 {
 			out.Test.At = e.Clock(t.At)
 		}
@@ -196,20 +197,19 @@ type Period struct {
 
 // RecordedGPU is what was sampled of one GPU.
 type RecordedGPU struct {
-	Index     int               `json:"index"`
-	ID        gpu.ID            `json:"id"`
-	Peak      Most              `json:"peak"`              // memory in use
-	Own       Most              `json:"own"`               // of the job's own processes together
-	Unlisted  Most              `json:"unlisted"`          // that no process accounts for
-	Together  int               `json:"processes_at_once"` // of the job, at most
-	Busy      *int              `json:"busy_percent"`      // mean; null if never reported
-	Idle      float64           `json:"idle_seconds"`      // in which no kernel ran
-	Unread    int               `json:"unread_samples"`    // in which memory or processes could not be read
-	Unused    bool              `json:"unused"`            // nothing ran on it
-	Processes []RecordedProcess `json:"processes"`         // the largest
-	More      int               `json:"more_processes"`    // which the list does not have
-	// Faults are the GPU's errors, as recorded.
-	Faults []record.RecordedFault `json:"faults,omitempty"`
+	Index     int                    `json:"index"`
+	ID        gpu.ID                 `json:"id"`
+	Peak      Most                   `json:"peak"`              // memory in use
+	Own       Most                   `json:"own"`               // of the job's own processes together
+	Unlisted  Most                   `json:"unlisted"`          // that no process accounts for
+	Together  int                    `json:"processes_at_once"` // of the job, at most
+	Busy      *int                   `json:"busy_percent"`      // mean; null if never reported
+	Idle      float64                `json:"idle_seconds"`      // in which no kernel ran
+	Unread    int                    `json:"unread_samples"`    // in which memory or processes could not be read
+	Unused    bool                   `json:"unused"`            // nothing ran on it
+	Processes []RecordedProcess      `json:"processes"`         // the largest
+	More      int                    `json:"more_processes"`    // which the list does not have
+	Faults    []record.RecordedFault `json:"faults,omitempty"`  // the GPU's errors
 }
 
 // Most is the most memory that was sampled, in bytes.

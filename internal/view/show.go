@@ -188,7 +188,7 @@ func (t Test) text() string {
 		text = fmt.Sprintf("%s: %s: %s (%d)%s%s", t.Result, e.Call, e.Name, e.Code, after("; ", e.Meaning),
 			after("; ", e.Remedy))
 	}
-	return "test allocation: " + text
+	return "test allocation: " + text + after("; pattern test: ", t.Pattern)
 }
 
 // messagesText writes where messages about memory were searched, and the messages.

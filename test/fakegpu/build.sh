@@ -19,7 +19,7 @@ shared="$src/world.c $src/act.c $src/alloc.c"
 nvml="$src/nvml.c $src/nvml_memory.c $src/nvml_mig.c $src/nvml_state.c $src/nvml_events.c"
 lib="$cc -shared -fPIC -fvisibility=hidden -pthread $absent"
 $lib -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" $nvml $shared -ldl
-cuda="$src/cuda.c $src/cuda_mig.c $src/cuda_client.c $src/cuda_memory.c $src/cuda_ipc.c $src/mps_ask.c $shared"
+cuda="$src/cuda.c $src/cuda_mig.c $src/cuda_client.c $src/cuda_memory.c $src/cuda_ipc.c $src/cuda_kernels.c $src/mps_ask.c $shared"
 $lib -Wl,-soname,libcuda.so.1 -o "$out/libcuda.so.1" $cuda -ldl
 $cc -pthread -DFAKE_VENDOR -o "$out/fakecuda" "$job"/*.c -ldl
 $cc -pthread -o "$out/fakekeeper" "$src/fakekeeper.c" $shared -ldl

@@ -58,6 +58,38 @@ func TestProbeAtTheEnd(t *testing.T) {
 	n.tested(n.endOf(103), gpu.ProbeSkipped, "BKD-ORPHAN") // nobody who may use the GPU may lose by a test
 }
 
+// Memory that gives back other bits than were written drains at a job's end, once two processes have seen it. The user
+// reads that it was not the program, the admin where it is. A driver that crashes or hangs in this test proves nothing of
+// the memory: the allocation's result stays.
+func TestPattern(t *testing.T) {
+	for rule, exit := range map[string]int{
+		"gpu0.wrong 1234567890:100000": 30, "on.cuLaunchKernel crash": 0, "on.cuStreamQuery hang": 0, "on.cuInit ": 0,
+	} {
+		t.Run(rule, func(t *testing.T) {
+			n := parallel(t, "enforce")
+			n.configure(func(c *conf) { c.extra = "probe: {pattern: 24h}\n" })
+			n.clean(prolog, newJob())
+			key, value, _ := strings.Cut(rule, " ")
+			n.set(key, value)
+			n.exits(exit, epilog, newJob())
+			switch {
+			case exit != 0:
+				n.tested(n.endOf(100), gpu.ProbeWrong, "")
+				n.shows("BKD-BITS", "show", "100")
+				n.shows("at byte 9876543120 bits 0x100000", "show", "100")
+			case value != "":
+				n.tested(n.endOf(100), gpu.ProbeOK, "")
+			default:
+				p := n.tested(n.endOf(100), gpu.ProbeOK, "").Pattern
+				must.Not(t, p == nil || p.Bytes < 139<<30 || p.Wrong != 0, "%+v", p)
+				n.job(101) // neither tests nor writes again
+				again := n.tested(n.endOf(101), gpu.ProbeOK, "").Pattern
+				must.Not(t, again == nil || again.At != p.At, "%+v, then %+v", p, again)
+			}
+		})
+	}
+}
+
 // A test that hangs costs its time and no more: the rest of the hook is done, nothing drains, and the next hook works.
 // A slow start of CUDA is no fault of the driver's: no test, and nothing found. One that not even SIGKILL ends is on
 // record: while it is stuck no hook starts another or asks the driver; once it has gone everything works again.

@@ -21,6 +21,9 @@ const gap = 64 * mib
 // slowCUDA is a library in front of the driver's that gives memory back 150 ms later.
 const slowCUDA = "libslowcuda.so"
 
+// planter is a backend that flips a bit of the memory that it tests.
+const planter = "bookend-gpu-plant"
+
 // probeRequest asks the backend for a test allocation on some cards, as a hook would; slow, for one that holds the
 // memory for long enough to be met.
 func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {

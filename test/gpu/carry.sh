@@ -15,7 +15,7 @@ make --no-print-directory build
 test/gpu/build.sh bin
 rm -rf "$out"
 mkdir -p "$out/bin"
-cp bin/bookend-prolog bin/bookend-epilog bin/bookend-healthcheck bin/bookend bin/bookend-gpu bin/bookend-amd bin/bookend-hip bin/gpu-lane bin/cudajob bin/bare bin/idle bin/libslowcuda.so "$out/bin/"
+cp bin/bookend-prolog bin/bookend-epilog bin/bookend-healthcheck bin/bookend bin/bookend-gpu bin/bookend-amd bin/bookend-hip bin/gpu-lane bin/cudajob bin/bare bin/idle bin/bookend-gpu-plant bin/libslowcuda.so "$out/bin/"
 
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT

@@ -175,7 +175,7 @@ func (l *lane) settleIn() {
 // install puts the jobs' programs where every user can run them.
 func (l *lane) install() {
 	put := func(name string, data []byte) { try(os.WriteFile(l.site.Program(name), data, 0o755)) }
-	for _, name := range []string{"cudajob", "bare", "idle", slowCUDA} {
+	for _, name := range []string{"cudajob", "bare", "idle", planter, slowCUDA} {
 		put(name, must(os.ReadFile(filepath.Join(l.programs, name))))
 	}
 	for _, e := range must(scripts.ReadDir("scenarios")) {

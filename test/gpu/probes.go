@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 
 	"bookend/internal/gpu"
+	"bookend/internal/protocol"
 	"bookend/test/gpu/runrecord"
 )
 
@@ -71,6 +74,41 @@ func (r *run) probeNeighbour() {
 	}
 	r.draining(job, 0)
 	r.stillThere()
+}
+
+// probePattern ends a job whose end is to write and read the GPU's memory, and one right after it.
+func (r *run) probePattern() {
+	job := r.patterned()
+	p := job.AtEnd().Probes[0]
+	r.whole("the epilog's", p)
+	found := cmp.Or(p.Pattern, &gpu.Pattern{Why: "none"})
+	r.holds("written and read", "at least 99 % of the free memory", found.Outcome(), 100*found.Bytes >= 99*p.Free.Bytes)
+	r.check("wrong words", 0, int(found.Wrong))
+	r.draining(job, 0)
+	r.draining(r.patterned(), 0)
+}
+
+// patterned runs a job on one GPU and wants it clean at both ends.
+func (r *run) patterned() *job {
+	job := r.run1(r.script("$CUDAJOB alloc --mib 64 --sleep 0"), "--gres=gpu:1")
+	r.clean(job)
+	return job
+}
+
+func (r *run) probePlanted() {
+	const offset, bit = 8 * 1234567890, 1 << 20 // what internal/allocation flips
+	c := r.cards[0]
+	request := must(protocol.ReadRequest(bytes.NewReader(r.probeRequest([]card{c}, false))))
+	request.Probe.Pattern = []gpu.ID{gpu.ID(c.uuid)}
+	for range 2 {
+		tests := r.tests("a planted bit", start([]string{r.site.Program(planter)}, nil, must(request.Line())))
+		last := tests[len(tests)-1]
+		r.check("the test", string(gpu.ProbeWrong), string(last.Result))
+		found := cmp.Or(last.Pattern, &gpu.Pattern{Why: "none"})
+		is := func(w gpu.WrongWord) bool { return w == gpu.WrongWord{Offset: offset, Flipped: bit} }
+		only := found.Wrong == 2 && len(found.First) == 2 && is(found.First[0]) && is(found.First[1])
+		r.holds("wrong words", "bit 20 of word 1234567890 in both rounds, nothing else", found.Outcome(), only)
+	}
 }
 
 // skipped wants a test not to have been made, with a reason.

@@ -123,7 +123,8 @@ static int take_private(const struct world *w, struct client *c, unsigned long l
 	c->ledger.memory += bytes;
 	c->ledger.blocks++;
 	alloc_write(c->fd, &c->ledger);
-	return block_new((struct block){.gpu = c->gpu, .fd = -1, .bytes = bytes}, out);
+	unsigned char *kept = bytes <= 4096 ? calloc(1, bytes) : NULL;
+	return block_new((struct block){.gpu = c->gpu, .fd = -1, .bytes = bytes, .kept = kept}, out);
 }
 
 static int take_export(struct client *c, unsigned long long bytes, unsigned long long *out) {
@@ -152,6 +153,8 @@ static void give_back(struct block *b) {
 	else c->ledger.memory -= b->bytes, c->ledger.blocks--;
 	if (b->mapped) c->ledger.mapped -= b->bytes;
 	if (!b->file || b->mapped) client_settle(c);
+	free(b->kept);
+	b->kept = NULL;
 	b->bytes = 0;
 }
 

@@ -22,7 +22,8 @@ struct block {
 	unsigned long long at, bytes; // bytes 0: freed
 	int gpu, fd;
 	char *file;
-	unsigned char fill; // what its bytes were set to
+	unsigned char fill;  // what its bytes were set to
+	unsigned char *kept; // the bytes themselves, of a small private one
 	bool mapped;        // another process's
 };
 

@@ -93,7 +93,7 @@ EXPORT CUresult cuMemExportToShareableHandle(int *out, Handle handle, int type, 
 	return rc;
 }
 
-// No byte is kept: a block remembers what it was filled with.
+// A large block keeps no byte: it remembers what it was filled with.
 
 EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t bytes) {
 	ENTER(ANY_GPU);
@@ -101,6 +101,7 @@ EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t bytes)
 	struct block *b = block_at(to);
 	bool inside = b && bytes <= b->bytes - (to - b->at);
 	if (inside) b->fill = value;
+	if (inside && b->kept) memset(b->kept + (to - b->at), value, bytes);
 	pthread_mutex_unlock(&cuda_lock);
 	return inside ? OK : INVALID_VALUE;
 }
@@ -109,7 +110,8 @@ EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
 	pthread_mutex_lock(&cuda_lock);
 	struct block *b = block_at(from);
 	bool inside = b && bytes <= b->bytes - (from - b->at);
-	if (inside) memset(to, b->fill, bytes);
+	if (inside && b->kept) memcpy(to, b->kept + (from - b->at), bytes);
+	else if (inside) memset(to, b->fill, bytes);
 	pthread_mutex_unlock(&cuda_lock);
 	return inside ? OK : INVALID_VALUE;
 }
