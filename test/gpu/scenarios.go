@@ -163,7 +163,7 @@ var probes = []chain{
 	{mode: "enforce", steps: one("probe-near-full", (*run).probeNearFull)},
 	{mode: "observe", brisk: true, steps: one("probe-neighbour", (*run).probeNeighbour)},
 	{mode: "enforce", steps: one("probe-killed", (*run).probeKilled)},
-	{mode: "enforce", with: map[string]string{"probe": "{pattern: 24h, every: 0s}"},
+	{mode: "enforce", with: map[string]string{"probe": "{pattern: 1s, every: 0s}"},
 		steps: one("probe-pattern", (*run).probePattern)},
 	{mode: "enforce", brisk: true, steps: one("probe-planted", (*run).probePlanted)},
 	{mode: "enforce", all: true, steps: one("probe-hooks", (*run).probeHooks)},
