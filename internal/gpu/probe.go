@@ -36,6 +36,9 @@ const (
 	ProbeSkipped ProbeResult = "skipped" // not tested; see Why
 )
 
+// Bad reports whether no memory could be allocated, or not be trusted.
+func (r ProbeResult) Bad() bool { return r == ProbeBroken || r == ProbeBlocked || r == ProbeWrong }
+
 // Reasons of a skipped test for which none was due: by design or by the site's own choice.
 const (
 	NoTestAtStart  = "none at a start (probe.at); the last one may not hold any more"

@@ -122,9 +122,7 @@ type TestResult struct {
 }
 
 // Bad reports whether no memory could be allocated, or not be trusted.
-func (o TestResult) Bad() bool {
-	return slices.Contains([]gpu.ProbeResult{gpu.ProbeBroken, gpu.ProbeBlocked, gpu.ProbeWrong}, o.Result)
-}
+func (o TestResult) Bad() bool { return o.Result.Bad() }
 
 // Retry reports whether another process should test the GPU alone: if the result is bad, or if the process had started
 // CUDA for several GPUs together and could not test this one, possibly because of another one.
@@ -258,7 +256,7 @@ func PatternDue(id gpu.ID, found []record.Finding, last gpu.Probe, every, now ti
 			return f.GPU == id && slices.Contains(codes, f.Code) && f.Cause() != catalog.ByProgram
 		})
 	}
-	if is(catalog.Xid, catalog.ECC) || (TestResult{Probe: last}).Bad() {
+	if is(catalog.Xid, catalog.ECC) || last.Result.Bad() {
 		return true
 	}
 	if day := 24 * time.Hour; is(catalog.RemapPending, catalog.Pages) && (every == 0 || every > day) {

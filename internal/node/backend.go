@@ -44,14 +44,13 @@ type Answer struct {
 	Faults    []gpu.Fault    // of the driver as a whole; those of a device are in the snapshots
 	Complete  bool           // the backend wrote that it was done
 	Health    []gpu.Health   // empty if not requested, or if this backend does not support it
-	Probes    []gpu.Probe    // of each device whose probe was finished, the latest first
+	Probes    []gpu.Probe    // one for each device whose probe was finished
 	Unasked   bool           // the driver was not queried: it does not answer another hook
 	Abandoned *state.Stuck   // set if the backend could not be killed: no other may be started while it lives
 	Took      time.Duration
 	Troubles  []Trouble
-	Panic     *child.Panic // a defect of Bookend itself
-
-	earlier []record.Finding // of a backend that had to end before this one was started
+	Panic     *child.Panic     // a defect of Bookend itself
+	earlier   []record.Finding // of a backend that had to end before this one was started
 }
 
 // latest returns the last sample, an empty one if there is none.
@@ -265,7 +264,8 @@ func (a *Answer) take(replies []protocol.Reply) {
 		case protocol.KindHealth:
 			a.Health = r.Health
 		case protocol.KindProbe:
-			a.Probes = slices.Insert(a.Probes, 0, *r.Probe)
+			earlier := func(p gpu.Probe) bool { return p.Device == r.Probe.Device }
+			a.Probes = append(slices.DeleteFunc(a.Probes, earlier), *r.Probe)
 		case protocol.KindDone:
 			a.Complete = true
 		}
