@@ -71,7 +71,8 @@ func TestCommandPages(t *testing.T) {
 			continue
 		}
 		_, rest, _ := strings.Cut(help(c), "\n\n")
-		fmt.Fprintf(&page, "### %s\n```\n%s```\n", c.CommandPath(), help(c))
+		text := strings.NewReplacer("\n\nflags:", "\nflags:", "\n\nexamples:", "\nexamples:").Replace(help(c))
+		fmt.Fprintf(&page, "### %s\n```\n%s```\n", c.CommandPath(), text)
 		fmt.Fprintf(&synopsis, "**%s**%s\n\n", c.CommandPath(), strings.TrimPrefix(c.UseLine(), c.CommandPath()))
 		fmt.Fprintf(&man, "## %s\n```\n%s```\n\n", c.CommandPath(), rest)
 	}

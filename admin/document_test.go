@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +149,26 @@ func TestFleet(t *testing.T) {
 			t.Errorf("%s: exit %d: %s%s", name, exit, out.String(), said.String())
 		}
 	}
+}
+
+// What a node prints of an ended job goes into Slurm's accounting.
+func TestSacct(t *testing.T) {
+	n := busy(t)
+	status := bookend(0, n.config, "status", "--json").out
+	var doc view.Status
+	must.Do(t, json.Unmarshal([]byte(status), &doc))
+	job := doc.Ended[0]
+	const form = "2006-01-02T15:04:05"
+	start, end := job.BeganAt.UTC().Format(form), job.EndedAt.Add(time.Minute).UTC().Format(form)
+	record := fmt.Sprintf("%d|%s|%d|n1|%s|%[4]s|%s|", job.JobID, job.Job, job.UID, start, end)
+	write(t, filepath.Join(n.dir, "sacct"), "#!/bin/sh\necho '"+record+"'\n", 0o755)
+	write(t, n.config, valid(n.dir)+"slurm: {scontrol: "+n.dir+"/scontrol}\n", 0o644)
+	var out, said strings.Builder
+	exit := run(child.Env{Stdin: strings.NewReader(status), Stdout: &out, Stderr: &said, EUID: 1000, Clock: child.SystemClock(),
+		Getenv: func(name string) string { return map[string]string{"BOOKEND_CONFIG": n.config}[name] }}, []string{"sacct", "--dry-run"})
+	want := "job " + job.Job + ": bookend n1: BKD-"
+	must.Not(t, exit != 0 || !strings.HasPrefix(out.String(), want) || !strings.HasSuffix(out.String(), "\nnot written (--dry-run): 1\n"),
+		"exit %d: %s%s, want %q", exit, out.String(), said.String(), want)
 }
 
 // A prolog that was stopped reports nothing to the user: that does not make the GPUs clean.

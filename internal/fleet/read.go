@@ -52,6 +52,7 @@ type status struct {
 	} `json:"troubles"`
 	Damaged []string   `json:"damaged"`
 	Running []struct{} `json:"running"`
+	Ended   []run      `json:"ended"` // the newest few
 
 	Runs []run `json:"runs"` // of a document of "bookend history --json"
 }
@@ -61,6 +62,11 @@ type run struct {
 	EndedAt time.Time `json:"ended_at"`
 	Start   *verdict  `json:"start"`
 	End     *verdict  `json:"end"`
+
+	JobID    uint32    `json:"job_id"`
+	UID      uint32    `json:"uid"`
+	State    string    `json:"state"`
+	Findings []finding `json:"findings"`
 }
 
 type verdict struct {

@@ -3,7 +3,6 @@ package slurmcmd
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,9 +24,9 @@ type Accounted struct {
 
 // Accounting asks sacct, which is next to scontrol, about a user's own job.
 func (c Scontrol) Accounting(job slurm.Ref, uid int) (Accounted, error) {
-	c.Path, c.most = filepath.Join(filepath.Dir(c.Path), "sacct"), 32<<20 // an array of 50,000 tasks
+	c.most = 32 << 20 // an array of 50,000 tasks
 	const fields = "-oJobID,State,ExitCode,NodeList,TRESUsageInMax,SystemComment"
-	text, err := c.run("-j"+job.Text, fmt.Sprint("-u", uid), "-PnD", fields)
+	text, err := c.sibling("sacct").run("-j"+job.Text, fmt.Sprint("-u", uid), "-PnD", fields)
 	if err != nil {
 		return Accounted{}, err
 	}

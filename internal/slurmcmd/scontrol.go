@@ -95,6 +95,12 @@ func (c Scontrol) update(do, name string, still func(slurm.Node) bool, what ...s
 	return nil
 }
 
+// sibling is a program of Slurm's next to scontrol.
+func (c Scontrol) sibling(name string) Scontrol {
+	c.Path = filepath.Join(filepath.Dir(c.Path), name)
+	return c
+}
+
 func (c Scontrol) run(args ...string) (string, error) {
 	// Threat: a user who can write scontrol would run code as root here.
 	if c.Root {
@@ -114,7 +120,7 @@ func (c Scontrol) run(args ...string) (string, error) {
 	}
 	res := child.Run(spec)
 	if err := failed(res, spec.Timeout); err != nil {
-		return "", fmt.Errorf("%s %s: %w", filepath.Base(c.Path), args[0], err)
+		return string(res.Stdout), fmt.Errorf("%s %s: %w", filepath.Base(c.Path), args[0], err)
 	}
 	return string(res.Stdout), nil
 }

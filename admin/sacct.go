@@ -1,0 +1,41 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bookend/internal/catalog"
+	"bookend/internal/fleet"
+	"bookend/internal/slurmcmd"
+)
+
+func sacctCommand(a *app) *cobra.Command {
+	c := slurmcmd.Commenter{Say: a.say}
+	cmd := &cobra.Command{
+		Use: "sacct", Short: "write jobs' findings into Slurm's accounting, for sacct -o SystemComment",
+		Long: `Reads what "bookend fleet" reads, and writes one line of codes and figures into the
+SystemComment of jobs with findings. It leaves jobs with another's comment, and those whose last
+record in the accounting may be another run. It runs where sacctmgr does, as an operator.`,
+		Example: "  clush -qw @gpu bookend status --json | bookend sacct --dry-run",
+		Args:    none, RunE: func(*cobra.Command, []string) error {
+			found, err := fleet.Remarks(a.env.Stdin, func(code string) bool {
+				e, known := catalog.Lookup(catalog.Code(code))
+				return known && e.Scope != catalog.Own
+			})
+			var all []slurmcmd.Remark
+			for _, r := range found {
+				all = append(all, slurmcmd.Remark(r))
+			}
+			if err != nil {
+				return err
+			}
+			c.Slurm = slurmcmd.Scontrol{Path: a.config().Slurm.Scontrol, Conf: a.env.Getenv("SLURM_CONF"),
+				Root: a.env.EUID == 0, Time: func() time.Duration { return 30 * time.Second }}
+			return c.Write(all)
+		},
+	}
+	cmd.Flags().IntVar(&c.Most, "limit", 60, "write at most `N` jobs")
+	cmd.Flags().BoolVar(&c.Dry, "dry-run", false, "only print what would be written")
+	return cmd
+}

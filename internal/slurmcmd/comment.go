@@ -1,0 +1,158 @@
+package slurmcmd
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/slurm"
+)
+
+// Remark is a line about a job's run on one node for Slurm's accounting: "n1: BKD-ORPHAN gpu 0 20.0 GiB".
+type Remark struct {
+	Job, UID uint32 // Job is Slurm's own number, also of an array's task
+	Node     string
+	Began    time.Time
+	Text     string
+}
+
+// Commenter writes remarks into the SystemComment of jobs.
+type Commenter struct {
+	Slurm Scontrol // sacct and sacctmgr are next to scontrol
+	Most  int      // jobs to write
+	Dry   bool     // only say what would be written
+	Say   func(format string, args ...any)
+}
+
+// Write writes remarks about jobs, and says what became of how many.
+func (c Commenter) Write(all []Remark) error {
+	of, count := map[uint32][]Remark{}, map[string]int{}
+	for _, r := range all {
+		of[r.Job] = append(of[r.Job], r)
+	}
+	jobs := slices.Sorted(maps.Keys(of))
+	records, err := c.Slurm.accounts(jobs)
+	for _, job := range jobs {
+		result := "left for the next run"
+		if err == nil && count[written] < c.Most {
+			result, err = c.write(records[job], of[job])
+		}
+		count[result]++
+	}
+	for _, result := range slices.Sorted(maps.Keys(count)) {
+		c.Say("%s: %d", result, count[result])
+	}
+	return err
+}
+
+const written = "written"
+
+// write leaves a job whose newest record may mean another run, and one with a comment that is not ours.
+func (c Commenter) write(records []account, remarks []Remark) (result string, err error) {
+	text, job := "", account{}
+	for _, r := range remarks {
+		if of, certain := r.record(records); certain {
+			job, text = of, r.addTo(cmp.Or(text, of.comment))
+		}
+	}
+	switch {
+	case text == "":
+		return "not certainly the job's last run", nil
+	case job.comment != "" && !strings.HasPrefix(job.comment, ours):
+		return "with another's comment", nil
+	case strings.EqualFold(text, job.comment): // Slurm 22.05 stores it in lower case
+		return "there already", nil
+	}
+	c.Say("job %s: %s", job.id, text)
+	if c.Dry {
+		return "not written (--dry-run)", nil
+	}
+	out, err := c.Slurm.sibling("sacctmgr").run("-i", "modify", "job", "where", "jobid="+job.id, "set",
+		"SystemComment="+text)
+	if strings.Contains(out, "Nothing modified") {
+		return "not yet in the accounting", nil
+	}
+	return written, err
+}
+
+const (
+	ours        = "bookend " // begins each comment of ours
+	mostComment = 200        // bytes
+)
+
+// addTo adds the remark to a comment, in place of what that has of the node. Where there is no room, it is left out.
+func (r Remark) addTo(comment string) string {
+	parts := strings.FieldsFunc(strings.TrimPrefix(comment, ours), func(c rune) bool { return c == ';' })
+	text, added := "", false
+	for _, part := range append(parts, r.Text) {
+		part = strings.TrimSpace(part)
+		node, _, _ := strings.Cut(part, ":")
+		if same := strings.EqualFold(node, r.Node); same && added {
+			continue
+		} else if same {
+			part, added = r.Text, true
+		}
+		if len(ours+text+part) < mostComment {
+			text += part + "; "
+		}
+	}
+	return ours + strings.TrimSuffix(text, "; ")
+}
+
+// account is a record of a job, of which a requeued one has several. A time that Slurm does not know is zero.
+type account struct {
+	id, uid, nodes, comment string // id as sacctmgr must name the job
+	submit, start, end      time.Time
+}
+
+// record returns the newest record of the job, and whether the remark is certainly about that and no other one.
+func (r Remark) record(all []account) (newest account, certain bool) {
+	const skew = 10 * time.Second // of two hosts' clocks
+	fit := 0
+	for _, a := range all {
+		if !a.submit.Before(newest.submit) {
+			newest = a
+		}
+		if a.start.Before(r.Began.Add(skew)) && (a.end.IsZero() || r.Began.Before(a.end.Add(skew))) {
+			fit++
+		}
+	}
+	on := func(element string) bool {
+		nodes, _ := slurm.Expand(element)
+		return slices.Contains(nodes, r.Node) && slurm.ValidNode(r.Node)
+	}
+	over := !newest.start.IsZero() && newest.start.Before(r.Began.Add(skew)) && !newest.end.IsZero()
+	return newest, fit == 1 && over && newest.uid == fmt.Sprint(r.UID) &&
+		slices.ContainsFunc(slurm.Elements(newest.nodes), on)
+}
+
+// accounts asks sacct for all records of jobs.
+func (c Scontrol) accounts(jobs []uint32) (map[uint32][]account, error) {
+	all := map[uint32][]account{}
+	if len(jobs) == 0 {
+		return all, nil
+	}
+	c.most = 32 << 20 // arrays of 50,000 tasks
+	const fields = "-oJobIDRaw,JobID,UID,NodeList,Submit,Start,End,SystemComment"
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(jobs), " ", ","), "[]")
+	text, err := c.sibling("sacct").run("-j"+list, "-XDPn", fields)
+	for line := range strings.Lines(text) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), "|", 8)
+		job, known := slurm.ParseJobID(f[0])
+		if len(f) != 8 || !known {
+			continue
+		}
+		a := account{id: f[0], uid: f[2], nodes: f[3], comment: f[7]}
+		if strings.ContainsAny(f[1], "_+") { // the number alone may mean a whole array
+			a.id = f[1]
+		}
+		for i, at := range []*time.Time{&a.submit, &a.start, &a.end} {
+			*at, _ = time.Parse(timeForm, f[4+i])
+		}
+		all[uint32(job)] = append(all[uint32(job)], a)
+	}
+	return all, err
+}
