@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/safefile"
 	"bookend/test/faultinject"
 	"bookend/test/must"
 	"bookend/test/rig"
@@ -479,4 +480,17 @@ func TestPanicsComeBack(t *testing.T) {
 func TestPanicInParallelIsAnError(t *testing.T) {
 	results, err := Parallel(3, func(i int) int { return 1 / (i - 1) })
 	must.Not(t, err == nil || !strings.Contains(err.Error(), "divide") || results != nil, "got %v, %v", results, err)
+}
+
+// A program that a user could have replaced is not started: it would run as root.
+func TestForeign(t *testing.T) {
+	program, mark := filepath.Join(t.TempDir(), "own"), filepath.Join(t.TempDir(), "mark")
+	must.Do(t, os.WriteFile(program, []byte("#!/bin/sh\n: >"+mark+"\n"), 0o777))
+	must.Do(t, os.Chmod(program, 0o777))
+	res := Run(Spec{Path: program, Foreign: true, Timeout: longTimeout})
+	expect(t, res, NotStarted)
+	must.Fail(t, "a program that all can write", res.Err, safefile.ErrUntrusted)
+	_, err := os.Lstat(mark)
+	must.Not(t, !os.IsNotExist(err), "it was started")
+	expect(t, Run(Spec{Path: "/bin/true", Foreign: true, Timeout: longTimeout}), Exited)
 }
