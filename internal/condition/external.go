@@ -31,10 +31,14 @@ type nodeVerdict struct {
 	} `json:"affected_components"`
 }
 
-// External returns what follows from the reply of the site's own check: one finding or none. last is the last health
-// check, nil for none: if it drained the node for this, the node is not drained again until a reply is without fault.
-func External(r Reply, last *record.Check) []record.Finding {
-	found := judgeReply(r)
+// External returns what follows from the reply of the site's own check, nil for none: one finding or none. last is the
+// last health check, nil for none: if it drained the node for this, a reply without fault has to come before another
+// drain.
+func External(r *Reply, last *record.Check) []record.Finding {
+	if r == nil {
+		return nil
+	}
+	found := judgeReply(*r)
 	if len(found) > 0 && last != nil && wasDrainedFor(*last) {
 		found[0].AddDoubt(drainedBefore)
 	}

@@ -63,7 +63,7 @@ func TestExternal(t *testing.T) {
 		"after one for another reason": {7, "", last(catalog.ToDrain, record.Finding{Code: catalog.XidFatal}), "/opt/hv exits 7, which health.external.drain_on lists"},
 	} {
 		got := ""
-		if f := External(Reply{Program: "/opt/hv", Named: tt.exit == 7, Exit: tt.exit, Output: []byte(tt.output)}, tt.last); len(f) > 0 {
+		if f := External(&Reply{Program: "/opt/hv", Named: tt.exit == 7, Exit: tt.exit, Output: []byte(tt.output)}, tt.last); len(f) > 0 {
 			f := f[0]
 			got = strings.Join(append([]string{f.Observed}, f.Doubts...), "/")
 			if f.Unknown != "" {
@@ -73,7 +73,7 @@ func TestExternal(t *testing.T) {
 		}
 		must.Be(t, name, got, tt.want)
 	}
-	f := External(Reply{Program: "/opt/hv", Named: true, Exit: 7, Unknown: "did not end within 10s"}, nil)
+	f := External(&Reply{Program: "/opt/hv", Named: true, Exit: 7, Unknown: "did not end within 10s"}, nil)
 	must.Be(t, "a program that was killed", f[0].Unknown, "/opt/hv did not end within 10s")
 }
 
@@ -83,7 +83,7 @@ func FuzzExternal(f *testing.F) {
 		f.Add([]byte(verdictOf(severity)), 1)
 	}
 	f.Fuzz(func(t *testing.T, output []byte, exit int) {
-		found := External(Reply{Program: "/x", Exit: exit, Output: output}, nil)
+		found := External(&Reply{Program: "/x", Exit: exit, Output: output}, nil)
 		if len(found) == 0 {
 			must.Not(t, exit != 0, "exit %d says nothing", exit)
 			return

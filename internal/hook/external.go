@@ -56,6 +56,7 @@ func startExternal(a *node.Access) (wait func() (*judge.Reply, []record.Finding)
 			child.NotStarted: fmt.Sprintf("was not started: %v", res.Err),
 			"":               fmt.Sprintf("was not started: %v", err),
 		}
-		return &judge.Reply{Exit: res.ExitCode, Output: res.Stdout, Unknown: why[res.Outcome]}, faults
+		return &judge.Reply{Program: c.Program, Exit: res.ExitCode, Named: slices.Contains(c.DrainOn, res.ExitCode),
+			Output: res.Stdout, Unknown: why[res.Outcome]}, faults
 	}
 }

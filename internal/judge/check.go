@@ -119,7 +119,7 @@ func (c Check) Clear() (ids []gpu.ID) {
 
 // JudgeCheck returns what is wrong on the GPUs: jobs on GPUs not given to them, leftovers, and the GPUs' condition.
 func JudgeCheck(c Check) Judgement {
-	found := slices.Concat(c.Faults, c.external())
+	found := slices.Concat(c.Faults, condition.External(c.Reply, c.Last))
 	switch {
 	case c.Seen.Side.Snapshot.At == 0:
 		return c.decide(found)
@@ -139,16 +139,6 @@ func JudgeCheck(c Check) Judgement {
 		}
 	}
 	return c.decide(found)
-}
-
-// external returns the finding of the site's own check, if there is one.
-func (c Check) external() []record.Finding {
-	if c.Reply == nil {
-		return nil
-	}
-	r, own := *c.Reply, c.Config.Health.External
-	r.Program, r.Named = own.Program, slices.Contains(own.DrainOn, r.Exit)
-	return condition.External(r, c.Last)
 }
 
 // trespasses returns the processes of live jobs on GPUs that their job was not given. Jobs of a partition that gives

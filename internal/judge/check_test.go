@@ -159,8 +159,7 @@ func TestExternalTwice(t *testing.T) {
 		"policy warns":                  {func(c *Check) { c.Config.Policy.HealthCheck = nil }, config.Warn},
 	} {
 		c, _ := checkOf()
-		c.Phase, c.At, c.Config.Mode, c.Node.Runs, c.Reply = slurm.HealthCheck, time.Hour, config.Enforce, nil, &Reply{Exit: 7}
-		c.Config.Health.External.DrainOn = []int{7}
+		c.Phase, c.At, c.Config.Mode, c.Node.Runs, c.Reply = slurm.HealthCheck, time.Hour, config.Enforce, nil, &Reply{Exit: 7, Named: true}
 		c.Config.Policy.HealthCheck = map[catalog.Code]config.Action{catalog.External: config.Drain}
 		c.Last = &record.Check{At: time.Minute, Epoch: c.Seen.Epoch, Findings: []record.Finding{{Code: catalog.External}}}
 		c.Node.Check = c.Last
