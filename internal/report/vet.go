@@ -7,7 +7,6 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/safetext"
 )
 
 // Vet returns whether a job's user would do better on another node, and why, by what its start reports to the user.
@@ -45,9 +44,6 @@ func reason(f record.Finding) string {
 	text := e.Title
 	if f.Bytes.Known() && f.Bytes.Bytes > 0 {
 		text += ", " + gpu.Size(f.Bytes.Bytes)
-	}
-	if f.Unknown != "" {
-		text += fmt.Sprintf(", not known: %s", safetext.Clean(f.Unknown, Width))
 	}
 	if f.Index != nil {
 		text = fmt.Sprintf("GPU %d: %s", *f.Index, text)

@@ -17,7 +17,7 @@ func TestVet(t *testing.T) {
 	dirty := found(catalog.Dirty, holder(1001), &record.Owner{Job: 4, UID: 1001})
 	doubted := dirty
 	doubted.Doubts = []string{"process 9 may hold it"}
-	unread := record.Finding{Code: catalog.Dirty, GPU: "GPU-a", Unknown: "list\x1b[2J withheld"}
+	unread := record.Finding{Code: catalog.Dirty, GPU: "GPU-a", Unknown: "list withheld"}
 	doubtful := fails(catalog.XidFatal, "", 79)
 	doubtful.Doubts = []string{"the driver does not say whether the GPU was reset since"}
 	amd := scene(1, record.Flat, dirty)
@@ -39,7 +39,7 @@ func TestVet(t *testing.T) {
 		"a lost GPU":            {scene(1, record.Clean, reset, fails(catalog.Lost, "", 0)), record.Yes, "BKD-LOST"},
 		"no driver that fits":   {scene(1, record.Clean, record.Finding{Code: catalog.Mismatch}), record.Yes, "BKD-MISMATCH"},
 		"a doubt":               {scene(1, record.Clean, doubtful), record.CannotTell, "BKD-XIDFATAL"},
-		"unknown":               {scene(1, record.Flat, unread), record.CannotTell, `not known: list\x1b[2J withheld (BKD-DIRTY)`},
+		"unknown":               {scene(1, record.Flat, unread), record.CannotTell, "GPU was not clean at the start (BKD-DIRTY)"},
 		"a driver that hangs":   {scene(1, record.Unreadable, record.Finding{Code: catalog.Hang}), record.CannotTell, "BKD-HANG"},
 		"a driver that is stuck": {scene(1, record.Unreadable, record.Finding{Code: catalog.Stuck}), record.CannotTell,
 			"BKD-STUCK"},

@@ -83,23 +83,18 @@ const (
 	mostComment = 200        // bytes
 )
 
-// addTo adds the remark to a comment, in place of what that has of the node. Where there is no room, it is left out.
+// addTo adds the remark to a comment unless that has it. For what does not fit there is no room.
 func (r Remark) addTo(comment string) string {
-	parts := strings.FieldsFunc(strings.TrimPrefix(comment, ours), func(c rune) bool { return c == ';' })
-	text, added := "", false
-	for _, part := range append(parts, r.Text) {
-		part = strings.TrimSpace(part)
-		node, _, _ := strings.Cut(part, ":")
-		if same := strings.EqualFold(node, r.Node); same && added {
-			continue
-		} else if same {
-			part, added = r.Text, true
-		}
-		if len(ours+text+part) < mostComment {
-			text += part + "; "
-		}
+	const between = "; "
+	has := strings.ToLower(between + strings.TrimPrefix(comment, ours) + between)
+	switch text := comment + between + r.Text; {
+	case comment == "":
+		return ours + r.Text
+	case strings.Contains(has, strings.ToLower(between+r.Text+between)), len(text) > mostComment:
+		return comment
+	default:
+		return text
 	}
-	return ours + strings.TrimSuffix(text, "; ")
 }
 
 // account is a record of a job, of which a requeued one has several. A time that Slurm does not know is zero.

@@ -45,6 +45,8 @@ type Options struct {
 	// lines of gres.conf, in which DEV stands for the directory of their device files.
 	Gres     string
 	GresConf []string
+	// Before, if not nil, may change slurm.conf before any daemon reads it.
+	Before func(slurmConf string) error
 	// Setup lets "bookend setup" write the lines and scripts; Conf is what the site has before. OWN in it stands for the
 	// directory of the site's own scripts, and Plugins is its plugstack.conf while setup looks.
 	Setup   bool
@@ -158,6 +160,7 @@ func (s *Site) start(o Options) {
 	if o.Setup {
 		opts.Before = func(conf string) error { return rig.Attempt(func() { s.setUp(o, conf) }) }
 	} else {
+		opts.Before = o.Before
 		s.writeHooks(o, &opts)
 	}
 	for _, line := range o.Conf {
