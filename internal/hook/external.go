@@ -36,6 +36,9 @@ func startExternal(a *node.Access) (wait func() (*judge.Reply, []record.Finding)
 		Path: c.Program, Args: c.Arguments, MaxOutput: maxExternal, Timeout: a.Left(c.Limit),
 		Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SLURMD_NODENAME=" + a.Job.Node}, Foreign: true,
 	}
+	if conf := a.Env.Getenv("SLURM_CONF"); conf != "" {
+		spec.Env = append(spec.Env, "SLURM_CONF="+conf)
+	}
 	ended := child.Async(func() (child.Result, error) {
 		if stuck != nil {
 			return child.Result{}, stuck

@@ -118,7 +118,7 @@ func TestExternalEndsWithItsCheck(t *testing.T) {
 	await(t, "its end", func() bool { return gone(started) })
 }
 
-// It gets a path, the node's name and its arguments, and no part of the caller's environment. While a job is on the node
+// It gets a path, the node's name, slurm.conf and its arguments, and nothing else of the caller's environment. While a job is on the node
 // nothing drains, and a prolog and an epilog never run it.
 func TestExternalSurroundings(t *testing.T) {
 	n := parallel(t, "enforce")
@@ -126,13 +126,14 @@ func TestExternalSurroundings(t *testing.T) {
 	n.clean(prolog, newJob())
 	n.clean(epilog, newJob())
 	n.clean(prolog, bystanding())
-	n.exits(0, healthcheck, bySlurm.With("LD_PRELOAD", "").With("SLURM_JOB_USER", "mallory"))
+	n.exits(0, healthcheck, bySlurm.With("SLURM_CONF", "/etc/slurm/slurm.conf").With("SLURM_JOB_USER", "mallory"))
 	n.later()
 	c := n.check()
 	must.Be(t, "the runs", n.get(n.in("runs")), "run 1\nrun 1\n")
 	for line := range strings.Lines(n.get(n.in("env"))) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		given := name == "PATH" || name == "SLURMD_NODENAME" && value == nodeName
+		given := name == "PATH" || name == "SLURMD_NODENAME" && value == nodeName ||
+			name == "SLURM_CONF" && value == "/etc/slurm/slurm.conf"
 		must.Not(t, !given && name != "PWD" && name != "SHLVL" && name != "_" && name != "OLDPWD", "it gets %q", line)
 	}
 	must.Not(t, n.toldSlurm() != "" || !strings.Contains(c.Verdict.Held, "a job is on the node"), "%q, %+v", n.toldSlurm(), c.Verdict)
