@@ -51,15 +51,21 @@ func startExternal(a *node.Access) (wait func() (*judge.Reply, []record.Finding)
 		if res.Outcome == child.Abandoned {
 			faults = a.AbandonedReader(&child.Error{Op: externalOp, Result: res}, nil)
 		}
-		why := map[child.Outcome]string{
-			child.Hung:       fmt.Sprintf("did not end within %v", c.Limit),
-			child.Abandoned:  fmt.Sprintf("did not end within %v, and cannot be killed", c.Limit),
-			child.Flooded:    fmt.Sprintf("wrote more than %d KiB", maxExternal>>10),
-			child.Crashed:    fmt.Sprintf("was ended by signal %d", res.Signal),
-			child.NotStarted: fmt.Sprintf("was not started: %v", res.Err),
-			"":               fmt.Sprintf("was not started: %v", err),
-		}
-		return &judge.Reply{Program: c.Program, Exit: res.ExitCode, Named: slices.Contains(c.DrainOn, res.ExitCode),
-			Output: res.Stdout, Unknown: why[res.Outcome]}, faults
+		return replyOf(a, res, err), faults
 	}
+}
+
+// replyOf returns the reply of a program that ended by itself, and otherwise why there is none.
+func replyOf(a *node.Access, res child.Result, err error) *judge.Reply {
+	c := a.Config.Health.External
+	why := map[child.Outcome]string{
+		child.Hung:       fmt.Sprintf("did not end within %v", c.Limit),
+		child.Abandoned:  fmt.Sprintf("did not end within %v, and cannot be killed", c.Limit),
+		child.Flooded:    fmt.Sprintf("wrote more than %d KiB", maxExternal>>10),
+		child.Crashed:    fmt.Sprintf("was ended by signal %d", res.Signal),
+		child.NotStarted: fmt.Sprintf("was not started: %v", res.Err),
+		"":               fmt.Sprintf("was not started: %v", err),
+	}
+	return &judge.Reply{Program: c.Program, Exit: res.ExitCode, Named: slices.Contains(c.DrainOn, res.ExitCode),
+		Output: res.Stdout, Unknown: why[res.Outcome]}
 }
