@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,22 +61,18 @@ func vet(a *app, cfg config.Config, job slurm.Owner, file string, probe bool) er
 	case avoid == record.No && r.Since != "":
 		avoid, why = record.CannotTell, r.Since
 	}
-	switch avoid {
-	case record.No:
-		a.say("Vetted: %s", node)
-		return nil
-	case record.Yes:
-		a.say("Cordon: %s %s", node, why)
-		if file != "" {
-			err = safefile.AddLine(file, node)
-			if err != nil {
-				a.warn(err)
-			}
+	if avoid == record.Yes && file != "" {
+		err = safefile.AddLine(file, node)
+		if err != nil {
+			a.warn(err)
 		}
-		return ending{code: exitTrouble}
 	}
-	a.say("Unknown: %s %s", node, why)
-	return ending{code: exitUntold}
+	end, known := map[record.Answer]ending{record.No: {exitOK, "Vetted: "}, record.Yes: {exitTrouble, "Cordon: "}}[avoid]
+	if !known {
+		end = ending{exitUntold, "Unknown: "}
+	}
+	a.say("%s", strings.TrimSpace(end.text+node+" "+why))
+	return ending{code: end.code}
 }
 
 // vetNow asks the driver as the job's user, twice if the first sample speaks against a GPU: memory outlives its process

@@ -148,6 +148,7 @@ func TestHTML(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("n1: "+doc("n1", dirty), "n1")
 	f.Add(doc("n1", silent)+"\n{}[", "")
+	f.Add(doc("n1", `"ended": [{"state": "ended", "findings": [{"code": "BKD-GAP", "action": "warn", "index": -1, "bytes": {"bytes": 9}}]}],`), "")
 	f.Fuzz(func(t *testing.T, in, wanted string) {
 		all, err := Read(strings.NewReader(in), []string{wanted}, noon, true)
 		sum := 0
@@ -158,6 +159,13 @@ func FuzzRead(f *testing.F) {
 		safetext.KeepAll(all, 400).Text(&b)
 		if lines := strings.Count(b.String(), "\n"); err == nil && (sum != len(all.Nodes) || lines != sum+2 && sum > 0) {
 			t.Errorf("%d lines for %d nodes, %d counted", lines, len(all.Nodes), sum)
+		}
+		remarks, _ := Remarks(strings.NewReader(in), func(code string) bool { return code == "BKD-GAP" })
+		for _, r := range remarks {
+			text := strings.TrimPrefix(r.Text, r.Node+": ")
+			if strings.Trim(text, "BKDGAPgpuiB 0123456789.+-") != "" || len(text) > 100 {
+				t.Errorf("%q", text)
+			}
 		}
 	})
 }

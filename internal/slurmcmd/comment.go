@@ -36,7 +36,7 @@ func (c Commenter) Write(all []Remark) error {
 	jobs := slices.Sorted(maps.Keys(of))
 	records, err := c.Slurm.accounts(jobs)
 	for _, job := range jobs {
-		result := "left for the next run"
+		result := untried
 		if err == nil && count[written] < c.Most {
 			result, err = c.write(records[job], of[job])
 		}
@@ -48,10 +48,10 @@ func (c Commenter) Write(all []Remark) error {
 	return err
 }
 
-const written = "written"
+const written, untried = "written", "left for the next run"
 
 // write leaves a job whose newest record may mean another run, and one with a comment that is not ours.
-func (c Commenter) write(records []account, remarks []Remark) (result string, err error) {
+func (c Commenter) write(records []account, remarks []Remark) (string, error) {
 	text, job := "", account{}
 	for _, r := range remarks {
 		if of, certain := r.record(records); certain {
@@ -66,16 +66,20 @@ func (c Commenter) write(records []account, remarks []Remark) (result string, er
 	case strings.EqualFold(text, job.comment): // Slurm 22.05 stores it in lower case
 		return "there already", nil
 	}
-	c.Say("job %s: %s", job.id, text)
-	if c.Dry {
-		return "not written (--dry-run)", nil
+	out, result, err := "", "not written (--dry-run)", error(nil)
+	if !c.Dry {
+		result = written
+		out, err = c.Slurm.sibling("sacctmgr").run("-i", "modify", "job", "where", "jobid="+job.id, "set",
+			"SystemComment="+text)
 	}
-	out, err := c.Slurm.sibling("sacctmgr").run("-i", "modify", "job", "where", "jobid="+job.id, "set",
-		"SystemComment="+text)
-	if strings.Contains(out, "Nothing modified") {
+	switch {
+	case strings.Contains(out, "Nothing modified"):
 		return "not yet in the accounting", nil
+	case err != nil:
+		return untried, err
 	}
-	return written, err
+	c.Say("job %s: %s", job.id, text)
+	return result, nil
 }
 
 const (

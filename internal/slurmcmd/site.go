@@ -13,13 +13,10 @@ import (
 
 // SiteRequest is what an admin says of a site. Whatever is empty is read from this host's files.
 type SiteRequest struct {
-	Conf       string // slurm.conf
-	Version    string // of the oldest Slurm on the nodes, as "24.11"
-	Pyxis      string // yes or no
-	Configless string // yes or no
-	Environ    string // SLURM_CONF
-	Scontrol   string // path of the program that is asked for its version
-	Root       bool   // this process is root
+	Conf, Environ     string // slurm.conf, and SLURM_CONF
+	Version, Scontrol string // of the oldest Slurm on the nodes, as "24.11"; the path of the program that has it
+	Pyxis, Configless string // yes or no
+	Root              bool   // this process is root
 }
 
 // Read reads slurm.conf, and from this host's files what the request does not say.
