@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/fleet"
+	"bookend/internal/page"
 	"bookend/internal/safetext"
 )
 
@@ -34,7 +35,7 @@ host needs no records, and you need not be root.`,
 				return a.write(f, !f.Sound())
 			}
 			var b bytes.Buffer
-			if err := safetext.KeepAll(f, 400).HTML(&b, now); err != nil {
+			if err := safetext.KeepAll(f, 400).HTML(&b, now, page.Style, page.Policy); err != nil {
 				return err
 			}
 			return deliver(a, html, force, b.Bytes(), fmt.Sprintf("nodes: %d", len(f.Nodes)))

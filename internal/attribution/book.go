@@ -190,6 +190,18 @@ func alone(r Allocation, others []Allocation) bool {
 	return true
 }
 
+// SameUser returns the other jobs of the run's user that were on the node after since, as far as is on record.
+func (b Book) SameUser(since time.Duration) (jobs []string) {
+	self := b.Self
+	self.Start = since
+	for _, o := range b.Others {
+		if o.UID == self.UID && o.Job != self.Job && overlap(self, o) {
+			jobs = append(jobs, fmt.Sprint(o.Job))
+		}
+	}
+	return jobs
+}
+
 func overlap(a, b Allocation) bool {
 	const forever = time.Duration(1<<63 - 1)
 	endOf := func(r Allocation) time.Duration {

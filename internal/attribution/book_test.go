@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -303,6 +304,30 @@ func TestOwnEndRefutesThePresumedOne(t *testing.T) {
 		book := Open([]record.Run{self, run(104, []gpu.ID{card0}, at(70))}, self, looking())
 		if book.Self.End != tt.end || book.Self.Unseen || book.Others[0].Alone {
 			t.Errorf("%s: %+v", name, book)
+		}
+	}
+}
+
+// Another job of the user counts if it was on the node after the moment, ended or not, or with an end that was not seen.
+func TestSameUser(t *testing.T) {
+	other := func(edit func(*record.Run)) record.Run { return changed(runOn(101, "GPU-1", 20, 30), edit) }
+	for name, tt := range map[string]struct {
+		other record.Run
+		is    bool
+	}{
+		"ended meanwhile":     {other(func(*record.Run) {}), true},
+		"lives":               {runOn(101, "GPU-1", 20, 0), true},
+		"ended before":        {runOn(101, "GPU-1", 2, 9), false},
+		"ended during it":     {runOn(101, "GPU-1", 2, 11), true},
+		"another user's":      {other(func(r *record.Run) { r.Job.UID = 1001 }), false},
+		"an end not seen":     {other(func(r *record.Run) { r.Ends = []record.End{{At: 25, Unseen: "x"}} }), true},
+		"of an earlier boot":  {other(func(r *record.Run) { r.Epoch.Boot = "a" }), false},
+		"the same, run again": {other(func(r *record.Run) { r.Job.ID, r.Key = 100, "t1" }), false},
+	} {
+		self := runOn(100, "GPU-0", 12, 0)
+		got := Open([]record.Run{self, tt.other}, self, looking()).SameUser(10)
+		if (strings.Join(got, " ") == "101") != tt.is || len(got) > 1 {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -228,6 +228,15 @@ var entries = []Entry{
 			"{BKD-EXTERNAL: drain} lets it drain an idle node.",
 		Traits{Start: ToWarn, End: ToWarn}},
 
+	// the host's memory
+	{SharedMemory, Warning, Host, Job, "shared memory left behind",
+		"Files in /dev/shm or System V segments of the job's user that were not there at its start and that no " +
+			"process uses: 64 MiB or more in all, or 100 of them. They take the node's memory until they are " +
+			"removed. This job alone is named only if it had the node to itself and nothing else of its user was " +
+			"seen there.",
+		"Remove them with the command in the finding. A private /dev/shm for each job (JobContainerType) prevents it.",
+		Traits{Start: ToWarn, End: ToWarn}},
+
 	{BackendMissing, Warning, Own, Site, "backend is missing",
 		"The backend program was not found or could not be started.",
 		"Install it, or correct the key backend.",

@@ -93,7 +93,7 @@ func TestEntriesAreComplete(t *testing.T) {
 		if e.Severity != Note && e.Severity != Warning && e.Severity != Serious {
 			t.Errorf("%s: severity %q", e.Code, e.Severity)
 		}
-		if e.Scope != Card && e.Scope != Elsewhere && e.Scope != Driver && e.Scope != Own {
+		if e.Scope != Card && e.Scope != Elsewhere && e.Scope != Driver && e.Scope != Host && e.Scope != Own {
 			t.Errorf("%s: scope %q", e.Code, e.Scope)
 		}
 		if _, ok := whose[e.Whose]; !ok {
@@ -133,6 +133,7 @@ var scopes = []struct {
 	{Card, "On one GPU of the job"},
 	{Elsewhere, "On another GPU of the node"},
 	{Driver, "On the driver as a whole"},
+	{Host, "On the node's own memory"},
 	{Own, "On Bookend itself"},
 }
 
@@ -140,7 +141,7 @@ var scopes = []struct {
 func findingsDoc() string {
 	var table, b strings.Builder
 	for _, s := range scopes {
-		fmt.Fprintf(&b, "\n## %s\n", s.head)
+		fmt.Fprintf(&b, "## %s\n", s.head)
 		for _, e := range All() {
 			if e.Scope != s.scope {
 				continue
@@ -152,7 +153,7 @@ func findingsDoc() string {
 		}
 	}
 	return "\n| finding | what it is | severity | exit status | prolog | epilog | health check | drain_on |\n" +
-		"| --- | --- | --- | --- | --- | --- | --- | --- |\n" + table.String() + strings.TrimSuffix(b.String(), "\n")
+		"| --- | --- | --- | --- | --- | --- | --- | --- |\n" + table.String() + "\n" + strings.TrimSuffix(b.String(), "\n")
 }
 
 func exitCell(e Entry) string {

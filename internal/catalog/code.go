@@ -23,6 +23,7 @@ const (
 	Card      Scope = "card"      // one GPU of the hook's job
 	Elsewhere Scope = "elsewhere" // another GPU of the node: never drains, and decides no exit code
 	Driver    Scope = "driver"    // the driver or backend as a whole
+	Host      Scope = "host"      // the node's own memory: never drains
 	Own       Scope = "own"       // Bookend itself: never drains unless on_own_error says so
 
 	Job  Actor = "job"  // the user whose job caused it
@@ -79,6 +80,9 @@ const (
 	KernelLog Code = "BKD-KERNELLOG"
 	// External is what the site's own check (health.external) said. The health check alone finds it.
 	External Code = "BKD-EXTERNAL"
+
+	// SharedMemory is what a job left in the host's memory, not in a GPU's.
+	SharedMemory Code = "BKD-SHM"
 
 	BackendMissing Code = "BKD-BK-MISSING"
 	BackendRefused Code = "BKD-BK-REFUSED"
@@ -201,6 +205,8 @@ func (e Entry) NeverDrains() string {
 		return "a fault of Bookend itself drains only by on_own_error: drain"
 	case e.Scope == Elsewhere:
 		return "it is about a GPU that is not the hook's job's"
+	case e.Scope == Host:
+		return "its user can remove it, and no later check would tell that it is gone"
 	case e.Scope == Card && e.Severity == Note:
 		return "it tells of a GPU and says nothing against it"
 	}

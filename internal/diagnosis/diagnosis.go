@@ -19,7 +19,9 @@ type Input struct {
 	Start, End    *record.Side
 	StartFindings []record.Finding
 	Findings      []record.Finding // at the end
-	Probes        []gpu.Probe      // of the end, or of the start if the end made none
+	// Disputed reports whether a program may have caused what a finding is about; nil if that is never so.
+	Disputed      func(record.Finding) bool
+	Probes        []gpu.Probe // of the end, or of the start if the end made none
 	Health        []gpu.Health
 	HealthUnknown string         // which part was not read
 	Kernel        *gpu.KernelLog // since the job's start

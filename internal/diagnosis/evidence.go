@@ -73,7 +73,7 @@ func gather(in Input) evidence {
 	}
 	e.faults = faultsIn(in.Messages)
 	e.metFault = afterFault(e) || slices.ContainsFunc(in.Findings, func(f record.Finding) bool {
-		return f.Xid != 0 && blame(f, false, false).Answer == record.Yes
+		return f.Xid != 0 && in.blame(f, false, false).Answer == record.Yes
 	})
 	e.startFailed = len(e.messages[record.KindInit]) > 0 && len(e.messages[record.KindDevice]) == 0
 	if e.spread { // it may have failed on another node, where PIDs are different

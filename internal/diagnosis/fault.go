@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"bookend/internal/catalog"
-	"bookend/internal/condition"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
@@ -16,7 +15,7 @@ import (
 func fault(e evidence) record.Cause {
 	var found record.Cause
 	for i, f := range slices.Concat(e.in.Findings, e.in.StartFindings) {
-		found = worse(found, blame(f, i >= len(e.in.Findings), len(e.balances) > 0))
+		found = worse(found, e.in.blame(f, i >= len(e.in.Findings), len(e.balances) > 0))
 	}
 	if found.Answer == record.Yes || found.Answer == record.CannotTell {
 		return found
@@ -25,7 +24,7 @@ func fault(e evidence) record.Cause {
 }
 
 // blame judges one finding of an end, if it is about a fault. If CUDA served the job, there was a driver.
-func blame(f record.Finding, start, served bool) record.Cause {
+func (in Input) blame(f record.Finding, start, served bool) record.Cause {
 	is := f.Code.Traits()
 	text := is.Fault
 	if f.Code == catalog.XidFatal && f.Xid != 0 {
@@ -33,7 +32,8 @@ func blame(f record.Finding, start, served bool) record.Cause {
 	}
 	// A driver that hung or broke before the job may have recovered.
 	doubtful := start && (f.Code == catalog.Stuck || f.Code == catalog.Broken) || f.Unknown != "" ||
-		(is.Doubtful || f.Earlier) && len(f.Doubts) > 0 || condition.Disputed(f) || f.Code == catalog.NoDriver && served
+		(is.Doubtful || f.Earlier) && len(f.Doubts) > 0 || in.Disputed != nil && in.Disputed(f) ||
+		f.Code == catalog.NoDriver && served
 	readLater := start && (f.Code == catalog.Slow || f.Code == catalog.Unread || f.Earlier)
 	c := rules[record.Cause]{
 		{f.NoteOnly != "" || readLater, record.Cause{}},

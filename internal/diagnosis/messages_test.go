@@ -288,7 +288,7 @@ func TestDisputedFault(t *testing.T) {
 	met := func(number int, judge func(*Input, condition.Input)) func(*Input) {
 		return func(in *Input) {
 			in.Cards[0].Device.BusID = bus
-			in.Kernel.Xids = []gpu.Xid{{BusID: bus, Code: number}}
+			in.Disputed, in.Kernel.Xids = condition.Disputed, []gpu.Xid{{BusID: bus, Code: number}}
 			in.Health[0].Facts = append(in.Health[0].Facts, gpu.Fact{Code: gpu.RecoveryAction, Value: "none"})
 			judge(in, condition.Input{Cards: in.Cards, Now: in.Health, Kernel: in.Kernel})
 		}
@@ -297,6 +297,7 @@ func TestDisputedFault(t *testing.T) {
 	start := func(in *Input, h condition.Input) { in.StartFindings, in.Kernel = condition.Judge(h), &gpu.KernelLog{} }
 	asks := func(action string) func(*Input) {
 		return func(in *Input) {
+			in.Disputed = condition.Disputed
 			in.Health[0].Facts = append(in.Health[0].Facts, gpu.Fact{Code: gpu.RecoveryAction, Value: action})
 			end(in, condition.Input{Cards: in.Cards, Now: in.Health})
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/page"
 	"bookend/internal/safetext"
 	"bookend/test/must"
 )
@@ -138,7 +139,7 @@ func TestHTML(t *testing.T) {
 		t.Error(got)
 	}
 	var b bytes.Buffer
-	must.Do(t, f.HTML(&b, noon))
+	must.Do(t, f.HTML(&b, noon, page.Style, page.Policy))
 	if page := b.String(); strings.Contains(page, "<script>") || strings.Count(page, "<rect") != 7 ||
 		!strings.Contains(page, "&lt;script&gt;") || strings.Contains(page, "ZgotmplZ") {
 		t.Error(page)

@@ -6,8 +6,6 @@ import (
 	"html/template"
 	"io"
 	"time"
-
-	"bookend/internal/page"
 )
 
 //go:embed fleet.html.tmpl
@@ -22,7 +20,9 @@ const ownStyle = `b.bad{color:var(--serious)}b.fine{color:var(--good)}.week{whit
 // sheet is a Fleet as the template uses it.
 type sheet struct {
 	Fleet
-	Made time.Time
+	Made   time.Time
+	Style  template.CSS // the page's only one
+	Policy string       // allows only that style
 }
 
 type tile struct {
@@ -48,23 +48,18 @@ var functions = template.FuncMap{
 	},
 }
 
-// HTML writes the fleet as a page that loads nothing, with all nodes.
-func (f Fleet) HTML(w io.Writer, made time.Time) error {
+// HTML writes the fleet as a page that loads nothing, with all nodes, in the style of Bookend's pages. policy is their
+// Content-Security-Policy for a style and a script.
+func (f Fleet) HTML(w io.Writer, made time.Time, style string, policy func(style, script string) string) error {
 	t, err := template.New("fleet").Funcs(functions).Parse(markup)
 	if err == nil {
-		err = t.Execute(w, sheet{f, made})
+		err = t.Execute(w, sheet{f, made, template.CSS(style + ownStyle), policy(style+ownStyle, "")})
 	}
 	if err != nil {
 		return fmt.Errorf("write page: %w", err)
 	}
 	return nil
 }
-
-// Style is the page's only style.
-func (sheet) Style() template.CSS { return template.CSS(page.Style + ownStyle) }
-
-// Policy allows only that style.
-func (sheet) Policy() string { return page.Policy(page.Style+ownStyle, "") }
 
 // Tiles are the counts, worst first.
 func (s sheet) Tiles() (all []tile) {

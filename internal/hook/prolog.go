@@ -17,6 +17,7 @@ import (
 func prolog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	h.stopped.setUnfinished(begin(a.Store, record.Run{Job: c.Job}))
+	memory := sharedMemory(a).Read(a.Env.Clock.Wall())
 	c, seen := node.Observe(a, withStanding(a, c))
 	h.stopped.setUnfinished(begin(a.Store, h.know(c).Self())) // its exit counts in this boot, which is known by now
 	c = learn(a, node.Consult(a, c))
@@ -28,7 +29,7 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	news := state.Report{Clean: shown.Clean(), Text: text}
 	news.Avoid, news.Why = report.Vet(shown)
 	start, run := h.end(c, j, text, nil), c.Self() // on record for the job's end, and for its task hooks
-	run.Start = &start
+	run.Start, start.SharedMemory = &start, memory(listTime).Mark()
 	h.stopped.finish()
 	faults := slices.Concat(node.Fault(a.Store.Begin(run)),
 		node.Fault(a.Store.Users.PutReport(a.Job, news)),

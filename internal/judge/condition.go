@@ -85,8 +85,8 @@ func (c Case) symptoms(j Judgement) diagnosis.Input {
 	in := diagnosis.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
 		Probes: probesOf(c.Tests), Health: c.Seen.Health, Kernel: errorsOf(c),
-		AddressSpace: h.AddressSpace,
-		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
+		AddressSpace: h.AddressSpace, Disputed: condition.Disputed,
+		Messages: h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
 	}
 	if c.Seen.Brief {
 		in.HealthUnknown = "ECC counters, after a good end"

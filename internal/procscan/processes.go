@@ -7,7 +7,6 @@ package procscan
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -312,9 +311,6 @@ func listPIDs(proc string) (pids []int, err error) {
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(maxProcesses)
-	if err == io.EOF {
-		err = nil
-	}
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil && pid > 0 && pid != os.Getpid() {
 			pids = append(pids, pid)

@@ -1,6 +1,7 @@
 package procscan
 
 import (
+	"errors"
 	"time"
 
 	"bookend/internal/child"
@@ -82,6 +83,20 @@ type JobRequest struct {
 	Owner slurm.Owner `json:"owner"`
 	// Since is when the job began (CLOCK_BOOTTIME), if the request depends on it.
 	Since time.Duration `json:"since_ns,omitempty"`
+}
+
+// Elsewhere finds a process of the user that is not in the job's cgroup, 0 if there is none.
+var Elsewhere = child.NewOperation("elsewhere", elsewhere)
+
+func elsewhere(r JobRequest) (found int, err error) {
+	err = errors.Join(onHost(r.Proc), eachProcess(r.Proc, func(pid int, _ child.Stat, f procDir) {
+		uid, _, unread := f.status()
+		text, _ := f.text("cgroup", maxCgroup) // without it, the process counts
+		if !gone(unread) && (unread != nil || uid == r.UID && !slurm.OwnerOfCgroup(text).Same(r.Owner)) {
+			found = pid
+		}
+	}))
+	return found, err
 }
 
 // OpenDevices finds, as the user, those that have a GPU open. What was found before an error is returned without it.

@@ -64,14 +64,19 @@ type search struct {
 
 func newSearch(c *crew, proc, dev string) *search {
 	s := &search{crew: c, proc: proc, dev: dev, found: map[int]held{}, missed: map[int]string{}}
-	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != hostPIDs {
-		s.trouble("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
+	if err := onHost(proc); err != nil {
+		s.trouble("%v", err)
 	}
 	return s
 }
 
-// hostPIDs is the host's PID namespace, whose number is the kernel's PROC_PID_INIT_INO.
-const hostPIDs = "pid:[4026531836]"
+// onHost returns an error outside of the host's PID namespace, whose number is the kernel's PROC_PID_INIT_INO.
+func onHost(proc string) error {
+	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != "pid:[4026531836]" {
+		return errors.New("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
+	}
+	return nil
+}
 
 type part int
 

@@ -154,3 +154,24 @@ func daemon(t *testing.T, proc, pid, uid, exe, title, cgroup string) {
 	must.Link(t, filepath.Join(dir, "exe"), exe)
 	must.Write(t, filepath.Join(dir, "cmdline"), title+"\x00")
 }
+
+// A process of the user is elsewhere unless its cgroup is the job's; in a PID namespace, whether there is one is unknown.
+func TestElsewhere(t *testing.T) {
+	job := slurm.Owner{ID: 777, Node: "n1"}
+	for cgroup, want := range map[string]int{
+		"0::/system.slice/slurmstepd.scope/job_777/step_0/user/task_0\n": 0,
+		"0::/system.slice/slurmstepd.scope/job_778/step_0/user/task_0\n": 20,
+		"0::/user.slice/user-1000.slice/session-1.scope\n":               20,
+		"0::/\n": 20,
+	} {
+		proc := t.TempDir()
+		below(t, proc, "1", "20", "1000", cgroup)
+		below(t, proc, "1", "21", "1001", "0::/\n")
+		found, err := elsewhere(JobRequest{Proc: proc, UID: 1000, Owner: job})
+		must.Not(t, found != want || err != nil, "%q: %d, %v", cgroup, found, err)
+		must.Do(t, os.MkdirAll(filepath.Join(proc, "self/ns"), 0o755))
+		must.Do(t, os.Symlink("pid:[4026532000]", filepath.Join(proc, "self/ns/pid")))
+		_, err = elsewhere(JobRequest{Proc: proc, UID: 1000, Owner: job})
+		must.Not(t, err == nil, "in a PID namespace there is no error")
+	}
+}

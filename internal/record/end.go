@@ -7,6 +7,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
+	"bookend/internal/leftover"
 )
 
 // End is the start or an end of a run: what its prolog or epilog saw and concluded.
@@ -23,14 +24,15 @@ type End struct {
 	Scan      *Scan            `json:"scan,omitempty"`
 	Health    []gpu.Health     `json:"health,omitempty"`
 	// Kernel is only the mark at a start; at an end it is what the kernel log has had since that mark.
-	Kernel    *gpu.KernelLog `json:"kernel,omitempty"`
-	Probes    []gpu.Probe    `json:"probes,omitempty"`
-	Messages  []Message      `json:"messages,omitempty"` // the user's claim
-	Outputs   []Output       `json:"outputs,omitempty"`  // searched for Messages; Message.File is the index
-	Recording *Recording     `json:"recording,omitempty"`
-	Diagnosis *Diagnosis     `json:"diagnosis,omitempty"`
-	Findings  []Finding      `json:"findings,omitempty"`
-	Report    string         `json:"report,omitempty"` // as the user gets it
+	Kernel       *gpu.KernelLog `json:"kernel,omitempty"`
+	Probes       []gpu.Probe    `json:"probes,omitempty"`
+	Messages     []Message      `json:"messages,omitempty"` // the user's claim
+	Outputs      []Output       `json:"outputs,omitempty"`  // searched for Messages; Message.File is the index
+	Recording    *Recording     `json:"recording,omitempty"`
+	Diagnosis    *Diagnosis     `json:"diagnosis,omitempty"`
+	Findings     []Finding      `json:"findings,omitempty"`
+	Report       string         `json:"report,omitempty"`        // as the user gets it
+	SharedMemory *leftover.Mark `json:"shared_memory,omitempty"` // at a start
 	// Unseen is why the run is over although no epilog came: nothing was sampled or judged.
 	Unseen string `json:"unseen,omitempty"`
 	// Presumed is set with Unseen if that follows from how Slurm allocates GPUs, and is not proven.

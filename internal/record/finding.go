@@ -41,8 +41,7 @@ type Finding struct {
 	Observed string `json:"observed,omitempty"` // may contain raw strings of the system: use safetext.Clean
 	Expected string `json:"expected,omitempty"`
 
-	// Earlier is set for a GPU's error that stands since before the job. In a health check, an earlier hook or check
-	// has put it on record.
+	// Earlier is set for a GPU's error from before the job, or in a health check one that is on record already.
 	Earlier bool `json:"earlier,omitempty"`
 
 	// Doubts are the reasons why this does not prove that the GPU is unusable. A drain requires that there are none.

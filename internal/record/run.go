@@ -285,9 +285,8 @@ func (b Boots) Time(r Run, e End) time.Time {
 // Newest sorts runs, the one that was last seen first: within a boot by CLOCK_BOOTTIME.
 func Newest(runs []Run) []Run {
 	boots := BootsOf(runs)
-	runs = slices.Clone(runs)
-	slices.SortStableFunc(runs, func(a, b Run) int { return boots.Time(b, b.Last()).Compare(boots.Time(a, a.Last())) })
-	return runs
+	last := func(a, b Run) int { return boots.Time(b, b.Last()).Compare(boots.Time(a, a.Last())) }
+	return slices.SortedStableFunc(slices.Values(runs), last)
 }
 
 // IDs returns the ids of GPUs.

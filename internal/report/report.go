@@ -65,7 +65,7 @@ func End(s Scene) string {
 	case s.Show == config.ShowNone, s.Show == config.ShowProblems && s.Clean():
 		return ""
 	case s.untroubled(told) && len(ended) == 0:
-		return lines(s.inOneLine())
+		return lines(append([]string{s.inOneLine()}, inMemory(s)...)...)
 	case s.asked():
 		body = append(s.why(), body...)
 	case len(told) == 0:
@@ -74,7 +74,20 @@ func End(s Scene) string {
 	if never := neverUsed(s); never != "" {
 		body = append(body, s.Run.Job.Node+never)
 	}
-	return s.bounded(body, s.endAdvice(told, len(ended) > 0))
+	return s.bounded(body, slices.Concat(inMemory(s), s.endAdvice(told, len(ended) > 0)))
+}
+
+// inMemory returns the lines about what was left in the node's own memory.
+func inMemory(s Scene) (out []string) {
+	for i, f := range s.Findings {
+		if f.Code != catalog.SharedMemory || !s.Verdict.Tells(i) {
+			continue
+		}
+		what, remove, _ := strings.Cut(f.Observed, "; remove: ")
+		out = append(out, fmt.Sprintf("WARNING: %s: %s (%s of the node's memory)", s.Run.Job.Node, what,
+			gpu.Size(f.Bytes.Bytes)), "  Remove: "+remove)
+	}
+	return out
 }
 
 // untroubled reports a job that did not fail, as far as is known, and met nothing but what its start has told of.
@@ -101,14 +114,16 @@ func (s Scene) inOneLine() string {
 }
 
 // Clean reports whether there is nothing to report beyond one line.
-func (s Scene) Clean() bool { return len(s.reported()) == 0 && len(s.ended()) == 0 && !s.asked() }
+func (s Scene) Clean() bool {
+	return len(s.reported())+len(s.ended())+len(inMemory(s)) == 0 && !s.asked()
+}
 
 // reported returns the findings for the owner: about the job's GPUs or the driver, neither ignored nor noted.
 func (s Scene) reported() []record.Finding {
 	var out []record.Finding
 	for i, f := range s.Findings {
 		private := f.Code == catalog.Trespass && !f.OnlyRecorded() || f.Code == catalog.Ended
-		if e, known := catalog.Lookup(f.Code); known && e.Scope == catalog.Own {
+		if e, known := catalog.Lookup(f.Code); known && (e.Scope == catalog.Own || e.Scope == catalog.Host) {
 			private = true
 		}
 		if s.Verdict.Tells(i) && !private && !isConsequence(s, f) {

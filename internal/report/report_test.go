@@ -551,3 +551,19 @@ func TestTrap(t *testing.T) {
 		}
 	}
 }
+
+// What is left in the node's memory is told after what the GPUs were, whatever they were, and not if policy only notes it.
+func TestSharedMemory(t *testing.T) {
+	left := record.Finding{Code: catalog.SharedMemory, Bytes: gpu.Bytes(41 << 30),
+		Observed: "this job left 12 files vllm_* in /dev/shm; remove: find /dev/shm '(' -inum 4 ')' -delete"}
+	const lines = "bookend: WARNING: n1: this job left 12 files vllm_* in /dev/shm (41.0 GiB of the node's memory)\n" +
+		"bookend:   Remove: find /dev/shm '(' -inum 4 ')' -delete\n"
+	s := scene(1, record.Clean, left)
+	must.Be(t, "clean GPUs", End(s), "bookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free\n"+lines)
+	s.Show = config.ShowProblems
+	must.Not(t, s.Clean() || !strings.HasSuffix(End(s), lines), "%s", End(s))
+	dirty := End(scene(1, record.Flat, found(catalog.Residue, nil, nil), left))
+	must.Not(t, !strings.Contains(dirty, lines) || strings.Count(dirty, "WARNING") != 2, "%s", dirty)
+	s.Verdict.Judged[0].Action = config.Note
+	must.Not(t, !s.Clean() || End(s) != "", "noted alone: %s", End(s))
+}

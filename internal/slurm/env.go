@@ -46,6 +46,7 @@ func FromEnv(getenv func(string) string) (Job, error) {
 		Stderr:    e.path("SLURM_JOB_STDERR"),
 
 		MPSPercent: e.text(maxName, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+		Exclusive:  exclusive(getenv),
 		Start:      e.start(),
 	}
 	if getenv(restartCount) != "" { // any other form is an error: the number guards drains
@@ -57,6 +58,15 @@ func FromEnv(getenv func(string) string) (Job, error) {
 		return Job{}, e.first
 	}
 	return job, nil
+}
+
+// exclusive reports whether no other job may be on the job's nodes. Since 26.05 the older variable is "NO" for every
+// job that does not ask to share; before, it was so only for a job or a partition that is exclusive.
+func exclusive(getenv func(string) string) bool {
+	if value := getenv("SLURM_JOB_EXCLUSIVE"); value != "" {
+		return value == "NODE"
+	}
+	return getenv("SLURM_JOB_OVERSUBSCRIBE") == "NO"
 }
 
 var rootHooks = []Context{Prolog, Epilog}

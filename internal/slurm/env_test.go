@@ -71,6 +71,22 @@ func TestFromEnv(t *testing.T) {
 	})
 }
 
+// The whole node is a job's if Slurm says so, as 24.11 and 26.05 were seen to.
+func TestExclusive(t *testing.T) {
+	for _, tt := range []struct {
+		oversubscribe, exclusive string
+		want                     bool
+	}{
+		{"", "", false}, {"OK", "", false}, {"YES", "", false}, {"USER", "", false}, {"NO", "", true},
+		{"NO", "NO", false}, {"NO", "USER", false}, {"NO", "MCS", false}, {"YES", "NO", false}, {"NO", "NODE", true},
+	} {
+		e := slurm2302.with(env{"SLURM_JOB_OVERSUBSCRIBE": tt.oversubscribe, "SLURM_JOB_EXCLUSIVE": tt.exclusive})
+		if job := must.Have(FromEnv(e.get))(t); job.Exclusive != tt.want {
+			t.Errorf("%+v: %v", tt, job.Exclusive)
+		}
+	}
+}
+
 func TestHasGPUs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		e   env

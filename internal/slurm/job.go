@@ -52,6 +52,7 @@ type Job struct {
 	// GPUProblem is why Slurm's lists could not be read: both are then empty and the job's GPUs unknown, not none.
 	GPUProblem string     `json:"gpu_problem,omitempty"`
 	MPSPercent string     `json:"mps_percent,omitempty"` // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: the job shares its GPU
+	Exclusive  bool       `json:"exclusive,omitempty"`   // no other job is on its nodes; never known before 23.02
 	Exit       ExitStatus `json:"exit"`
 	Start      time.Time  `json:"start,omitzero"` // SLURM_JOB_START_TIME (TellsStart)
 }

@@ -83,6 +83,10 @@ func (s *Store) Close(run record.Run, end record.End) error {
 		if now.Key != "" {
 			run.Start, run.Ends = now.Start, now.Ends
 		}
+		if run.Start != nil { // compared by now
+			start := *run.Start
+			start.SharedMemory, run.Start = nil, &start
+		}
 		run.Ends = append(slices.Clone(run.Ends[:min(len(run.Ends), maxEnds-1)]), kept(end))
 		run.Version, run.Archived = Version, false
 		*now = run

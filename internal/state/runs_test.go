@@ -120,6 +120,7 @@ func TestManyEpilogs(t *testing.T) {
 		must.Do(t, s.Close(r, *at(20 + i)))
 	}
 	r = must.Have(finds(s, job(1), attribution.ClosedRun))(t)
+	must.Be(t, "the list that the end has compared", r.Start.SharedMemory, nil)
 	first, last := r.Ends[0].At, r.Ends[len(r.Ends)-1].At
 	must.Not(t, r.Start == nil || len(r.Ends) != maxEnds || first != at(20).At || last != at(20+maxEnds+1).At, "%+v", r)
 }

@@ -1,0 +1,82 @@
+package hook
+
+import (
+	"fmt"
+	"time"
+
+	"bookend/internal/catalog"
+	"bookend/internal/judge"
+	"bookend/internal/node"
+	"bookend/internal/procscan"
+	"bookend/internal/record"
+	"bookend/internal/sharedmem"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+// listTime is far more than the list of a full /dev/shm takes.
+const listTime = 300 * time.Millisecond
+
+// sharedMemory is where the job's user may leave memory of the node's. Inside a job nothing is read.
+func sharedMemory(a *node.Access) sharedmem.Place {
+	p := sharedmem.Place{Dir: a.Config.Paths.Dev + "/shm", Proc: a.Config.Paths.Proc, Sys: a.Config.Paths.Sys}
+	if !a.InJob {
+		p.UID = a.Job.UID
+	}
+	return p
+}
+
+// leftInMemory returns the case with what appeared in shared memory while the job ran and no process uses, if that is
+// much. Only then processes and the node's records are read, to find out whether the job left it.
+func leftInMemory(a *node.Access, c judge.Case, memory sharedmem.Reading) judge.Case {
+	if c.Past.Run.Start == nil || !c.Past.Turn.Leads() {
+		return c
+	}
+	mark, now := c.Past.Run.Start.SharedMemory, memory(listTime)
+	left, known := now.Since(mark)
+	if !known || !left.Matter() {
+		return c
+	}
+	search := sharedmem.Search{Place: sharedMemory(a), Device: now.Device, Files: left.Inodes()}
+	unused, err := sharedmem.Unused.Ask(search, a.Deadline.Left(time.Second, a.Reserve()))
+	c.Faults = append(c.Faults, a.AbandonedReader(err, nil)...)
+	if left = left.Only(unused); !left.Matter() {
+		return c
+	}
+	c, jobs, unseen := suspects(a, c, mark.Login || now.Login)
+	f := record.Saw(catalog.SharedMemory, left.Text(jobs, unseen, a.Job.UID, search.Place.Dir), "none left by the job")
+	f.Bytes.Bytes = left.Bytes()
+	if unseen != "" {
+		f.AddDoubt("what left it is unknown: %s", unseen)
+	}
+	c.Faults = append(c.Faults, f)
+	return c
+}
+
+// suspects returns what of the user's may have been on the node since the job's start: the jobs on record, this one
+// first, and why there may have been something without a record, which is a job without GPUs or a login.
+func suspects(a *node.Access, c judge.Case, login bool) (_ judge.Case, jobs []string, unseen string) {
+	if c.Node == nil {
+		c.Node, _ = node.Records(a.Store) // what is damaged is reported where it is in the way
+	}
+	request := procscan.JobRequest{Proc: a.Config.Paths.Proc, UID: a.Job.UID,
+		Owner: slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node}}
+	pid, err := procscan.Elsewhere.Ask(request, a.Deadline.Left(time.Second, a.Reserve()))
+	c.Faults = append(c.Faults, a.AbandonedReader(err, nil)...)
+	nodes, unread := state.Nodes(a.Config.Paths.Run, "")
+	switch {
+	case !c.Past.Run.Job.Exclusive || !c.Job.Exclusive:
+		unseen = "a job without GPUs may have run on the node, of which there is no record"
+	case login:
+		unseen = "the user was logged in on the node"
+	case err != nil:
+		unseen = err.Error()
+	case pid != 0:
+		unseen = fmt.Sprintf("process %d of the user is on the node", pid)
+	case c.Node.Unread != "" || len(c.Node.Damaged) > 0:
+		unseen = "a record of the node's jobs could not be read"
+	case unread != nil || len(nodes) > 1:
+		unseen = "this host has several nodes"
+	}
+	return c, append([]string{fmt.Sprint(a.Job.ID)}, c.Whole().Book.SameUser(c.Past.Run.Start.Began)...), unseen
+}

@@ -1,0 +1,95 @@
+package leftover
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Removal separates what is left from the command that removes it.
+const Removal = "; remove: "
+
+// Text says what left the remains, what they are and how to remove them, in plain ASCII: no byte of a name that the
+// user chose can end the text, or pass for another part of it. jobs are this one and the user's others on record that
+// were on the node, unseen is why there may have been something without a record. dir is where /dev/shm is.
+func (r Remains) Text(jobs []string, unseen string, uid uint32, dir string) string {
+	subject := "this job"
+	if unseen != "" || len(jobs) > 1 {
+		subject = "job " + strings.Join(jobs, " or ")
+	}
+	if unseen != "" {
+		subject += " or something else of its user"
+	}
+	var parts []string
+	if n := len(r.Files); n > 0 {
+		parts = append(parts, fmt.Sprintf("%s%s in /dev/shm", count(n, "file"), pattern(r.Files)))
+	}
+	if n := len(r.Segments); n > 0 {
+		parts = append(parts, count(n, "System V segment"))
+	}
+	command, removed := r.command(uid, dir)
+	text := subject + " left " + strings.Join(parts, " and ")
+	if removed < len(r.Files)+len(r.Segments) {
+		text += fmt.Sprintf(" (the command removes the %d largest)", removed)
+	}
+	return text + Removal + command
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// plain are the characters of names that mean nothing to a shell, a terminal or a reader of the line.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+// pattern returns what the names of all files begin with, as far as it is plain; empty if that is nothing.
+func pattern(files []Item) string {
+	const longest = 40
+	prefix := files[0].Name
+	for _, f := range files[1:] {
+		for !strings.HasPrefix(f.Name, prefix) {
+			prefix = prefix[:len(prefix)-1]
+		}
+	}
+	shown := prefix[:min(len(prefix), longest)]
+	shown = shown[:len(shown)-len(strings.TrimLeft(shown, plain))]
+	switch {
+	case shown == "":
+		return ""
+	case len(files) == 1 && shown == prefix:
+		return " " + shown
+	}
+	return " " + shown + "*"
+}
+
+// command returns a command that removes the largest of the remains, as many as a line of a report has room for, and
+// how many it removes. It names each by number, not by a name that a shell could misread, and only the user's: a number
+// may be another file's after the next boot.
+func (r Remains) command(uid uint32, dir string) (text string, removed int) {
+	var all []string
+	const or = " -o"
+	inodes, files := numbers(or+" -inum", r.Files, 90)
+	if files > 0 {
+		const find = "find %s -maxdepth 1 -type f -user %d '('%s ')' -delete"
+		all = append(all, fmt.Sprintf(find, dir, uid, inodes[len(or):]))
+	}
+	ids, segments := numbers(" -m", r.Segments, 30)
+	if segments > 0 {
+		all = append(all, "ipcrm"+ids)
+	}
+	return strings.Join(all, "; "), files + segments
+}
+
+// numbers lists the first items, each after a word, as far as there is room, and returns how many these are.
+func numbers(word string, items []Item, room int) (text string, n int) {
+	for _, i := range items {
+		next := fmt.Sprintf("%s %d", word, i.ID)
+		if n > 0 && len(text)+len(next) > room {
+			break
+		}
+		text, n = text+next, n+1
+	}
+	return text, n
+}

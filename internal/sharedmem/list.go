@@ -1,0 +1,150 @@
+// Package sharedmem reads what a user has in a node's shared memory, which is /dev/shm and System V segments, and finds
+// out what no process uses.
+package sharedmem
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/child"
+	"bookend/internal/leftover"
+)
+
+// Place is where a node's shared memory is, and the user who is asked for.
+type Place struct {
+	Dir  string `json:"dir"` // /dev/shm
+	Proc string `json:"proc"`
+	Sys  string `json:"sys"`
+	UID  uint32 `json:"uid"`
+}
+
+// Reading waits for a listing, at most so long. Call it once.
+type Reading func(limit time.Duration) leftover.Listing
+
+// Read begins to list what the user has in shared memory. It costs no child: on a tmpfs, no call sleeps in a way that
+// the hook's end does not stop.
+func (p Place) Read(now time.Time) Reading {
+	done := make(chan leftover.Listing, 1)
+	child.Go(func(panicked *child.Panic) { done <- leftover.Listing{Unknown: panicked.Error()} }, func() {
+		done <- p.list(now)
+	})
+	return func(limit time.Duration) leftover.Listing {
+		select {
+		case l := <-done:
+			return l
+		case <-time.After(limit):
+			return leftover.Listing{Unknown: "the list of /dev/shm did not come in time"}
+		}
+	}
+}
+
+func (p Place) list(now time.Time) leftover.Listing {
+	l := leftover.Listing{Wall: now, Login: p.login()}
+	err := errors.New("what root has in shared memory is the node's")
+	if p.UID != 0 {
+		l.Files, l.Device, err = p.files()
+	}
+	if err == nil {
+		l.Segments, err = p.segments()
+	}
+	if err != nil {
+		l.Unknown = err.Error()
+	}
+	return l
+}
+
+// open opens the directory.
+func (p Place) open() (dir *os.File, device uint64, err error) {
+	// Threat: none by the path, which is root's. What is mounted there may be on a disk or elsewhere: it is not read.
+	dir, err = os.OpenFile(p.Dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	var system unix.Statfs_t
+	var st unix.Stat_t
+	err = errors.Join(unix.Fstatfs(int(dir.Fd()), &system), unix.Fstat(int(dir.Fd()), &st))
+	if err == nil && system.Type != unix.TMPFS_MAGIC {
+		err = fmt.Errorf("%q is not a tmpfs", p.Dir)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, dir.Close())
+	}
+	return dir, st.Dev, nil
+}
+
+// files lists the user's regular files.
+func (p Place) files() (all []leftover.Item, device uint64, err error) {
+	const most = 20_000 // entries of all users, some 40 ms
+	dir, device, err := p.open()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(most)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, 0, err
+	}
+	for _, e := range entries {
+		if f, ok := p.file(int(dir.Fd()), device, e.Name()); ok && e.Type().IsRegular() {
+			all = append(all, f)
+		}
+	}
+	if len(entries) == most {
+		return nil, 0, fmt.Errorf("%q has more than %d entries", p.Dir, most)
+	}
+	return all, device, nil
+}
+
+// file describes one of the user's regular files. Threat: users choose names, and may have mounted a file system that
+// does not answer on one of theirs: neither is it followed nor asked.
+func (p Place) file(dir int, device uint64, name string) (f leftover.Item, ok bool) {
+	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
+	var st unix.Statx_t
+	err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != p.UID ||
+		unix.Mkdev(st.Dev_major, st.Dev_minor) != device {
+		return f, false
+	}
+	f = leftover.Item{ID: st.Ino, Bytes: st.Blocks * 512, Name: name}
+	if st.Mask&unix.STATX_BTIME != 0 {
+		f.Made = time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
+	}
+	return f, true
+}
+
+// segments lists the user's System V segments.
+func (p Place) segments() ([]leftover.Item, error) {
+	const most = 8 << 20 // 32,768 segments of some 200 bytes
+	// Threat: none, the kernel's own file.
+	f, err := os.Open(filepath.Join(p.Proc, "sysvipc/shm"))
+	if errors.Is(err, os.ErrNotExist) { // a kernel without them
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil || len(text) == most {
+		return nil, errors.Join(err, fmt.Errorf("%d bytes of System V segments", len(text)))
+	}
+	return leftover.ParseSegments(string(text), p.UID)
+}
+
+// login reports whether systemd has a slice for the user: one has who is logged in, or has services that linger.
+func (p Place) login() bool {
+	for _, tree := range []string{"", "systemd", "unified"} { // cgroup v2; v1; both
+		slice := filepath.Join(p.Sys, "fs/cgroup", tree, fmt.Sprintf("user.slice/user-%d.slice", p.UID))
+		// Threat: none, nothing is opened.
+		if _, err := os.Lstat(slice); err == nil {
+			return true
+		}
+	}
+	return false
+}
