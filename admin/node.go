@@ -245,6 +245,12 @@ func (r records) addRemembered(s *view.Status) {
 	memory, err := r.store.Drain()
 	s.AddUnread("what is remembered of the node's drain", err)
 	s.Drain = string(memory.Words())
+	for _, q := range state.Quarantines.Peek(r.store) {
+		if q.GPU >= 0 {
+			s.AddTrouble("", fmt.Sprintf("GPU %d is in quarantine since %s, held by job %d: %s", q.GPU,
+				q.Since.Local().Format(time.DateTime), q.Job, cmp.Or(q.Reason, "no reason given")))
+		}
+	}
 	check, err := state.LastCheck.Load(r.store)
 	s.AddUnread("what the last health check saw", err)
 	if check != nil {
@@ -271,17 +277,20 @@ func (r records) readings(now node.Glance) view.Readings {
 	return s
 }
 
-func (r records) slurmNode() *view.SlurmNode {
+// scontrol returns access to Slurm for so long, with the configuration that hooks got.
+func (r records) scontrol(limit time.Duration) slurmcmd.Scontrol {
 	conf := r.env.Getenv("SLURM_CONF")
 	if conf == "" && r.store != nil {
 		if memory, _ := r.store.Drain(); memory.Written != nil {
 			conf = memory.Written.Conf
 		}
 	}
-	until := r.env.Clock.Boot() + slurmTime
-	left := func() time.Duration { return until - r.env.Clock.Boot() }
-	scontrol := slurmcmd.Scontrol{Path: r.cfg.Slurm.Scontrol, Conf: conf, Root: r.env.EUID == 0, Time: left}
-	now, err := scontrol.Node(r.node)
+	return slurmcmd.Scontrol{Path: r.cfg.Slurm.Scontrol, Conf: conf, Root: r.env.EUID == 0,
+		Time: func() time.Duration { return limit }}
+}
+
+func (r records) slurmNode() *view.SlurmNode {
+	now, err := r.scontrol(slurmTime).Node(r.node)
 	if err != nil {
 		return &view.SlurmNode{Problem: err.Error()}
 	}

@@ -25,6 +25,7 @@ import (
 	"bookend/internal/recorder"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 )
 
 // Env is the outside world, as main passes it in. Without a clock it is the machine's.
@@ -144,12 +145,30 @@ func ofJob(do func(*hook, judge.Case) publish.Account) steps {
 		c := h.a.Case()
 		c.Faults = faults
 		h.know(c)
-		if !known {
+		switch {
+		case !known:
 			_, j := h.judge(c)
 			return h.keep(c, j), true
+		case quarantines(h.a):
+			return publish.Account{}, false
 		}
 		return do(h, c), true
 	}
+}
+
+// quarantines reports whether the job only keeps a GPU from other jobs. Its end takes it off the record.
+func quarantines(a *node.Access) bool {
+	is := func(q state.Quarantine) bool { return q.Holds(a.Job) }
+	if !slices.ContainsFunc(state.Quarantines.Peek(a.Store), is) {
+		return false
+	}
+	if a.Phase == slurm.Epilog {
+		_ = state.Quarantines.Update(a.Store, func(list *[]state.Quarantine) error {
+			*list = slices.DeleteFunc(*list, is)
+			return nil
+		})
+	}
+	return true
 }
 
 // configure reads the configuration, and returns what is wrong with it also as a finding.

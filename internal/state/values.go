@@ -30,6 +30,8 @@ var (
 	Recorded = File[RecorderState]{name: "recorded/runs.json", most: 8 << 20, isValue: true, bare: RecorderState.bare}
 	// Standing is the fatal errors of the node's GPUs that nothing is known to have ended: 128 of them take 160 KiB.
 	Standing = File[record.Standing]{name: "standing.json", most: 512 << 10, isValue: true}
+	// Quarantines are the jobs that keep GPUs from other jobs: hooks do nothing for them.
+	Quarantines = File[[]Quarantine]{name: "quarantine.json", most: 64 << 10, isValue: true}
 	// drainFile has room for more recorded exits that drained than a node can have: they take 50 bytes each.
 	drainFile = File[drainContent]{name: "drain.json", most: 64 << 10, wrong: wrongDrain}
 )
@@ -71,6 +73,17 @@ func (i Inventory) Since(earlier Inventory) Inventory {
 	})
 	return i
 }
+
+// Quarantine is a job of root's that holds a GPU so that no other job gets it, or is to: then GPU is negative.
+type Quarantine struct {
+	Job    slurm.JobID `json:"job"`
+	GPU    int         `json:"gpu"` // Slurm's number
+	Since  time.Time   `json:"since"`
+	Reason string      `json:"reason,omitempty"`
+}
+
+// Holds reports whether this is that job. Threat: a user's job with the number of an earlier one: only root's count.
+func (q Quarantine) Holds(j slurm.Job) bool { return q.Job == j.ID && j.UID == 0 }
 
 // ErrChanged means that another program has changed what is remembered of the node's drain since it was read.
 var ErrChanged = errors.New("the memory of the node's drain has changed meanwhile")

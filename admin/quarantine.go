@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bookend/internal/slurm"
+	"bookend/internal/slurmcmd"
+	"bookend/internal/state"
+)
+
+func quarantineCommand(a *app) *cobra.Command {
+	q, reason, long := slurmcmd.Quarantine{}, "", time.Duration(0)
+	cmd := &cobra.Command{
+		Use: "quarantine GPU", Short: "keep one GPU of this node from all jobs, while the others go on",
+		Long: `Keeps a GPU, by Slurm's number, from all jobs: Slurm itself can only drain the whole node. A
+job of root's with top priority holds the GPU and does nothing. To get it, free GPUs of the
+node are filled with such jobs for a few seconds. Bookend's hooks do nothing for them.
+A job that has the GPU now keeps it; --wait says how long to wait for its end.
+
+A drained node gives no job a GPU: --resume ends the drain once the jobs are in the queue.
+The quarantine ends with bookend release, with --for, and with a reboot.`,
+		Example: "  bookend quarantine 3 --reason \"Xid 94, ticket 17\" --for 72h\n  bookend release 3",
+		Args:    operands(1, 1, "a GPU's number in Slurm"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := fmt.Sscan(args[0], &q.GPU); err != nil || q.GPU < 0 {
+				return misused(cmd, "want a GPU's number in Slurm")
+			}
+			q.Minutes = int(long / time.Minute)
+			return quarantine(a, q, reason)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&reason, "reason", "", "a `TEXT` for bookend status")
+	f.DurationVar(&long, "for", 0, "how long, as 72h; 0: until it is released")
+	f.DurationVar(&q.Wait, "wait", 0, "how long to wait for a job that has the GPU, as 2h")
+	f.StringVar(&q.Partition, "partition", "", "the `PARTITION` of the job; default: the first that fits")
+	f.StringVar(&q.Account, "account", "", "the `ACCOUNT` of the job; default: root's own")
+	f.BoolVar(&q.Resume, "resume", false, "end the node's drain once the jobs are in the queue")
+	return a.perNode(cmd)
+}
+
+func quarantine(a *app, q slurmcmd.Quarantine, reason string) error {
+	all, err := a.records()
+	if err != nil {
+		return err
+	}
+	now := a.env.Clock.Wall()
+	held := func(q state.Quarantine) bool { return q.GPU < 0 && now.Sub(q.Since) > time.Hour } // of a run that died
+	q.Slurm, q.Node, q.Clock = all.scontrol(time.Minute), all.node, a.env.Clock.Boot
+	q.Keep = func(jobs []slurm.JobID) error {
+		return state.Quarantines.Update(all.store, func(list *[]state.Quarantine) error {
+			*list = slices.DeleteFunc(*list, held)
+			for _, j := range jobs {
+				*list = append(*list, state.Quarantine{Job: j, GPU: -1, Since: now, Reason: reason})
+			}
+			return nil
+		})
+	}
+	job, err := q.Begin()
+	if err != nil {
+		return fmt.Errorf("quarantine GPU %d: %w", q.GPU, err)
+	}
+	a.say("GPU %d of %s is held by job %d; to end it: bookend release %[1]d", q.GPU, all.node, job)
+	return state.Quarantines.Update(all.store, func(list *[]state.Quarantine) error {
+		for i, h := range *list {
+			if h.Job == job {
+				(*list)[i].GPU = q.GPU
+			}
+		}
+		return nil
+	})
+}
+
+func releaseCommand(a *app) *cobra.Command {
+	return a.perNode(&cobra.Command{
+		Use: "release GPU", Short: "end the quarantine of a GPU", Args: operands(1, 1, "a GPU's number in Slurm"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			all, err := a.records()
+			if err != nil {
+				return err
+			}
+			for _, q := range state.Quarantines.Peek(all.store) {
+				if fmt.Sprint(q.GPU) == args[0] {
+					a.say("the quarantine of GPU %d is ended: job %d is cancelled", q.GPU, q.Job)
+					return all.scontrol(time.Minute).Release(q.Job) // its epilog removes it from the record
+				}
+			}
+			return notFound("GPU %.20q of %s is in no quarantine", args[0], all.node)
+		},
+	})
+}

@@ -1,0 +1,266 @@
+package slurmcmd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"bookend/internal/slurm"
+)
+
+// Quarantine keeps one GPU of a node from all jobs. Slurm cannot drain a GPU, nor give a job the GPU that it asks for.
+// So this fills the node's free GPUs with jobs that do nothing, keeps the job that got this GPU and cancels the others.
+type Quarantine struct {
+	Slurm     Scontrol
+	Node      string
+	GPU       int           // Slurm's number
+	Partition string        // empty: the first of the node's that preempts no job
+	Account   string        // of the jobs; empty: the caller's default
+	Minutes   int           // how long it lasts; 0: until it is released
+	Wait      time.Duration // for a job that has the GPU
+	Resume    bool          // also ends the node's drain, once the jobs are in the queue
+	// Keep records the jobs before any of them can start: hooks must know them. Clock returns CLOCK_BOOTTIME.
+	Keep  func([]slurm.JobID) error
+	Clock func() time.Duration
+}
+
+const (
+	// topPriority is above every job that Slurm rates; it reserves the largest numbers.
+	topPriority = "--priority=4294967290"
+	// notYet keeps the jobs from starting before they are on record.
+	notYet = "--begin=now+5minutes"
+	// holdMinutes is how long a job lasts that nothing confirms: if this program dies, it holds a GPU no longer.
+	holdMinutes = 2
+	between     = 300 * time.Millisecond // between two questions to slurmctld
+	atOnce      = 30 * time.Second       // for jobs of top priority to start on free GPUs
+)
+
+// Begin returns the job that holds the GPU. The caller records it, and cancels it with Release.
+func (q Quarantine) Begin() (slurm.JobID, error) {
+	node, err := q.Slurm.run("show", "node", "-d", q.Node)
+	if err != nil {
+		return 0, fmt.Errorf("read node %q: %w", q.Node, err)
+	}
+	if now, err := parseNode(node, q.Node); err == nil && now.Drained() && !q.Resume {
+		return 0, errors.New("the node is drained: --resume ends that, once the jobs are in the queue")
+	}
+	if q.Partition, err = q.partition(node); err != nil {
+		return 0, err
+	}
+	for until := q.Clock() + q.Wait; ; time.Sleep(between) {
+		free, err := q.free()
+		if err == nil && free > 0 {
+			var job slurm.JobID
+			if job, err = q.try(free); job != 0 {
+				return job, err
+			}
+		}
+		switch {
+		case err != nil:
+			return 0, err
+		case q.Clock() >= until:
+			return 0, fmt.Errorf("a job has had GPU %d for %v: wait longer, or drain the node first", q.GPU, q.Wait)
+		}
+	}
+}
+
+// free returns how many GPUs of the node no job has, 0 if this one may be a job's.
+func (q Quarantine) free() (n int, err error) {
+	node, err := q.Slurm.run("show", "node", "-d", q.Node)
+	if err != nil {
+		return 0, fmt.Errorf("read node %q: %w", q.Node, err)
+	}
+	states := "--states=RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
+	ids, err := q.Slurm.sibling("squeue").run("--noheader", "--nodelist="+q.Node, states, "--format=%A")
+	if err != nil {
+		return 0, fmt.Errorf("list jobs of node %q: %w", q.Node, err)
+	}
+	for id := range strings.FieldsSeq(ids) {
+		job, err := q.Slurm.run("show", "job", "-d", id)
+		if err == nil && slices.Contains(givenOn(job, q.Node), q.GPU) {
+			return 0, nil
+		}
+	}
+	return count(gresOf, node) - count(usedOf, node), nil
+}
+
+// Release cancels jobs.
+func (c Scontrol) Release(jobs ...slurm.JobID) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	_, err := c.sibling("scancel").run(texts(jobs)...)
+	return err
+}
+
+// partition returns one that takes jobs, gives a job no whole node and preempts none, or what is wrong with each.
+func (q Quarantine) partition(node string) (string, error) {
+	_, list, _ := strings.Cut(node, "\n   Partitions=")
+	list, _, _ = strings.Cut(list, "\n")
+	var why []string
+	for name := range strings.SplitSeq(strings.TrimSpace(list), ",") {
+		if q.Partition != "" && name != q.Partition {
+			continue
+		}
+		text, err := q.Slurm.run("show", "partition", name)
+		if err != nil {
+			return "", fmt.Errorf("read partition %q: %w", name, err)
+		}
+		no := unfit(text)
+		if no == "" {
+			return name, nil
+		}
+		why = append(why, name+": "+no)
+	}
+	return "", fmt.Errorf("no partition of node %q can hold a GPU: %s", q.Node,
+		cmp.Or(strings.Join(why, "; "), "it is in none of that name"))
+}
+
+// unfit returns why a job of a partition cannot hold a GPU for good, empty if it can.
+func unfit(partition string) string {
+	switch {
+	case !strings.Contains(partition, " State=UP "):
+		return "it is not up"
+	case strings.Contains(partition, "=EXCLUSIVE"):
+		return "its jobs get whole nodes"
+	case !strings.Contains(partition, " PreemptMode=OFF") && !strings.Contains(partition, "\n   PreemptMode=OFF"):
+		return "its jobs can be preempted"
+	}
+	return ""
+}
+
+var (
+	gresOf  = regexp.MustCompile(`\n +Gres=(\S+)`)
+	usedOf  = regexp.MustCompile(`\n +GresUsed=(\S+)`)
+	gpuGres = regexp.MustCompile(`(?:^|,)gpu(?::[^:(,]+)?:(\d+)`)
+	// A line for each group of nodes: "Nodes=n1 CPU_IDs=0-3 Mem=50 GRES=gpu:a:2(IDX:0-1),gpu:b:1(IDX:3)".
+	givenTo = regexp.MustCompile(`\n +Nodes=(\S+) .*GRES=(\S+)`)
+	indexes = regexp.MustCompile(`gpu(?::[^:(,]+)?:\d+\(IDX:([0-9,-]+)\)`)
+)
+
+// count returns the number of GPUs in a field of scontrol's, such as Gres=gpu:a:2(S:0),gpu:b:2(S:1).
+func count(field *regexp.Regexp, node string) (n int) {
+	if gres := field.FindStringSubmatch(node); gres != nil {
+		for _, m := range gpuGres.FindAllStringSubmatch(gres[1], -1) {
+			some, _ := strconv.Atoi(m[1]) // digits
+			n += some
+		}
+	}
+	return n
+}
+
+// givenOn returns the GPUs that a job has on a node, and may have there if nodes share a line.
+func givenOn(job, node string) (numbers []int) {
+	for _, line := range givenTo.FindAllStringSubmatch(job, -1) {
+		if line[1] != node && !strings.Contains(line[1], "[") {
+			continue
+		}
+		for _, m := range indexes.FindAllStringSubmatch(line[2], -1) {
+			for span := range strings.SplitSeq(m[1], ",") {
+				low, high, _ := strings.Cut(span, "-")
+				first, _ := strconv.Atoi(low)
+				last, _ := strconv.Atoi(cmp.Or(high, low))
+				for ; first <= min(last, 1<<10); first++ {
+					numbers = append(numbers, first)
+				}
+			}
+		}
+	}
+	return numbers
+}
+
+// try fills n free GPUs, and returns the job that got this one; 0 if another was faster. The others are cancelled.
+func (q Quarantine) try(n int) (kept slurm.JobID, err error) {
+	jobs, err := q.submit(n)
+	defer func() {
+		others := slices.DeleteFunc(slices.Clone(jobs), func(j slurm.JobID) bool { return j == kept })
+		err = errors.Join(err, q.Slurm.Release(others...))
+	}()
+	if err == nil {
+		err = q.Keep(jobs)
+	}
+	for _, j := range jobs {
+		if err == nil {
+			_, err = q.Slurm.run("update", fmt.Sprint("JobId=", j), "StartTime=now")
+		}
+	}
+	if err == nil && q.Resume {
+		err = q.Slurm.Resume(q.Node, func(now slurm.Node) bool { return now.Drained() })
+	}
+	if err != nil {
+		return 0, fmt.Errorf("queue jobs: %w", err)
+	}
+	return q.await(jobs)
+}
+
+// submit queues n jobs of one GPU, to start later.
+func (q Quarantine) submit(n int) (jobs []slurm.JobID, err error) {
+	args := []string{"--parsable", topPriority, notYet, "--no-requeue", "--job-name=bookend-quarantine", "--nodelist=" + q.Node,
+		"--partition=" + q.Partition, "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=16M", "--gres=gpu:1",
+		"--chdir=/", "--output=/dev/null", "--export=NONE", fmt.Sprint("--time=", holdMinutes),
+		"--wrap=exec sleep infinity"}
+	if q.Account != "" {
+		args = append(args, "--account="+q.Account)
+	}
+	for range n {
+		text, err := q.Slurm.sibling("sbatch").run(args...)
+		if err != nil {
+			return jobs, err
+		}
+		id, _, _ := strings.Cut(strings.TrimSpace(text), ";") // and the cluster's name
+		number, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return jobs, fmt.Errorf("sbatch tells of no job: %.100q", text)
+		}
+		jobs = append(jobs, slurm.JobID(number))
+	}
+	return jobs, nil
+}
+
+// await waits until the jobs run, and confirms the one that got the GPU.
+func (q Quarantine) await(jobs []slurm.JobID) (slurm.JobID, error) {
+	limit := "TimeLimit=UNLIMITED"
+	if q.Minutes > 0 {
+		limit = fmt.Sprint("TimeLimit=", q.Minutes)
+	}
+	for until := q.Clock() + atOnce; ; time.Sleep(between) {
+		running := 0
+		var waits string
+		for _, j := range jobs {
+			text, err := q.Slurm.run("show", "job", "-d", fmt.Sprint(j))
+			if err != nil {
+				return 0, fmt.Errorf("read job %d: %w", j, err)
+			}
+			if _, reason, _ := strings.Cut(text, " Reason="); !strings.Contains(text, " JobState=RUNNING ") &&
+				!strings.Contains(text, "\n   JobState=RUNNING ") {
+				waits, _, _ = strings.Cut(reason, " ")
+				continue
+			}
+			running++
+			if slices.Equal(givenOn(text, q.Node), []int{q.GPU}) {
+				if _, err := q.Slurm.run("update", fmt.Sprint("JobId=", j), limit); err != nil {
+					return 0, fmt.Errorf("keep job %d: %w", j, err)
+				}
+				return j, nil
+			}
+		}
+		switch {
+		case running == len(jobs):
+			return 0, nil
+		case q.Clock() >= until:
+			return 0, fmt.Errorf("Slurm has started %d of %d jobs in %v: %.100q", running, len(jobs), atOnce, waits)
+		}
+	}
+}
+
+func texts(jobs []slurm.JobID) (list []string) {
+	for _, j := range jobs {
+		list = append(list, fmt.Sprint(j))
+	}
+	return list
+}

@@ -1,0 +1,59 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"bookend/test/must"
+	"bookend/test/site"
+)
+
+// A GPU in quarantine is given to no job, the others are; the job that holds it is no job of Bookend's records. It is had
+// from a full node, once a job has ended, and from a drained one, without any job in between.
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{GPUs: 4, Mode: "enforce", Conf: []string{soonAgain}})
+	s.runs(s.user, "true", oneGPU)
+	bookend := func(want string, args ...string) {
+		s.t.Helper()
+		out, err := s.on.Bookend("n1", append(args, "--node", "n1")...)
+		must.Not(s.t, !strings.Contains(out, want), "bookend %q, want %q: %v\n%s", args, want, err, out)
+	}
+	const names = `echo "has [$SLURM_JOB_GPUS]"`
+	for index := range 4 {
+		bookend("is held by job", "quarantine", fmt.Sprint(index), "--reason", "ticket 17")
+		bookend("ticket 17", "status")
+		ids := s.runs(s.user, names, oneGPU, "--array=1-12")
+		for task := 1; task <= 12; task++ {
+			text := must.Read(s.t, s.at(fmt.Sprintf("slurm-%s_%d.out", ids, task)))
+			given := strings.Contains(text, fmt.Sprintf("has [%d]", index))
+			must.Not(s.t, given || !strings.Contains(text, "has ["), "GPU %d is in quarantine:\n%s", index, text)
+		}
+		bookend("ended", "release", fmt.Sprint(index))
+		s.comesBack("n1")
+	}
+	s.runs(s.user, "true", "--gres=gpu:4") // all are there again
+	bookend("in no quarantine", "release", "0")
+
+	full := s.starts(s.user, "echo ready; sleep 600", "--gres=gpu:4")
+	bookend("a job has had GPU 2 for 0s", "quarantine", "2")
+	go func() { _ = s.on.Scontrol("update", "JobId="+string(full), "TimeLimit=1") }()
+	s.cancels(full)
+	bookend("is held by job", "quarantine", "2", "--wait", "1m")
+	bookend("ended", "release", "2")
+	s.comesBack("n1")
+
+	s.adminUpdates("n1", "State=DRAIN", "Reason=broken")
+	waits := s.submits(s.user, names, oneGPU)
+	bookend("is held by job", "quarantine", "0", "--resume")
+	s.ends(waits)
+	must.Not(s.t, strings.Contains(s.outputOf(waits), "has [0]"), "GPU 0 was given to a waiting job")
+	bookend("ended", "release", "0")
+	s.comesBack("n1")
+	out, err := s.on.Bookend("n1", "history", "--node", "n1", "--user", "root")
+	must.Not(s.t, err != nil || strings.Contains(out, "root"), "the holding jobs are on record: %v\n%s", err, out)
+	for _, line := range s.logLines() {
+		must.Not(s.t, strings.Contains(line, "uid=0"), "a hook worked for a holding job: %s", line)
+	}
+}
