@@ -71,8 +71,8 @@ func TestCommandPages(t *testing.T) {
 			continue
 		}
 		_, rest, _ := strings.Cut(help(c), "\n\n")
-		text := strings.NewReplacer("\n\nflags:", "\nflags:", "\n\nexamples:", "\nexamples:").Replace(help(c))
-		fmt.Fprintf(&page, "### %s\n```\n%s```\n", c.CommandPath(), text)
+		text := strings.NewReplacer("\n\nflags:", "\nflags:", "\n\nexamples:", "\nexamples:").Replace(rest)
+		fmt.Fprintf(&page, "### %s\n```\n%s```\n", c.UseLine(), text)
 		fmt.Fprintf(&synopsis, "**%s**%s\n\n", c.CommandPath(), strings.TrimPrefix(c.UseLine(), c.CommandPath()))
 		fmt.Fprintf(&man, "## %s\n```\n%s```\n\n", c.CommandPath(), rest)
 	}

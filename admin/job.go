@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bookend/internal/page"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -68,7 +69,7 @@ func ofJob(a *app, cmd *cobra.Command, show func(ref slurm.Ref, runs []record.Ru
 		if n := len(all.damaged); n > 0 {
 			a.warn(fmt.Sprintf("damaged records on this node: %d (bookend history names them)", n))
 		}
-		runs := record.Newest(filter{job: &ref}.pick(all.runs))
+		runs := record.Newest(page.Filter{Job: &ref}.Pick(all.runs))
 		if len(runs) == 0 {
 			return notFound("no record of job %s on node %s; elsewhere: srun -w NODE bookend why %[1]s", ref.Text,
 				all.node)
@@ -99,7 +100,7 @@ func show(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {
 	return view.NewShow(all.node, ref.Text, runs, all.runs, state.Recorded.Peek(all.store).Runs), found(runs)
 }
 
-func found(runs []record.Run) bool { return len(filter{found: true}.pick(runs)) > 0 }
+func found(runs []record.Run) bool { return len(page.Filter{Found: true}.Pick(runs)) > 0 }
 
 // ownReport shows the reports of a user's own job. It opens them as that user, so the kernel checks the permission.
 func ownReport(a *app, ref slurm.Ref) error {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,8 +28,7 @@ The quarantine ends with bookend release, with --for, and with a reboot.`,
 			if _, err := fmt.Sscan(args[0], &q.GPU); err != nil || q.GPU < 0 {
 				return misused(cmd, "want a GPU's number in Slurm")
 			}
-			q.Minutes = int(long / time.Minute)
-			return quarantine(a, q, reason)
+			return quarantine(a, q, reason, long)
 		},
 	}
 	f := cmd.Flags()
@@ -43,36 +41,22 @@ The quarantine ends with bookend release, with --for, and with a reboot.`,
 	return a.perNode(cmd)
 }
 
-func quarantine(a *app, q slurmcmd.Quarantine, reason string) error {
+func quarantine(a *app, q slurmcmd.Quarantine, reason string, long time.Duration) error {
 	all, err := a.records()
 	if err != nil {
 		return err
 	}
-	now := a.env.Clock.Wall()
-	held := func(q state.Quarantine) bool { return q.GPU < 0 && now.Sub(q.Since) > time.Hour } // of a run that died
-	q.Slurm, q.Node, q.Clock = all.scontrol(time.Minute), all.node, a.env.Clock.Boot
-	q.Keep = func(jobs []slurm.JobID) error {
-		return state.Quarantines.Update(all.store, func(list *[]state.Quarantine) error {
-			*list = slices.DeleteFunc(*list, held)
-			for _, j := range jobs {
-				*list = append(*list, state.Quarantine{Job: j, GPU: -1, Since: now, Reason: reason})
-			}
-			return nil
-		})
+	q.Slurm, q.Node, q.Clock, q.Minutes = all.scontrol(time.Minute), all.node, a.env.Clock.Boot, int(long.Minutes())
+	keep := func(gpu int, jobs ...slurm.JobID) error {
+		return all.store.Quarantine(state.Quarantine{GPU: gpu, Since: a.env.Clock.Wall(), Reason: reason}, jobs)
 	}
+	q.Keep = func(jobs []slurm.JobID) error { return keep(-1, jobs...) }
 	job, err := q.Begin()
 	if err != nil {
 		return fmt.Errorf("quarantine GPU %d: %w", q.GPU, err)
 	}
 	a.say("GPU %d of %s is held by job %d; to end it: bookend release %[1]d", q.GPU, all.node, job)
-	return state.Quarantines.Update(all.store, func(list *[]state.Quarantine) error {
-		for i, h := range *list {
-			if h.Job == job {
-				(*list)[i].GPU = q.GPU
-			}
-		}
-		return nil
-	})
+	return keep(q.GPU, job)
 }
 
 func releaseCommand(a *app) *cobra.Command {

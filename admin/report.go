@@ -76,7 +76,7 @@ func report(a *app, cmd *cobra.Command, q reportAsk) error {
 		a.warn(err)
 	}
 	p := page.NewPage(all.node, all.runs, ask)
-	for _, g := range view.NewOffenders(all.node, filter{since: since, until: until}.pick(all.runs)).GPUs {
+	for _, g := range view.NewOffenders(all.node, page.Filter{Since: since, Until: until}.Pick(all.runs)).GPUs {
 		p.Offenders = append(p.Offenders, g.ID)
 	}
 	p.Version, p.Made, p.Damaged = a.env.Version, a.env.Clock.Wall(), all.damage()

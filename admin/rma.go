@@ -12,6 +12,7 @@ import (
 	"bookend/internal/doctor"
 	"bookend/internal/gpu"
 	"bookend/internal/node"
+	"bookend/internal/page"
 	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/view"
@@ -82,7 +83,7 @@ func (r records) device(name string, now node.Glance) (gpu.Device, bool) {
 		cards = append(cards, run.Devices...)
 	}
 	for _, c := range cards {
-		if c.Device.ID != "" && c.Device.Parent == "" && (filter{gpu: name}).isGPU(c) {
+		if c.Device.ID != "" && c.Device.Parent == "" && (page.Filter{GPU: name}).IsGPU(c) {
 			return c.Device, true
 		}
 	}

@@ -200,10 +200,10 @@ func (q Quarantine) try(n int) (kept slurm.JobID, err error) {
 
 // submit queues n jobs of one GPU, to start later.
 func (q Quarantine) submit(n int) (jobs []slurm.JobID, err error) {
-	args := []string{"--parsable", topPriority, notYet, "--no-requeue", "--job-name=bookend-quarantine", "--nodelist=" + q.Node,
-		"--partition=" + q.Partition, "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=16M", "--gres=gpu:1",
-		"--chdir=/", "--output=/dev/null", "--export=NONE", fmt.Sprint("--time=", holdMinutes),
-		"--wrap=exec sleep infinity"}
+	args := []string{"--parsable", topPriority, notYet, "--no-requeue", "--job-name=bookend-quarantine",
+		"--nodelist=" + q.Node, "--partition=" + q.Partition, "--nodes=1", "--ntasks=1", "--cpus-per-task=1",
+		"--mem=16M", "--gres=gpu:1", "--chdir=/", "--output=/dev/null", "--export=NONE",
+		fmt.Sprint("--time=", holdMinutes), "--wrap=exec sleep infinity"}
 	if q.Account != "" {
 		args = append(args, "--account="+q.Account)
 	}

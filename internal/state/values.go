@@ -85,6 +85,20 @@ type Quarantine struct {
 // Holds reports whether this is that job. Threat: a user's job with the number of an earlier one: only root's count.
 func (q Quarantine) Holds(j slurm.Job) bool { return q.Job == j.ID && j.UID == 0 }
 
+// Quarantine records jobs that are to hold a GPU, in place of what was recorded of them. It forgets jobs of a command
+// that died: they never got one.
+func (s *Store) Quarantine(as Quarantine, jobs []slurm.JobID) error {
+	return Quarantines.Update(s, func(list *[]Quarantine) error {
+		*list = slices.DeleteFunc(*list, func(q Quarantine) bool {
+			return slices.Contains(jobs, q.Job) || q.GPU < 0 && as.Since.Sub(q.Since) > time.Hour
+		})
+		for _, as.Job = range jobs {
+			*list = append(*list, as)
+		}
+		return nil
+	})
+}
+
 // ErrChanged means that another program has changed what is remembered of the node's drain since it was read.
 var ErrChanged = errors.New("the memory of the node's drain has changed meanwhile")
 

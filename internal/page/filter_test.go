@@ -1,4 +1,4 @@
-package main
+package page
 
 import (
 	"fmt"
@@ -47,20 +47,20 @@ func TestFilter(t *testing.T) {
 	live.Ends = nil
 	runs := []record.Run{with(ranFor(100, 1, 0, 0), catalog.Orphan, config.Warn),
 		with(ranFor(101, 1, 1, 0, 1), catalog.Throttle, config.Note), array, het, ranFor(106, 2, 6, 0), live}
-	of := func(s string) filter {
+	of := func(s string) Filter {
 		ref := must.Have(slurm.ParseRef(s))(t)
-		return filter{job: &ref}
+		return Filter{Job: &ref}
 	}
 	for name, tt := range map[string]struct {
-		f    filter
+		f    Filter
 		want []slurm.JobID
 	}{
-		"all":               {filter{}, []slurm.JobID{100, 101, 103, 105, 106, 107}},
-		"a GPU":             {filter{gpu: "0"}, []slurm.JobID{100, 101, 106}},
-		"by UUID":           {filter{gpu: "gpu-1"}, []slurm.JobID{101, 103, 105, 107}},
-		"by bus id":         {filter{gpu: "0000:10:00.0"}, []slurm.JobID{101, 103, 105, 107}},
-		"by device node":    {filter{gpu: "nvidia0"}, []slurm.JobID{100, 101, 106}},
-		"no such GPU":       {filter{gpu: "9"}, nil},
+		"all":               {Filter{}, []slurm.JobID{100, 101, 103, 105, 106, 107}},
+		"a GPU":             {Filter{GPU: "0"}, []slurm.JobID{100, 101, 106}},
+		"by UUID":           {Filter{GPU: "gpu-1"}, []slurm.JobID{101, 103, 105, 107}},
+		"by bus id":         {Filter{GPU: "0000:10:00.0"}, []slurm.JobID{101, 103, 105, 107}},
+		"by device node":    {Filter{GPU: "nvidia0"}, []slurm.JobID{100, 101, 106}},
+		"no such GPU":       {Filter{GPU: "9"}, nil},
 		"a job":             {of("101"), []slurm.JobID{101}},
 		"a task":            {of("102_7"), []slurm.JobID{103}},
 		"another task":      {of("102_8"), nil},
@@ -68,21 +68,21 @@ func TestFilter(t *testing.T) {
 		"a component":       {of("104+1"), []slurm.JobID{105}},
 		"another component": {of("104+2"), nil},
 		"a het job":         {of("104"), []slurm.JobID{105}},
-		"a user":            {filter{user: "u3"}, []slurm.JobID{103, 105}},
-		"a uid":             {filter{user: "2"}, []slurm.JobID{106, 107}},
-		"a code":            {filter{code: catalog.Orphan}, []slurm.JobID{100}},
-		"found":             {filter{found: true}, []slurm.JobID{100}}, // what is only noted is not
-		"noted, by code":    {filter{code: catalog.Throttle}, []slurm.JobID{101}},
-		"found, of a code":  {filter{code: catalog.Throttle, found: true}, nil},
-		"since":             {filter{since: clock(6.5)}, []slurm.JobID{106, 107}},
-		"since a live one":  {filter{since: clock(100)}, []slurm.JobID{107}},
-		"until":             {filter{until: clock(0.5)}, []slurm.JobID{100}},
-		"between":           {filter{since: clock(4.5), until: clock(5.5)}, []slurm.JobID{103, 105}},
-		"all at once":       {filter{gpu: "0", user: "u1", code: catalog.Orphan}, []slurm.JobID{100}},
-		"and nothing":       {filter{gpu: "1", code: catalog.Orphan}, nil},
+		"a user":            {Filter{User: "u3"}, []slurm.JobID{103, 105}},
+		"a uid":             {Filter{User: "2"}, []slurm.JobID{106, 107}},
+		"a code":            {Filter{Code: catalog.Orphan}, []slurm.JobID{100}},
+		"found":             {Filter{Found: true}, []slurm.JobID{100}}, // what is only noted is not
+		"noted, by code":    {Filter{Code: catalog.Throttle}, []slurm.JobID{101}},
+		"found, of a code":  {Filter{Code: catalog.Throttle, Found: true}, nil},
+		"since":             {Filter{Since: clock(6.5)}, []slurm.JobID{106, 107}},
+		"since a live one":  {Filter{Since: clock(100)}, []slurm.JobID{107}},
+		"until":             {Filter{Until: clock(0.5)}, []slurm.JobID{100}},
+		"between":           {Filter{Since: clock(4.5), Until: clock(5.5)}, []slurm.JobID{103, 105}},
+		"all at once":       {Filter{GPU: "0", User: "u1", Code: catalog.Orphan}, []slurm.JobID{100}},
+		"and nothing":       {Filter{GPU: "1", Code: catalog.Orphan}, nil},
 	} {
 		var got []slurm.JobID
-		for _, r := range tt.f.pick(runs) {
+		for _, r := range tt.f.Pick(runs) {
 			got = append(got, r.Job.ID)
 		}
 		if !slices.Equal(got, tt.want) {

@@ -1,0 +1,43 @@
+package slurmcmd
+
+import (
+	"fmt"
+	"testing"
+
+	"bookend/test/must"
+)
+
+// What scontrol of several releases says of a node's GPUs and of a job's.
+func TestGPUsOfNodesAndJobs(t *testing.T) {
+	for text, want := range map[string][2]int{
+		"NodeName=n1\n   Gres=gpu:4\n   GresDrain=N/A\n   GresUsed=gpu:4,shard:0\n":                           {4, 4},
+		"NodeName=n1\n   Gres=gpu:a:2(S:0),gpu:b:6(S:1),shard:8\n   GresUsed=gpu:a:0(IDX:N/A),gpu:b:1(IDX:3)": {8, 1},
+		"NodeName=n1\n   Gres=gpu:h100:8(S:0-1)\n   GresUsed=gpu:h100:3(IDX:0-1,7)\n":                         {8, 3},
+		"NodeName=n1\n   Gres=(null)\n   GresUsed=gpu:0\n":                                                    {0, 0},
+	} {
+		must.Be(t, text, [2]int{count(gresOf, text), count(usedOf, text)}, want)
+	}
+	for text, want := range map[string]string{
+		"\n     Nodes=n1 CPU_IDs=0 Mem=50 GRES=gpu:4(IDX:0-3)\n":                                    "[0 1 2 3]",
+		"\n     Nodes=n1 CPU_IDs=0 Mem=50 GRES=gpu:a:2(IDX:0-1),gpu:b:2(IDX:3,5)\n":                 "[0 1 3 5]",
+		"\n     Nodes=n2 CPU_IDs=0 Mem=50 GRES=gpu:1(IDX:2)\n     Nodes=n1 CPU_IDs=1 Mem=1 GRES=\n": "[]",
+		"\n     Nodes=n[1-2] CPU_IDs=0 Mem=50 GRES=gpu:1(IDX:2)\n":                                  "[2]",
+		"\n   JobName=x Nodes=n1 GRES=gpu:1(IDX:7)\n     Nodes=n1 CPU_IDs=0 Mem=50 GRES=\n":         "[]",
+	} {
+		must.Be(t, text, fmt.Sprint(givenOn(text, "n1")), want)
+	}
+}
+
+// A partition whose jobs can be pushed aside, or get whole nodes, cannot hold a GPU.
+func TestUnfitPartitions(t *testing.T) {
+	const well = "PartitionName=gpu\n   PriorityTier=1 RootOnly=NO OverSubscribe=NO\n   OverTimeLimit=NONE PreemptMode=OFF\n" +
+		"   State=UP TotalCPUs=8\n"
+	for text, want := range map[string]string{
+		well: "",
+		"PartitionName=gpu\n   OverTimeLimit=NONE PreemptMode=REQUEUE\n   State=UP TotalCPUs=8\n":                         "its jobs can be preempted",
+		"PartitionName=gpu\n   OverSubscribe=EXCLUSIVE\n   OverTimeLimit=NONE PreemptMode=OFF\n   State=UP TotalCPUs=8\n": "its jobs get whole nodes",
+		"PartitionName=gpu\n   OverTimeLimit=NONE PreemptMode=OFF\n   State=DRAIN TotalCPUs=8\n":                          "it is not up",
+	} {
+		must.Be(t, text, unfit(text), want)
+	}
+}
