@@ -69,7 +69,8 @@ func ofJob(a *app, cmd *cobra.Command, show func(ref slurm.Ref, runs []record.Ru
 		if n := len(all.damaged); n > 0 {
 			a.warn(fmt.Sprintf("damaged records on this node: %d (bookend history names them)", n))
 		}
-		runs := record.Newest(page.Filter{Job: &ref}.Pick(all.runs))
+		is := func(r record.Run) bool { return ref.Selects(r.Job, r.Display.Array) }
+		runs := record.Newest(page.Filter{Of: is}.Pick(all.runs))
 		if len(runs) == 0 {
 			return notFound("no record of job %s on node %s; elsewhere: srun -w NODE bookend why %[1]s", ref.Text,
 				all.node)

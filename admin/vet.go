@@ -62,14 +62,16 @@ func vet(a *app, cfg config.Config, job slurm.Owner, file string, probe bool) er
 		avoid, why = record.CannotTell, r.Since
 	}
 	if avoid == record.Yes && file != "" {
-		err = safefile.AddLine(file, node)
-		if err != nil {
+		if err := safefile.AddLine(file, node); err != nil {
 			a.warn(err)
 		}
 	}
-	end, known := map[record.Answer]ending{record.No: {exitOK, "Vetted: "}, record.Yes: {exitTrouble, "Cordon: "}}[avoid]
-	if !known {
-		end = ending{exitUntold, "Unknown: "}
+	end := ending{exitUntold, "Unknown: "}
+	switch avoid {
+	case record.No:
+		end = ending{exitOK, "Vetted: "}
+	case record.Yes:
+		end = ending{exitTrouble, "Cordon: "}
 	}
 	a.say("%s", strings.TrimSpace(end.text+node+" "+why))
 	return ending{code: end.code}

@@ -164,7 +164,7 @@ func FuzzRead(f *testing.F) {
 		remarks, _ := Remarks(strings.NewReader(in), func(code string) bool { return code == "BKD-GAP" })
 		for _, r := range remarks {
 			text := strings.TrimPrefix(r.Text, r.Node+": ")
-			if strings.Trim(text, "BKDGAPgpuiB 0123456789.+-") != "" || len(text) > 100 {
+			if strings.Trim(text, "BKDGAPguip 0123456789.+-") != "" || len(text) > 100 {
 				t.Errorf("%q", text)
 			}
 		}

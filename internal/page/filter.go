@@ -9,19 +9,18 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/record"
-	"bookend/internal/slurm"
 )
 
 // Filter selects runs of jobs; the zero Filter selects all.
 type Filter struct {
-	GPU          string // Slurm's index, a UUID, a bus ID, or nvidiaN
-	Job          *slurm.Ref
-	User         string           // user name or UID
-	Code         catalog.Code     // the run has a finding with this code
-	Since, Until time.Time        // the run overlaps this period; zero means unbounded
-	Found        bool             // the run has a finding that policy does not hide
-	RanOut       bool             // the job's output says that memory ran out
-	Cause        record.CauseName // by this cause; empty for any
+	GPU          string                // Slurm's index, a UUID, a bus ID, or nvidiaN
+	Of           func(record.Run) bool // nil for any run
+	User         string                // user name or UID
+	Code         catalog.Code          // the run has a finding with this code
+	Since, Until time.Time             // the run overlaps this period; zero means unbounded
+	Found        bool                  // the run has a finding that policy does not hide
+	RanOut       bool                  // the job's output says that memory ran out
+	Cause        record.CauseName      // by this cause; empty for any
 }
 
 // Pick returns the runs that match the filter, in their order.
@@ -31,7 +30,7 @@ func (f Filter) Pick(runs []record.Run) []record.Run {
 
 func (f Filter) matches(r record.Run) bool {
 	switch {
-	case f.Job != nil && !refersTo(*f.Job, r):
+	case f.Of != nil && !f.Of(r):
 	case f.User != "" && f.User != r.Job.User && f.User != fmt.Sprint(r.Job.UID):
 	case f.GPU != "" && !slices.ContainsFunc(r.Devices, f.IsGPU):
 	case (f.Code != "" || f.Found) && !slices.ContainsFunc(r.AllEnds(), f.hasFinding):
@@ -56,19 +55,6 @@ func (f Filter) hasFinding(e *record.End) bool {
 func (f Filter) hasCause(e *record.End) bool {
 	causes := e.Diagnosis.OutOfMemory()
 	return len(causes) > 0 && (f.Cause == "" || slices.Contains(causes, f.Cause))
-}
-
-func refersTo(ref slurm.Ref, r record.Run) bool {
-	switch {
-	case ref.SLUID != "":
-		return r.Job.SLUID == ref.SLUID
-	case ref.Sign == "_":
-		return r.Display.Array.Master == ref.ID && r.Display.Array.Task == ref.Part
-	case ref.Sign == "+":
-		return r.Job.HetJobID == ref.ID && r.Job.ID == ref.ID+slurm.JobID(ref.Part)
-	}
-	// An array's or heterogeneous job's ID, which is also that of its first or last component, selects all of them.
-	return r.Job.ID == ref.ID || r.Display.Array.Master == ref.ID || r.Job.HetJobID == ref.ID
 }
 
 // IsGPU reports whether the filter's GPU is this one: by Slurm's index, UUID, bus ID or nvidiaN.

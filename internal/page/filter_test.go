@@ -49,7 +49,7 @@ func TestFilter(t *testing.T) {
 		with(ranFor(101, 1, 1, 0, 1), catalog.Throttle, config.Note), array, het, ranFor(106, 2, 6, 0), live}
 	of := func(s string) Filter {
 		ref := must.Have(slurm.ParseRef(s))(t)
-		return Filter{Job: &ref}
+		return Filter{Of: func(r record.Run) bool { return ref.Selects(r.Job, r.Display.Array) }}
 	}
 	for name, tt := range map[string]struct {
 		f    Filter

@@ -173,6 +173,20 @@ const (
 	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
+// Selects reports whether the reference is to this run of a job, which may be a task of an array. The id of an array or
+// a heterogeneous job, which is also that of its first or last component, selects all of them.
+func (r Ref) Selects(j Job, task ArrayTask) bool {
+	switch {
+	case r.SLUID != "":
+		return j.SLUID == r.SLUID
+	case r.Sign == "_":
+		return task.Master == r.ID && task.Task == r.Part
+	case r.Sign == "+":
+		return j.HetJobID == r.ID && j.ID == r.ID+JobID(r.Part)
+	}
+	return j.ID == r.ID || task.Master == r.ID || j.HetJobID == r.ID
+}
+
 // ValidSLUID reports whether s has the form of a SLUID: "s" and 13 of 0-9 and A-Z without I, L, O and U.
 func ValidSLUID(s string) bool {
 	return len(s) == 14 && s[0] == 's' && strings.Trim(s[1:], digits+"ABCDEFGHJKMNPQRSTVWXYZ") == ""

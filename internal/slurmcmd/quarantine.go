@@ -134,19 +134,19 @@ func unfit(partition string) string {
 	return ""
 }
 
-var (
-	gresOf  = regexp.MustCompile(`\n +Gres=(\S+)`)
-	usedOf  = regexp.MustCompile(`\n +GresUsed=(\S+)`)
-	gpuGres = regexp.MustCompile(`(?:^|,)gpu(?::[^:(,]+)?:(\d+)`)
+const (
+	gresOf  = `\n +Gres=(\S+)`
+	usedOf  = `\n +GresUsed=(\S+)`
+	gpuGres = `(?:^|,)gpu(?::[^:(,]+)?:(\d+)`
 	// A line for each group of nodes: "Nodes=n1 CPU_IDs=0-3 Mem=50 GRES=gpu:a:2(IDX:0-1),gpu:b:1(IDX:3)".
-	givenTo = regexp.MustCompile(`\n +Nodes=(\S+) .*GRES=(\S+)`)
-	indexes = regexp.MustCompile(`gpu(?::[^:(,]+)?:\d+\(IDX:([0-9,-]+)\)`)
+	givenTo = `\n +Nodes=(\S+) .*GRES=(\S+)`
+	indexes = `gpu(?::[^:(,]+)?:\d+\(IDX:([0-9,-]+)\)`
 )
 
 // count returns the number of GPUs in a field of scontrol's, such as Gres=gpu:a:2(S:0),gpu:b:2(S:1).
-func count(field *regexp.Regexp, node string) (n int) {
-	if gres := field.FindStringSubmatch(node); gres != nil {
-		for _, m := range gpuGres.FindAllStringSubmatch(gres[1], -1) {
+func count(field, node string) (n int) {
+	if gres := regexp.MustCompile(field).FindStringSubmatch(node); gres != nil {
+		for _, m := range regexp.MustCompile(gpuGres).FindAllStringSubmatch(gres[1], -1) {
 			some, _ := strconv.Atoi(m[1]) // digits
 			n += some
 		}
@@ -156,11 +156,11 @@ func count(field *regexp.Regexp, node string) (n int) {
 
 // givenOn returns the GPUs that a job has on a node, and may have there if nodes share a line.
 func givenOn(job, node string) (numbers []int) {
-	for _, line := range givenTo.FindAllStringSubmatch(job, -1) {
+	for _, line := range regexp.MustCompile(givenTo).FindAllStringSubmatch(job, -1) {
 		if line[1] != node && !strings.Contains(line[1], "[") {
 			continue
 		}
-		for _, m := range indexes.FindAllStringSubmatch(line[2], -1) {
+		for _, m := range regexp.MustCompile(indexes).FindAllStringSubmatch(line[2], -1) {
 			for span := range strings.SplitSeq(m[1], ",") {
 				low, high, _ := strings.Cut(span, "-")
 				first, _ := strconv.Atoi(low)
@@ -253,7 +253,7 @@ func (q Quarantine) await(jobs []slurm.JobID) (slurm.JobID, error) {
 		case running == len(jobs):
 			return 0, nil
 		case q.Clock() >= until:
-			return 0, fmt.Errorf("Slurm has started %d of %d jobs in %v: %.100q", running, len(jobs), atOnce, waits)
+			return 0, fmt.Errorf("only %d of %d jobs started in %v: %.100q", running, len(jobs), atOnce, waits)
 		}
 	}
 }
