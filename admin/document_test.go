@@ -167,7 +167,7 @@ func TestSacct(t *testing.T) {
 	exit := run(child.Env{Stdin: strings.NewReader(status), Stdout: &out, Stderr: &said, EUID: 1000, Clock: child.SystemClock(),
 		Getenv: func(name string) string { return map[string]string{"BOOKEND_CONFIG": n.config}[name] }}, []string{"sacct", "--dry-run"})
 	want := "job " + job.Job + ": bookend n1: BKD-"
-	must.Not(t, exit != 0 || !strings.HasPrefix(out.String(), want) || !strings.HasSuffix(out.String(), "\nnot written (--dry-run): 1\n"),
+	must.Not(t, exit != 0 || said.Len() > 0 || !strings.HasPrefix(out.String(), want) || !strings.HasSuffix(out.String(), "\nnot written (--dry-run): 1\n"),
 		"exit %d: %s%s, want %q", exit, out.String(), said.String(), want)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/fleet"
+	"bookend/internal/node"
 	"bookend/internal/slurmcmd"
 )
 
@@ -30,7 +31,8 @@ record in the accounting may be another run. It runs where sacctmgr does, as an 
 			if err != nil {
 				return err
 			}
-			c.Slurm = slurmcmd.Scontrol{Path: a.config().Slurm.Scontrol, Conf: a.env.Getenv("SLURM_CONF"),
+			here, _ := node.LoadConfig(a.env) // an admin's host need not have one
+			c.Slurm = slurmcmd.Scontrol{Path: here.Slurm.Scontrol, Conf: a.env.Getenv("SLURM_CONF"),
 				Root: a.env.EUID == 0, Time: func() time.Duration { return 30 * time.Second }}
 			return c.Write(all)
 		},
