@@ -21,8 +21,7 @@ import (
 )
 
 func vetCommand(a *app) *cobra.Command {
-	var file string
-	var probe bool
+	file, probe := "", false
 	cmd := &cobra.Command{
 		Use: "vet", Short: "say inside a job whether its node is worth keeping",
 		Long: `Run it as the first step of a job, once on each node. By what root's check found on the
@@ -85,19 +84,17 @@ func vetNow(a *app, cfg config.Config, job slurm.Owner, node string) (avoid reco
 		time.Sleep(time.Duration(again) * 2 * time.Second)
 		now, its := all.askDriver(driverTime, false), a.env.Getenv("SLURM_GPUS_ON_NODE")
 		if n := fmt.Sprint(len(now.Snapshot.Readings)); now.Problem != "" || n != its {
-			const words = "the driver shows %s GPUs and the job has %q: which are its is not known"
-			return record.CannotTell, cmp.Or(now.Problem, fmt.Sprintf(words, n, its))
+			return record.CannotTell, cmp.Or(now.Problem, fmt.Sprintf("the driver shows %s GPUs, not %q", n, its))
 		}
 		avoid, why = condition.Vet(who, record.NewLimits(cfg.Thresholds.Bytes()), now.Snapshot, now.Who)
 		if avoid != record.Yes {
 			return avoid, why
 		}
 	}
-	shared := slurmcmd.NodeSharing(cfg.Slurm, a.env.Getenv("SLURM_CONF"), node, slurmcmd.SharingTime)
+	shared := slices.Contains(cfg.Slurm.SharedPartitions, a.env.Getenv("SLURM_JOB_PARTITION")) ||
+		slurmcmd.NodeSharing(cfg.Slurm, a.env.Getenv("SLURM_CONF"), node, slurmcmd.SharingTime).Shared != slurm.No
 	pids, _ := os.Readlink(filepath.Join(cfg.Paths.Proc, "self/ns/pid"))
-	const hostPIDs = "pid:[4026531836]" // PROC_PID_INIT_INO; elsewhere the job's own processes cannot be seen
-	if shared.Shared != slurm.No || pids != hostPIDs || slices.Contains(cfg.Slurm.SharedPartitions,
-		a.env.Getenv("SLURM_JOB_PARTITION")) {
+	if shared || pids != "pid:[4026531836]" { // PROC_PID_INIT_INO: in another namespace own processes cannot be seen
 		return record.CannotTell, why + ", and another job or step may have the GPU too"
 	}
 	return avoid, why
