@@ -9,9 +9,9 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/condition"
+	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/node"
-	"bookend/internal/slurmconf"
 )
 
 func explainCommand(a *app) *cobra.Command {
@@ -46,7 +46,7 @@ func suggestion(what string) string {
 		names = append(names, string(e.Code), strings.TrimPrefix(string(e.Code), "BKD-"))
 	}
 	what = strings.Join(strings.Fields(what), " ")
-	like := slurmconf.Closest(what[:min(len(what), 40)], append(names, catalog.SlurmForms()...))
+	like := config.Closest(what[:min(len(what), 40)], append(names, catalog.SlurmForms()...))
 	if code, short := catalog.Parse(like); short {
 		like = string(code)
 	}

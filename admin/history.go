@@ -2,13 +2,9 @@ package main
 
 import (
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/catalog"
-	"bookend/internal/gpu"
 	"bookend/internal/page"
 	"bookend/internal/record"
 	"bookend/internal/view"
@@ -56,7 +52,10 @@ met it, look at the GPU and the node; if always the same user, at that user's pr
 }
 
 func history(a *app, cmd *cobra.Command, q historyAsk) error {
-	f, err := q.complete(a.env.Clock.Wall())
+	f, err := q.filter.With(q.code, q.cause, q.since, q.until, a.env.Clock.Wall())
+	if q.limit < 0 {
+		err = fmt.Errorf("--limit: want 0 or more, not %d", q.limit)
+	}
 	if err != nil {
 		return misused(cmd, err.Error())
 	}
@@ -77,32 +76,4 @@ func history(a *app, cmd *cobra.Command, q historyAsk) error {
 		picked, more = picked[:q.limit], len(picked)-q.limit
 	}
 	return a.write(view.NewHistory(all.node, picked, all.runs, more), found(picked))
-}
-
-// complete returns the filter with what needs to be parsed.
-func (q historyAsk) complete(now time.Time) (page.Filter, error) {
-	f := q.filter
-	if q.limit < 0 {
-		return f, fmt.Errorf("--limit: want 0 or more, not %d", q.limit)
-	}
-	if q.code != "" {
-		c, ok := catalog.Parse(q.code)
-		if !ok {
-			return f, fmt.Errorf("--code: no such finding: %q", q.code)
-		}
-		f.Code = c
-	}
-	if q.cause != "" {
-		known := append(record.Causes(), record.CauseUnknown)
-		f.Cause, f.RanOut = record.CauseName(q.cause), true
-		if !slices.Contains(known, f.Cause) {
-			return f, fmt.Errorf("--cause: no such cause: %q; one of %q", q.cause, known)
-		}
-	}
-	if bus, err := gpu.ParseBusID(f.GPU); err == nil {
-		f.GPU = string(bus)
-	}
-	var err error
-	f.Since, f.Until, err = page.Period(q.since, q.until, now)
-	return f, err
 }

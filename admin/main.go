@@ -180,8 +180,8 @@ This program shows this node's records: all to root, to other users their own jo
 	cmd.Flags().Bool("version", false, "print the version")
 	for _, command := range []func(*app) *cobra.Command{statusCommand, showCommand, whyCommand, historyCommand,
 		snapshotCommand, explainCommand, baselineCommand, configCommand, doctorCommand, setupCommand, reportCommand,
-		rmaCommand, quarantineCommand, releaseCommand, fleetCommand, sacctCommand, vetCommand, completionCommand,
-		versionCommand} {
+		rmaCommand, quarantineCommand, releaseCommand, testCommand, fleetCommand, sacctCommand, vetCommand,
+		completionCommand, versionCommand} {
 		cmd.AddCommand(command(a))
 	}
 	return cmd

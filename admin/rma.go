@@ -10,7 +10,6 @@ import (
 	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/doctor"
-	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/page"
 	"bookend/internal/record"
@@ -47,11 +46,11 @@ func rma(a *app, name, file string) error {
 	if !found {
 		return notFound("no such GPU: %q; see bookend snapshot", name)
 	}
-	t := doctor.Ticket{Node: all.node, Made: a.env.Clock.Wall(), Paths: all.cfg.Paths, Device: d,
+	t := doctor.Ticket{Node: all.node, Made: a.env.Clock.Wall(), Paths: all.cfg.Paths, Device: d.Device,
 		Runs: record.Newest(all.runs), Glance: now, Programs: config.NVIDIAPrograms}
 	const kept = 90 * 24 * time.Hour // what records are
 	for _, s := range condition.StruckBy(all.runs, now.Snapshot, all.cfg.Strikes.Faults, kept, t.Made) {
-		if s.Device.ID == d.ID {
+		if s.Device.ID == d.Device.ID {
 			t.Faults = s.Faults
 		}
 	}
@@ -74,7 +73,7 @@ func rma(a *app, name, file string) error {
 }
 
 // device returns a GPU by its name: one that the driver has now, else the one that the newest record has.
-func (r records) device(name string, now node.Glance) (gpu.Device, bool) {
+func (r records) device(name string, now node.Glance) (record.Assigned, bool) {
 	var cards []record.Assigned
 	for _, g := range view.NewGPUs(r.readings(now)) {
 		cards = append(cards, record.Assigned{Index: *cmp.Or(g.Index, new(-1)), Device: g.Device})
@@ -84,8 +83,8 @@ func (r records) device(name string, now node.Glance) (gpu.Device, bool) {
 	}
 	for _, c := range cards {
 		if c.Device.ID != "" && c.Device.Parent == "" && (page.Filter{GPU: name}).IsGPU(c) {
-			return c.Device, true
+			return c, true
 		}
 	}
-	return gpu.Device{}, false
+	return record.Assigned{}, false
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -12,7 +10,6 @@ import (
 
 	"bookend/deploy"
 	"bookend/internal/slurmcmd"
-	"bookend/internal/slurmconf"
 )
 
 type toSetUp struct {
@@ -57,40 +54,29 @@ change, and changes nothing.`,
 		if err != nil {
 			return err
 		}
-		return setup(a.env.Stdout, site, o)
+		files, instructions, err := slurmcmd.Prepare(site, shipped)
+		if err != nil {
+			return err
+		}
+		return o.use(a, files, instructions)
 	}
 	return cmd
 }
 
-func setup(w io.Writer, site slurmconf.Site, o toSetUp) error {
-	plan, err := slurmconf.MakePlan(site)
-	if err != nil {
-		return fmt.Errorf("plan: %w", err)
-	}
+// use shows what would change, or writes the files and says what is next.
+func (o toSetUp) use(a *app, files []slurmcmd.Target, instructions func(done []string) string) (err error) {
 	var done []string
-	for _, s := range plan.Scripts {
-		text, err := s.Render(shipped)
-		if err != nil {
-			return fmt.Errorf("make script %q: %w", s.Name, err)
-		}
-		file, err := slurmcmd.Compare(filepath.Dir(site.Conf.Path), s.Name, text)
-		if err != nil {
-			return err
-		}
+	for i := 0; err == nil && i < len(files); i++ {
 		if o.diff {
-			fmt.Fprint(w, preview(file))
-		}
-		if o.write {
-			done, err = file.Put(done)
-		}
-		if err != nil {
-			return err
+			fmt.Fprint(a.env.Stdout, preview(files[i]))
+		} else if o.write {
+			done, err = files[i].Put(done)
 		}
 	}
-	if !o.diff {
-		fmt.Fprint(w, plan.Instructions(site, done))
+	if err == nil && !o.diff {
+		fmt.Fprint(a.env.Stdout, instructions(done))
 	}
-	return nil
+	return err
 }
 
 func shipped(name string) (string, error) {

@@ -16,7 +16,6 @@ import (
 	"bookend/internal/backendkit"
 	"bookend/internal/child"
 	"bookend/internal/gpu"
-	"bookend/internal/protocol"
 	"bookend/internal/safefile"
 )
 
@@ -53,7 +52,7 @@ type tests struct {
 // Serve tests the requested devices one after another, in the order of their ids, as every program that locks several
 // does; the driver would not overlap them anyway. It sends each result immediately.
 func (v Vendor) Serve(s backendkit.Session) error {
-	if s.Req.Op != protocol.Probe {
+	if !s.Probes() {
 		return fmt.Errorf("serve %q: only test allocations", s.Req.Op)
 	}
 	known := map[int]bool{os.Getpid(): true}
@@ -259,7 +258,7 @@ func (t *tests) lock(id gpu.ID) (release func(), why string) {
 func (t *tests) tell(result gpu.Probe) {
 	result.At = t.Boot()
 	if t.lost == nil {
-		t.lost = t.Out.Write(protocol.Reply{Kind: protocol.KindProbe, Probe: &result})
+		t.lost = t.SendProbe(result)
 	}
 }
 

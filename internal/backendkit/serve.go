@@ -54,6 +54,11 @@ type Session struct {
 	Began time.Duration
 }
 
+// SendProbe writes the result of a device's test allocation.
+func (s Session) SendProbe(p gpu.Probe) error {
+	return s.Out.Write(protocol.Reply{Kind: protocol.KindProbe, Probe: &p})
+}
+
 // Probes reports whether test allocations are asked for.
 func (s Session) Probes() bool { return s.Req.Op == protocol.Probe }
 

@@ -483,3 +483,12 @@ func TestVendorName(t *testing.T) {
 		t.Errorf("amd is %q, package gpu says %q", amd, gpu.AMD.Name)
 	}
 }
+
+// A misspelt name gets the one that is most like it, if any is.
+func TestClosest(t *testing.T) {
+	known := []string{"main", "debug", "gpu-h100", "a"}
+	for name, want := range map[string]string{"mian": "main", "dbug": "debug", "DEBUG": "debug", "h100": "", "gpu-h200": "gpu-h100",
+		"gpuh10": "gpu-h100", "b": "a", "": "", "xyz": "", "mainframe": "", strings.Repeat("x", 1<<16): ""} {
+		must.Be(t, name, Closest(name, known), want)
+	}
+}

@@ -120,7 +120,7 @@ func unknownPartitions(cfg config.Config, conf slurmconf.Conf) (all []config.Pro
 			continue
 		}
 		text := fmt.Sprintf("slurm.conf has no partition %q, so this applies to no job", keys[key])
-		if like := slurmconf.Closest(keys[key], known); like != "" {
+		if like := config.Closest(keys[key], known); like != "" {
 			text += "; did you mean " + like + "?"
 		}
 		all = append(all, config.Problem{Key: key, Text: text})

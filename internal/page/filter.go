@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
+	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
 
@@ -21,6 +22,30 @@ type Filter struct {
 	Found        bool                  // the run has a finding that policy does not hide
 	RanOut       bool                  // the job's output says that memory ran out
 	Cause        record.CauseName      // by this cause; empty for any
+}
+
+// With returns the filter with what an admin has written of a finding's code, a cause's name and a period.
+func (f Filter) With(code, cause, since, until string, now time.Time) (Filter, error) {
+	if code != "" {
+		c, ok := catalog.Parse(code)
+		if !ok {
+			return f, fmt.Errorf("--code: no such finding: %q", code)
+		}
+		f.Code = c
+	}
+	if cause != "" {
+		known := append(record.Causes(), record.CauseUnknown)
+		f.Cause, f.RanOut = record.CauseName(cause), true
+		if !slices.Contains(known, f.Cause) {
+			return f, fmt.Errorf("--cause: no such cause: %q; one of %q", cause, known)
+		}
+	}
+	if bus, err := gpu.ParseBusID(f.GPU); err == nil {
+		f.GPU = string(bus)
+	}
+	var err error
+	f.Since, f.Until, err = Period(since, until, now)
+	return f, err
 }
 
 // Pick returns the runs that match the filter, in their order.

@@ -39,15 +39,11 @@ type tester struct {
 func (t *tester) test(turn judge.Turn, cards []record.Assigned, known []int) (
 	tested []judge.TestResult, skipped []gpu.Probe,
 ) {
-	n, why := 0, ""
-	empty, err := t.a.Store.Turns.NoMPS()
+	n, why := 0, t.prepare(known)
 	switch {
 	case turn != judge.First:
 		why = "whether another hook of this job is at work could not be told"
-	case err != nil:
-		t.faults, why = node.Fault(err), "no empty directory in the state"
-	default:
-		t.rule = gpu.ProbeRule{Gap: uint64(t.a.Config.Probe.Gap), Known: known, LockWait: testLock, Empty: empty}
+	case why == "":
 		n, why = t.room(len(cards)), "no time left"
 		t.rule.Pattern = t.patterns(cards[:n])
 		tested = t.run(cards[:n])
@@ -56,6 +52,17 @@ func (t *tester) test(turn judge.Turn, cards []record.Assigned, known []int) (
 		skipped = append(skipped, judge.SkippedTest(c.Device.ID, why))
 	}
 	return tested, skipped
+}
+
+// prepare sets the rule of the tests, or returns why none can be made.
+func (t *tester) prepare(known []int) (why string) {
+	empty, err := t.a.Store.Turns.NoMPS()
+	if err != nil {
+		t.faults = node.Fault(err)
+		return "no empty directory in the state"
+	}
+	t.rule = gpu.ProbeRule{Gap: uint64(t.a.Config.Probe.Gap), Known: known, LockWait: testLock, Empty: empty}
+	return ""
 }
 
 func (t *tester) now() time.Duration { return t.a.Env.Clock.Boot() }

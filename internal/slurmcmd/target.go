@@ -49,6 +49,29 @@ type Target struct {
 	base, below  string // Path's two parts
 }
 
+// Prepare returns the files that slurm.conf of a site needs, and what to tell the admin once those in done are written.
+// shipped reads a script of the package.
+func Prepare(site slurmconf.Site, shipped func(name string) (string, error)) (
+	files []Target, instructions func(done []string) string, err error,
+) {
+	plan, err := slurmconf.MakePlan(site)
+	if err != nil {
+		return nil, nil, fmt.Errorf("plan: %w", err)
+	}
+	for _, s := range plan.Scripts {
+		text, err := s.Render(shipped)
+		if err != nil {
+			return nil, nil, fmt.Errorf("make script %q: %w", s.Name, err)
+		}
+		file, err := Compare(filepath.Dir(site.Conf.Path), s.Name, text)
+		if err != nil {
+			return nil, nil, err
+		}
+		files = append(files, file)
+	}
+	return files, func(done []string) string { return plan.Instructions(site, done) }, nil
+}
+
 // Compare reads a file that is about to be written. An admin's setting in a script is kept.
 func Compare(base, below, text string) (Target, error) {
 	f := Target{base: base, below: below, Path: filepath.Join(base, below), Text: text, Mode: 0o755}

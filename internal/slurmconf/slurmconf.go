@@ -218,29 +218,6 @@ func (c Conf) Partitions() (names []string) {
 	return names
 }
 
-// Closest returns a known name that a misspelt one is most like, or nothing if none is.
-func Closest(name string, known []string) string {
-	for edits := range min((len(name)+2)/3, 3) + 1 {
-		for _, k := range known {
-			if within(edits, strings.ToLower(name), strings.ToLower(k)) {
-				return k
-			}
-		}
-	}
-	return ""
-}
-
-// within reports whether so many bytes inserted, removed or replaced, or fewer, make one text of another.
-func within(edits int, a, b string) bool {
-	switch {
-	case a == b || a == "" || b == "":
-		return a == b || len(a)+len(b) <= edits
-	case a[0] == b[0]:
-		return within(edits, a[1:], b[1:])
-	}
-	return edits > 0 && (within(edits-1, a[1:], b[1:]) || within(edits-1, a[1:], b) || within(edits-1, a, b[1:]))
-}
-
 // Line is one logical line of a Slurm configuration file: pairs of key and value. Case does not matter in keys.
 type Line struct {
 	File   string      `json:"file,omitempty"`

@@ -175,15 +175,6 @@ func tell(p Plan, err error) string {
 	return text + fmt.Sprintf("include %s; sent: %v\n", p.Include, p.Sent)
 }
 
-// A misspelt name gets the one that is most like it, if any is.
-func TestClosest(t *testing.T) {
-	known := []string{"main", "debug", "gpu-h100", "a"}
-	for name, want := range map[string]string{"mian": "main", "dbug": "debug", "DEBUG": "debug", "h100": "", "gpu-h200": "gpu-h100",
-		"gpuh10": "gpu-h100", "b": "a", "": "", "xyz": "", "mainframe": "", strings.Repeat("x", 1<<16): ""} {
-		must.Be(t, name, Closest(name, known), want)
-	}
-}
-
 // A script runs the site's own by exactly that path.
 func TestRender(t *testing.T) {
 	shipped := func(name string) (string, error) {

@@ -12,7 +12,6 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/slurm"
 )
 
 // Readings is what the documents about the node's GPUs as they are now are made from.
@@ -57,7 +56,7 @@ type Process struct {
 	BeganAt   time.Time      `json:"began_at,omitzero"`
 	Job       string         `json:"job,omitempty"` // in whose cgroup it is
 	JobEnded  time.Time      `json:"job_ended_at,omitzero"`
-	EnvJob    slurm.JobID    `json:"env_job,omitempty"` // SLURM_JOB_ID in its environment: a hint
+	EnvJob    uint32         `json:"env_job,omitempty"` // SLURM_JOB_ID in its environment: a hint
 	Service   string         `json:"service,omitempty"` // the system's unit in which it is
 	Container string         `json:"container,omitempty"`
 	Memory    gpu.Figure     `json:"memory"`
@@ -68,7 +67,7 @@ type Process struct {
 
 func newProcess(p record.Process, memory gpu.Figure, clock func(time.Duration) time.Time) Process {
 	out := Process{PID: p.PID, Gone: p.Gone, Reused: p.Reused, Why: p.Why, UID: p.UID, Name: p.Name, State: p.State,
-		Job: p.Cgroup.Name(), EnvJob: p.EnvJobID, Service: p.Service, Container: p.Container, Memory: memory}
+		Job: p.Cgroup.Name(), EnvJob: uint32(p.EnvJobID), Service: p.Service, Container: p.Container, Memory: memory}
 	if p.Start > 0 {
 		out.BeganAt = clock(p.Start)
 	}

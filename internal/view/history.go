@@ -10,7 +10,6 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/slurm"
 )
 
 // History is printed by "bookend history": runs, newest first.
@@ -85,7 +84,7 @@ var suspects = map[Suspect]string{
 // occurrence is a finding on a GPU at one end of a run: the job that is blamed for it, or that met it, and its user.
 type occurrence struct {
 	run  string
-	job  slurm.JobID
+	job  uint32
 	user uint32
 	at   time.Time
 }
@@ -133,14 +132,14 @@ func NewOffenders(node string, runs []record.Run) Offenders {
 
 func occurred(r record.Run, e record.End, f record.Finding) occurrence {
 	if o := f.Owner; o != nil && o.Named() {
-		return occurrence{r.Name(), o.Job, o.UID, e.Wall}
+		return occurrence{r.Name(), uint32(o.Job), o.UID, e.Wall}
 	}
-	return occurrence{r.Name(), r.Job.ID, r.Job.UID, e.Wall}
+	return occurrence{r.Name(), uint32(r.Job.ID), r.Job.UID, e.Wall}
 }
 
 func newRepeat(code catalog.Code, all []occurrence) Repeat {
 	entry, _ := catalog.Lookup(code)
-	runs, jobs, users := map[string]bool{}, map[slurm.JobID]bool{}, map[uint32]bool{}
+	runs, jobs, users := map[string]bool{}, map[uint32]bool{}, map[uint32]bool{}
 	for _, o := range all {
 		runs[o.run], jobs[o.job], users[o.user] = true, true, true
 	}

@@ -11,7 +11,6 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/metrics"
 	"bookend/internal/record"
-	"bookend/internal/slurm"
 )
 
 // Status is printed by "bookend status": an overview of the node.
@@ -86,7 +85,7 @@ type Met struct {
 	Last  time.Time    `json:"last"`
 	Count uint64       `json:"count"`
 	Hook  metrics.Hook `json:"hook"` // that met it last
-	Job   slurm.JobID  `json:"job"`  // of that hook
+	Job   uint32       `json:"job"`  // of that hook
 }
 
 // AddTrouble adds a problem that exists now. An empty text means that the code was checked and does not apply.
@@ -130,7 +129,7 @@ func (s *Status) addMet(counted []metrics.Trouble) {
 			s.AddTrouble(m.Code, string(m.Detail))
 		}
 		if i := s.trouble(m.Code); i >= 0 {
-			s.Troubles[i].Met = &Met{m.Since, m.Last, m.Count, m.Hook, slurm.JobID(m.Job)}
+			s.Troubles[i].Met = &Met{m.Since, m.Last, m.Count, m.Hook, m.Job}
 		}
 	}
 }

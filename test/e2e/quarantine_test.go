@@ -33,6 +33,15 @@ func TestQuarantine(t *testing.T) {
 		bookend("ended", "release", fmt.Sprint(index))
 		s.comesBack("n1")
 	}
+	bookend("a job may get GPU 1", "test", "1")
+	bookend("is held by job", "quarantine", "1")
+	bookend("GPU 1 of n1: ok, largest block", "test", "1")
+	must.Do(s.t, s.on.World("n1").Set("gpu1.wrong", "77:4"))
+	bookend("BKD-BITS: ", "test", "1")
+	must.Do(s.t, s.on.World("n1").Set("gpu1.wrong", ""))
+	bookend("wrong words of 8 bytes: 0", "test", "1")
+	bookend("ended", "release", "1")
+	s.comesBack("n1")
 	s.runs(s.user, "true", "--gres=gpu:4") // all are there again
 	bookend("in no quarantine", "release", "0")
 
