@@ -92,7 +92,8 @@ func TestPattern(t *testing.T) {
 		"on.cuMemAlloc_v2=rc 2":            {gpu.ProbeOK, 0, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)"},
 		"on.cuMemcpyDtoH_v2=rc 700":        {gpu.ProbeOK, 0, "cuMemcpyDtoH: "},
 		"on.cuLaunchKernel=crash":          {gpu.ProbeOK, 0, "-"},
-		"on.cuMemFree_v2=rc 1":             {gpu.ProbeOK, idleFree - (527+64)*mib, ""},
+		"on.cuMemAlloc_v2=rc 2, on.nvmlDeviceGetGraphicsRunningProcesses_v3=rc 999 after 1": {gpu.ProbeOK, 0, "who is on "},
+		"on.cuMemFree_v2=rc 1": {gpu.ProbeOK, idleFree - (527+64)*mib, ""},
 	} {
 		w := world(t, cmp.Or(given, "gpus=1"))
 		req := probeOf(t, w, 0)
@@ -268,6 +269,30 @@ func TestProbeWithASlowStart(t *testing.T) {
 			for _, p := range probed(t, req) {
 				if p.Result != gpu.ProbeSkipped || !strings.HasPrefix(p.Why, "CUDA did not start within ") ||
 					p.Error != nil {
+					t.Errorf("got %s", text(t, p))
+				}
+			}
+			unused(t, w, 0)
+		})
+	}
+}
+
+// A pattern test that crashes, hangs or takes too long takes no result from another GPU, and only a crash is a trouble.
+func TestPatternThatDoesNotEnd(t *testing.T) {
+	for rule, trouble := range map[string]bool{
+		"on.cuLaunchKernel.gpu1=crash": true, "on.cuModuleLoadData=hang": false,
+		"on.cuDevicePrimaryCtxRetain.gpu0=sleep 4000": false,
+	} {
+		t.Run(rule, func(t *testing.T) {
+			w := world(t, rule)
+			req := probeOf(t, w, 0, 1, 2)
+			req.DeadlineMillis, req.Probe.Pattern = 2000, []gpu.ID{gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1))}
+			a := answerTo(req)
+			if len(a.Troubles) > 0 != trouble || a.Complete == trouble || len(a.Probes) != 3 {
+				t.Fatalf("got troubles %v, %s", a.Troubles, text(t, a.Probes))
+			}
+			for _, p := range a.Probes {
+				if p.Result != gpu.ProbeOK || !trouble && p.Pattern != nil && p.Pattern.Why != "no time left for the test" {
 					t.Errorf("got %s", text(t, p))
 				}
 			}

@@ -17,6 +17,9 @@ var patternKernels string
 // patternSpare is what a pattern test leaves of the free memory, in bytes: the driver's own tables need some.
 const patternSpare = 64 << 20
 
+// patternTime is what a pattern test needs, most of it for the context: 0.5 s on 139 GiB (measured), and room.
+const patternTime = 600 * time.Millisecond
+
 // patternSeed makes the pattern; its inverse is the second round's.
 const patternSeed = 0x5bd1e9955bd1e995
 
@@ -27,8 +30,35 @@ const firstWrong = 8
 // come from the test itself, and says nothing about the memory.
 const eccUncorrectable = 214
 
-// pattern writes and reads the device's free memory, and adds what came back to the test's result.
-func (v *vacancy) pattern(result *gpu.Probe) {
+// pattern returns a test's result with what came of writing and reading the device's free memory. The driver may take
+// longer than there is time for it, as to make a context on a busy node: that is no fault.
+func (v *vacancy) pattern(result gpu.Probe) gpu.Probe {
+	result.Pattern = &gpu.Pattern{At: v.Boot(), Why: outOfTime}
+	if v.until-v.Boot() < patternTime {
+		return result
+	}
+	release, why := v.lock(v.device.ID)
+	if why != "" {
+		result.Pattern.Why = why
+		return result
+	}
+	written, done, err := await(v.tests, func() (gpu.Probe, error) {
+		defer release() // without an end the lock stays with the memory, as long as this process
+		w := result
+		v.write(&w)
+		return w, nil
+	})
+	if err != nil {
+		result.Pattern.Why = backendkit.Bounded(err.Error())
+	}
+	if !done || err != nil {
+		return result
+	}
+	return written
+}
+
+// write writes and reads the memory, and adds what came back to the result.
+func (v *vacancy) write(result *gpu.Probe) {
 	runtime.LockOSThread() // the context is current in this thread alone
 	defer runtime.UnlockOSThread()
 	result.Pattern = &gpu.Pattern{}
@@ -53,27 +83,31 @@ func (v *vacancy) roundsOf(p *gpu.Pattern) (why string, failed *outcome) {
 	if failed := v.enter(v.number); failed != nil {
 		return "", failed
 	}
-	area, failed := v.reserve()
-	if failed != nil {
+	_, why = v.free() // a process that came while the context was made gets the memory
+	var a area
+	if why == "" {
+		a, failed = v.reserve()
+	}
+	if why != "" || failed != nil {
 		v.leave(v.number)
-		return "", failed
+		return why, failed
 	}
 	for _, seed := range []uint64{patternSeed, ^uint64(patternSeed)} {
 		if _, no := v.free(); no != "" { // somebody else came: the memory is theirs
 			why = no
 		}
 		if why == "" && failed == nil {
-			why, failed = area.round(p, seed)
+			why, failed = a.round(p, seed)
 		}
 	}
 	if why == outOfTime {
 		return why, nil // the kernel still runs: giving back would wait for it, the end of this process does not
 	}
 	if why == "" && failed == nil {
-		p.Bytes = area.bytes
+		p.Bytes = a.bytes
 	}
-	v.drop(area.result)
-	v.drop(area.at)
+	v.drop(a.result)
+	v.drop(a.at)
 	v.leave(v.number)
 	return why, failed
 }

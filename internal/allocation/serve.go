@@ -1,6 +1,7 @@
 // Package allocation answers requests for test allocations with a vendor's library: it asks for the largest block of
 // memory that one call gives, if no other process is on the GPU, and releases it at once. It creates no context, which
-// would take 500 MiB, holds the GPU's lock while it has memory, and never asks for more than is free.
+// would take 500 MiB, holds the GPU's lock while it has memory, and never asks for more than is free. Only a pattern
+// test has a context, and the memory for as long as it lasts.
 package allocation
 
 import (
@@ -68,7 +69,7 @@ func (v Vendor) Serve(s backendkit.Session) error {
 		return t.finish(nil, "")
 	}
 	begin := s.Boot()
-	ready, ok, err := t.await(func() (started, error) { return t.start(asked) })
+	ready, ok, err := await(t, func() (started, error) { return t.start(asked) })
 	switch {
 	case err != nil:
 		return err
@@ -138,14 +139,14 @@ func (t *tests) start(asked []gpu.Device) (s started, err error) {
 }
 
 // await runs what may hang in a vendor's library in a goroutine. ok is false if the time is up first.
-func (t *tests) await(start func() (started, error)) (value started, ok bool, err error) {
+func await[T any](t *tests, do func() (T, error)) (value T, ok bool, err error) {
 	type result struct {
-		value started
+		value T
 		err   error
 	}
 	done := make(chan result, 1)
 	child.Go(func(defect *child.Panic) { done <- result{err: defect} }, func() {
-		v, err := start()
+		v, err := do()
 		done <- result{v, err}
 	})
 	over := time.NewTimer(t.until - t.Boot())
@@ -158,7 +159,8 @@ func (t *tests) await(start func() (started, error)) (value started, ok bool, er
 	}
 }
 
-// testAll reports the devices that cannot be tested first.
+// testAll reports the devices that cannot be tested first, and writes patterns last: a driver that is slow or crashes
+// there affects no other device's result.
 func (t *tests) testAll(ready started) error {
 	t.init = ready.took
 	can := slices.DeleteFunc(ready.devices, func(d Device) bool {
@@ -167,15 +169,19 @@ func (t *tests) testAll(ready started) error {
 		}
 		return d.Skip != ""
 	})
+	var patterns []func() gpu.Probe
 	for _, d := range can {
 		result := skipped(d.ID, "")
 		if ready.failed != nil {
 			t.unseen(&result, *ready.failed)
-		} else {
-			t.test(d, &result)
+		} else if v := t.test(d, &result); result.Result == gpu.ProbeOK && slices.Contains(t.Req.Probe.Pattern, d.ID) {
+			patterns = append(patterns, func() gpu.Probe { return v.pattern(result) })
 		}
 		result.Times.Init = t.init
 		t.tell(result)
+	}
+	for _, pattern := range patterns {
+		t.tell(pattern())
 	}
 	return t.finish(nil, "")
 }
@@ -191,37 +197,34 @@ func (t *tests) unseen(result *gpu.Probe, o outcome) {
 	fail(result, o)
 }
 
-func (t *tests) test(d Device, result *gpu.Probe) {
+// test tests a device and returns its free memory, nil if it was not tested.
+func (t *tests) test(d Device, result *gpu.Probe) *vacancy {
 	if !t.more() {
 		skip(result, fmt.Sprintf("%s: %s took %v to start", outOfTime, t.Name, t.init.Round(time.Millisecond)))
-		return
+		return nil
 	}
 	if d.BusID == "" {
 		skip(result, "its bus id is not known")
-		return
+		return nil
 	}
 	number, failed := t.byBus(string(d.BusID))
 	if failed != nil {
 		t.unseen(result, *failed)
-		return
+		return nil
 	}
 	if other := t.strange(d, number); other != "" {
 		skip(result, other)
-		return
+		return nil
 	}
 	release, why := t.lock(d.ID)
 	if why != "" {
 		skip(result, why)
-		return
+		return nil
 	}
 	defer release()
 	v := &vacancy{t, d, number, &result.Times}
 	v.test(result)
-	if result.Result == gpu.ProbeOK && slices.Contains(t.Req.Probe.Pattern, d.ID) {
-		result.Times.Init = t.init
-		t.tell(*result) // should the driver hang in the pattern, or crash, this result still holds
-		v.pattern(result)
-	}
+	return v
 }
 
 // strange returns how CUDA contradicts a device's id. HIP gives no id: it was restricted to those that were asked for.

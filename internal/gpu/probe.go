@@ -101,11 +101,14 @@ func (p *Pattern) Outcome() string {
 	switch {
 	case p == nil:
 		return ""
-	case p.Bytes == 0:
+	case p.Bytes == 0 && p.Wrong == 0:
 		return "not finished: " + p.Why
 	}
 	text := fmt.Sprintf("%s written and read twice in %d and %d ms each, wrong words of 8 bytes: %d", Size(p.Bytes),
 		p.Write.Milliseconds(), p.Read.Milliseconds(), p.Wrong)
+	if p.Bytes == 0 {
+		text = fmt.Sprintf("not finished: %s; wrong words of 8 bytes so far: %d", p.Why, p.Wrong)
+	}
 	for _, w := range p.First[:min(len(p.First), 3)] {
 		text += fmt.Sprintf("; at byte %d bits %#x", w.Offset, w.Flipped)
 	}

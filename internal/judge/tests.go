@@ -133,7 +133,7 @@ func (o TestResult) Retry(together bool) bool {
 // Again returns what holds after a second process has tested the GPU alone: the later result, surer if both agree. But
 // wrong bits count even if they come only once.
 func (o TestResult) Again(second gpu.Probe) TestResult {
-	if second.Result == gpu.ProbeSkipped || o.Result == gpu.ProbeWrong && second.Result == gpu.ProbeOK {
+	if second.Result == gpu.ProbeSkipped || o.Result == gpu.ProbeWrong && second.Result != gpu.ProbeWrong {
 		return o
 	}
 	after := TestResult{Probe: second, Seen: 1}

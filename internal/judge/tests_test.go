@@ -244,7 +244,9 @@ func TestAgain(t *testing.T) {
 		}
 	}
 	wrong := TestResult{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeWrong}, Seen: 1}
-	for second, seen := range map[gpu.ProbeResult]int{gpu.ProbeOK: 1, gpu.ProbeSkipped: 1, gpu.ProbeWrong: 2} {
+	for second, seen := range map[gpu.ProbeResult]int{
+		gpu.ProbeOK: 1, gpu.ProbeSkipped: 1, gpu.ProbeBroken: 1, gpu.ProbeWrong: 2,
+	} {
 		if got := wrong.Again(gpu.Probe{Device: card0, Result: second}); got.Result != gpu.ProbeWrong || got.Seen != seen {
 			t.Errorf("wrong bits, then %s: %+v", second, got)
 		}

@@ -92,7 +92,7 @@ func TestRoomForPatterns(t *testing.T) {
 	last := map[gpu.ID]record.TestRecord{"a": pattern(hour), "b": pattern(30 * hour), "c": pattern(40 * hour)}
 	cards := []record.Assigned{{Device: gpu.Device{ID: "a"}}, {Device: gpu.Device{ID: "b"}}, {Device: gpu.Device{ID: "c"}}}
 	for limit, want := range map[time.Duration]string{
-		time.Second: "", 3 * time.Second: "[c]", 4 * time.Second: "[c b]", 20 * time.Second: "[c b]",
+		time.Second: "[c]", 3 * time.Second: "[c]", 4 * time.Second: "[c b]", 20 * time.Second: "[c b]",
 	} {
 		a := &node.Access{
 			Env:   child.Env{Clock: at},

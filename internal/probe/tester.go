@@ -79,7 +79,7 @@ func (t *tester) budget() time.Duration {
 func (t *tester) room(cards int) int { return max(0, min(cards, int((t.budget()-testBase)/testCard))) }
 
 // patterns returns the GPUs whose memory is also to be written and read: as many as the time is enough for, those first
-// for which it is longest ago.
+// for which it is longest ago. One is always asked for: the backend tests it after all allocations, if time is left.
 func (t *tester) patterns(cards []record.Assigned) (due []gpu.ID) {
 	if t.starts {
 		return nil
@@ -93,7 +93,7 @@ func (t *tester) patterns(cards []record.Assigned) (due []gpu.ID) {
 	at := func(id gpu.ID) time.Duration { return cmp.Or(last(id).Pattern, &gpu.Pattern{}).At }
 	slices.SortStableFunc(due, func(x, y gpu.ID) int { return cmp.Compare(at(x), at(y)) })
 	room := (t.budget() - testBase - time.Duration(len(cards))*testCard) / testPattern
-	return due[:min(len(due), max(0, int(room)))]
+	return due[:min(len(due), max(1, int(room)))]
 }
 
 // run tests the GPUs in one process, and those that failed again one by one: two processes prove a GPU broken.
