@@ -50,7 +50,8 @@ type Spec struct {
 	Grace time.Duration
 	Name  string // argv[0]; Path if empty
 	// Foreign is a program that does not watch its stdin: it is killed if this process ends. It is only started if it
-	// is root's and writable by root alone, like each directory above it.
+	// is root's and writable by root alone, like each directory above it. If what it started stays, Run takes up to
+	// 200 ms more.
 	Foreign bool
 }
 
@@ -62,7 +63,7 @@ const (
 	Crashed    Outcome = "crashed"     // by a Signal that Run did not send (a backend's own alarm: SIGALRM)
 	Hung       Outcome = "hung"        // killed at its deadline
 	Stopped    Outcome = "stopped"     // killed, or ended, after Stop
-	Abandoned  Outcome = "abandoned"   // killed, and still there after grace; it may end later
+	Abandoned  Outcome = "abandoned"   // killed, and still there after grace; it may end later. PID is what is there
 	Flooded    Outcome = "flooded"     // killed or ended after more than MaxOutput bytes
 	NotStarted Outcome = "not-started" // Err says why
 )
@@ -146,6 +147,9 @@ func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time
 	diag := gather(p.stderr, keeper{limit: max(s.MaxStderr, maxStderr)})
 
 	res.finish(c.end(b, ends{flood, answered, deadline, s.Stop}, max(s.Grace, grace)))
+	if s.Foreign && res.Outcome != Abandoned {
+		res.outlived()
+	}
 
 	p.hangUp()
 	stdout, stderr := <-out, <-diag

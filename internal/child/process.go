@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -169,6 +171,31 @@ func (res *Result) finish(outcome Outcome, err error) {
 		}
 	default:
 		res.ExitCode = ws.ExitStatus()
+	}
+}
+
+// outlived abandons a process of the child's group that no signal wakes: a script ends even if its program hangs.
+func (res *Result) outlived() {
+	const looks = 10
+	for range looks {
+		if unix.Kill(-res.PID, 0) != nil {
+			return
+		}
+		time.Sleep(grace / looks)
+	}
+	// Threat: none, /proc itself.
+	entries, _ := os.ReadDir("/proc")
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		group, _ := unix.Getpgid(pid)
+		st, err := readStat("/proc", pid)
+		if err == nil && group == res.PID && Uninterruptible("/proc", pid, st.Ticks) {
+			res.Outcome, res.PID, res.StartTicks = Abandoned, pid, st.Ticks
+			return
+		}
 	}
 }
 

@@ -77,7 +77,7 @@ func readVerdict(output []byte) (v nodeVerdict, whole bool) {
 	text := bytes.TrimSpace(output)
 	has := bytes.Contains(text, []byte("overall_severity"))
 	if !has && !bytes.HasPrefix(text, []byte("{")) {
-		return v, true
+		return v, !bytes.Contains(text, []byte{0}) // not text, or UTF-16
 	}
 	err := json.Unmarshal(text, &v)
 	return v, err == nil && has == (v.Severity != "")

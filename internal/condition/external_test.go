@@ -55,6 +55,7 @@ func TestExternal(t *testing.T) {
 		"behind other words":           {1, "warning: x\n" + verdictOf("CRITICAL"), nil, "?the output of /opt/hv is not a whole verdict; it exits 1"},
 		"two of them":                  {1, verdictOf("CRITICAL") + verdictOf("CRITICAL"), nil, "?the output of /opt/hv is not a whole verdict; it exits 1"},
 		"without a severity":           {7, `{"overall_severity": null}`, nil, "?the output of /opt/hv is not a whole verdict; it exits 7"},
+		"in UTF-16":                    {7, "\xff\xfe{\x00\"\x00", nil, "?the output of /opt/hv is not a whole verdict; it exits 7"},
 		"of another type":              {7, `{"overall_severity": 3}`, nil, "?the output of /opt/hv is not a whole verdict; it exits 7"},
 		"again, after a drain":         {7, "", last(catalog.ToDrain, fault), "/opt/hv exits 7, which health.external.drain_on lists/" + drainedBefore},
 		"and again":                    {7, "", last(catalog.ToWarn, decided), "/opt/hv exits 7, which health.external.drain_on lists/" + drainedBefore},

@@ -77,7 +77,7 @@ func (h *hook) examine(c judge.Case) judge.Check {
 	a := h.a
 	last, faults := state.LastCheck.Load(a.Store)
 	c.Faults = slices.Concat(c.Faults, node.Fault(faults))
-	h.stopped.setUnfinished(stoppedCheck(a.Store, last))
+	h.stopped.setUnfinished(stoppedCheck(a, last))
 	reply := startExternal(a)
 	since := cmp.Or(last, &record.Check{}).Kernel // nil if it is not known where the last check's log ended
 	damaged, err := a.Store.Damaged()
@@ -99,13 +99,18 @@ func (h *hook) examine(c judge.Case) judge.Check {
 }
 
 // stoppedCheck returns a function that records a check that was stopped, with what the last one knew.
-func stoppedCheck(store *state.Store, last *record.Check) func(record.End) {
+func stoppedCheck(a *node.Access, last *record.Check) func(record.End) {
+	unasked := judge.Check{Last: last}
+	if program := a.Config.Health.External.Program; program != "" {
+		unasked.Reply = &judge.Reply{Program: program, Unknown: "was not waited for"}
+	}
 	return func(e record.End) {
+		e.Findings = slices.Concat(e.Findings, unasked.ByReply())
 		stopped := record.Check{At: e.At, Wall: e.Wall, Findings: e.Findings, Verdict: e.Verdict, Stopped: true}
 		if last != nil {
 			stopped.Health, stopped.Kernel, stopped.Boot = last.Health, last.Kernel, last.Boot
 		}
-		_ = state.LastCheck.Save(store, &stopped)
+		_ = state.LastCheck.Save(a.Store, &stopped)
 	}
 }
 

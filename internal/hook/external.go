@@ -60,7 +60,7 @@ func replyOf(a *node.Access, res child.Result, err error) *judge.Reply {
 	c := a.Config.Health.External
 	why := map[child.Outcome]string{
 		child.Hung:       fmt.Sprintf("did not end within %v", c.Limit),
-		child.Abandoned:  fmt.Sprintf("did not end within %v, and cannot be killed", c.Limit),
+		child.Abandoned:  "left a process that cannot be killed",
 		child.Flooded:    fmt.Sprintf("wrote more than %d KiB", maxExternal>>10),
 		child.Crashed:    fmt.Sprintf("was ended by signal %d", res.Signal),
 		child.NotStarted: fmt.Sprintf("was not started: %v", res.Err),

@@ -117,9 +117,12 @@ func (c Check) Clear() (ids []gpu.ID) {
 	return ids
 }
 
+// ByReply returns what follows from the reply of the site's own check.
+func (c Check) ByReply() []record.Finding { return condition.External(c.Reply, c.Last) }
+
 // JudgeCheck returns what is wrong on the GPUs: jobs on GPUs not given to them, leftovers, and the GPUs' condition.
 func JudgeCheck(c Check) Judgement {
-	found := slices.Concat(c.Faults, condition.External(c.Reply, c.Last))
+	found := slices.Concat(c.Faults, c.ByReply())
 	switch {
 	case c.Seen.Side.Snapshot.At == 0:
 		return c.decide(found)

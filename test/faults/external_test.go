@@ -102,6 +102,29 @@ func TestExternal(t *testing.T) {
 	})
 }
 
+// A check that is stopped forgets no drain: what an admin has resumed since is drained again only once the program was
+// without a fault.
+func TestExternalAfterAStop(t *testing.T) {
+	n := parallel(t, "enforce")
+	n.ownCheck(`[ ! -e "$1/hang" ] || { : >"$1/began"; exec sleep 600; }; exit 7`, "20s")
+	n.check()
+	n.later()
+	n.checked("BKD-EXTERNAL")
+	must.Not(t, n.toldSlurm() == "", "it has not drained")
+	must.Do(t, os.Remove(n.in("told")))
+	must.Do(t, os.WriteFile(n.in("hang"), nil, 0o600))
+	p := n.start(healthcheck, bySlurm)
+	await(t, "its start", func() bool { _, err := os.Stat(n.in("began")); return err == nil })
+	p.signal(syscall.SIGTERM)
+	p.wait()
+	must.Do(t, os.Remove(n.in("hang")))
+	for range 3 {
+		n.later()
+		n.checked("BKD-EXTERNAL?")
+	}
+	must.Be(t, "Slurm was asked to", n.toldSlurm(), "")
+}
+
 // It ends with its health check, however that ends.
 func TestExternalEndsWithItsCheck(t *testing.T) {
 	n := parallel(t, "enforce")
@@ -140,14 +163,19 @@ func TestExternalSurroundings(t *testing.T) {
 	n.unharmed()
 }
 
-// One that cannot be killed is kept on record, and while it lives no other is started.
+// One that cannot be killed, or what it has started, is kept on record, and while it lives no other is started.
 func TestExternalStays(t *testing.T) {
-	n := parallel(t, "enforce")
-	n.ownCheck(`echo x >>"$1/runs"; exec cat "$1/fuse/file"`, "1s")
-	must.Do(t, os.Mkdir(n.in("fuse"), 0o755))
-	n.deaf(n.in("fuse"), true)
-	n.check()
-	c := n.checked("BKD-EXTERNAL*")
-	must.Not(t, !strings.Contains(c.Findings[0].Unknown, "an earlier one cannot be killed"), "%+v", c.Findings)
-	must.Be(t, "the runs", n.get(n.in("runs")), "x\n")
+	each(t, "enforce", map[string]string{
+		"the program":                        "exec cat $1/fuse/file",
+		"a program of a script":              "cat $1/fuse/file; exit 7",
+		"a program of a script that is over": "cat $1/fuse/file & sleep 0.3; exit 7",
+	}, func(n *node, hangs string) {
+		n.ownCheck(`echo x >>"$1/runs"; `+hangs, "1s")
+		must.Do(n, os.Mkdir(n.in("fuse"), 0o755))
+		n.deaf(n.in("fuse"), true)
+		n.check()
+		c := n.checked("BKD-EXTERNAL*")
+		must.Not(n, !strings.Contains(c.Findings[0].Unknown, "an earlier one cannot be killed"), "%+v", c.Findings)
+		must.Be(n, "the runs", n.get(n.in("runs")), "x\n")
+	})
 }
