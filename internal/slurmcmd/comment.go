@@ -110,12 +110,15 @@ type account struct {
 // record returns the newest record of the job, and whether the remark is certainly about that and no other one.
 func (r Remark) record(all []account) (newest account, certain bool) {
 	const skew = 10 * time.Second // of two hosts' clocks
+	fits := func(a account) bool {
+		return a.start.Before(r.Began.Add(skew)) && (a.end.IsZero() || r.Began.Before(a.end.Add(skew)))
+	}
 	fit := 0
 	for _, a := range all {
 		if !a.submit.Before(newest.submit) {
 			newest = a
 		}
-		if a.start.Before(r.Began.Add(skew)) && (a.end.IsZero() || r.Began.Before(a.end.Add(skew))) {
+		if fits(a) {
 			fit++
 		}
 	}
@@ -123,7 +126,7 @@ func (r Remark) record(all []account) (newest account, certain bool) {
 		nodes, _ := slurm.Expand(element)
 		return slices.Contains(nodes, r.Node) && slurm.ValidNode(r.Node)
 	}
-	over := !newest.start.IsZero() && newest.start.Before(r.Began.Add(skew)) && !newest.end.IsZero()
+	over := fits(newest) && !newest.start.IsZero() && !newest.end.IsZero()
 	return newest, fit == 1 && over && newest.uid == fmt.Sprint(r.UID) &&
 		slices.ContainsFunc(slurm.Elements(newest.nodes), on)
 }
@@ -131,13 +134,20 @@ func (r Remark) record(all []account) (newest account, certain bool) {
 // accounts asks sacct for all records of jobs.
 func (c Scontrol) accounts(jobs []uint32) (map[uint32][]account, error) {
 	all := map[uint32][]account{}
-	if len(jobs) == 0 {
-		return all, nil
+	c.most = 32 << 20     // arrays of 50,000 tasks
+	const atOnce = 10_000 // an argument may have 128 KiB
+	for some := range slices.Chunk(jobs, atOnce) {
+		if err := c.accountsOf(some, all); err != nil {
+			return nil, err
+		}
 	}
-	c.most = 32 << 20 // arrays of 50,000 tasks
+	return all, nil
+}
+
+func (c Scontrol) accountsOf(jobs []uint32, all map[uint32][]account) error {
 	const fields = "-oJobIDRaw,JobID,UID,NodeList,Submit,Start,End,SystemComment"
 	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(jobs), " ", ","), "[]")
-	text, err := c.sibling("sacct").run("-j"+list, "-XDPn", fields)
+	text, err := c.sibling("sacct").run("-XDPn", fields, "-j"+list)
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), "|", 8)
 		job, known := slurm.ParseJobID(f[0])
@@ -153,5 +163,5 @@ func (c Scontrol) accounts(jobs []uint32) (map[uint32][]account, error) {
 		}
 		all[uint32(job)] = append(all[uint32(job)], a)
 	}
-	return all, err
+	return err
 }

@@ -18,7 +18,7 @@ func accounting(t *testing.T, records, manager string) (c Commenter, asked strin
 	asked, said = filepath.Join(dir, "asked"), &strings.Builder{}
 	must.Do(t, os.WriteFile(filepath.Join(dir, "records"), []byte(records), 0o600))
 	for name, text := range map[string]string{
-		"sacct":    "[ \"$2 $3\" = '-XDPn -oJobIDRaw,JobID,UID,NodeList,Submit,Start,End,SystemComment' ] && cat " + dir + "/records",
+		"sacct":    "[ \"$1 $2\" = '-XDPn -oJobIDRaw,JobID,UID,NodeList,Submit,Start,End,SystemComment' ] && cat " + dir + "/records",
 		"sacctmgr": "echo \"$*\" >>" + asked + "\n" + manager,
 	} {
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700))
@@ -62,6 +62,8 @@ func TestComment(t *testing.T) {
 		"requeued before": {records: "42|42|1001|n2|" + at + "00:00|2026-11-21T08:00:00|2026-11-21T08:30:00|\n" + mine + "\n", want: first},
 		"the number of an older job": {records: "42|42|7|n2|2025-01-01T00:00:00|2025-01-01T00:00:00|2025-01-01T00:00:09|JS1:\n" + mine + "\n",
 			want: first},
+		"a later run there": {records: "42|42|1001|n2|2026-11-21T07:00:00|2026-11-21T07:00:00|Unknown|\n42|42|1001|n2|" + at + "00:00|2026-11-21T08:00:00|2026-11-21T08:59:00|\n",
+			said: "not certainly"},
 		"no record":    {said: "not certainly"},
 		"not a record": {records: "sacct: error\n|||\n", said: "not certainly"},
 	} {
@@ -104,4 +106,8 @@ func TestCommentsOfSeveral(t *testing.T) {
 	c, _, said := accounting(t, "", "")
 	must.Do(t, c.Write(nil))
 	must.Be(t, "without findings", said.String(), "")
+	for job := range uint32(20_000) { // more than one argument of a program can name
+		remarks = append(remarks, Remark{Job: 1<<24 + job})
+	}
+	must.Do(t, c.Write(remarks))
 }
