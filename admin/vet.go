@@ -28,8 +28,9 @@ func vetCommand(a *app) *cobra.Command {
 job's GPUs at its start it prints "Vetted: NODE" and exits 0, "Cordon: NODE REASON" (memory
 was in use, or a GPU is not well) and exits 1, or "Unknown: NODE REASON" and exits 5. It asks
 no driver but with --probe: one that hangs would keep a process of your job.`,
-		Example: "  srun --ntasks-per-node=1 bookend vet --exclude-file bad.txt; srun --exclude=./bad.txt ./train",
-		Args:    none, RunE: func(cmd *cobra.Command, _ []string) error {
+		Example: "  srun -K0 --ntasks-per-node=1 bookend vet --exclude-file bad.txt\n" +
+			"  srun -N4 $(test ! -e bad.txt || echo --exclude=./bad.txt) ./train",
+		Args: none, RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := a.config()
 			// Threat: none: the kernel's own file.
 			own, _ := os.ReadFile(filepath.Join(cfg.Paths.Proc, "self/cgroup"))
@@ -82,11 +83,11 @@ func vetNow(a *app, cfg config.Config, job slurm.Owner, node string) (avoid reco
 	all, who := records{env: a.env, cfg: cfg}, record.Owner{Job: job.ID, SLUID: job.SLUID, UID: uint32(a.env.EUID)}
 	for again := range 2 {
 		time.Sleep(time.Duration(again) * 2 * time.Second)
-		now, its := all.askDriver(driverTime, false), a.env.Getenv("SLURM_GPUS_ON_NODE")
+		now, its := all.askDriver(driverTime, true), a.env.Getenv("SLURM_GPUS_ON_NODE")
 		if n := fmt.Sprint(len(now.Snapshot.Readings)); now.Problem != "" || n != its {
 			return record.CannotTell, cmp.Or(now.Problem, fmt.Sprintf("the driver shows %s GPUs, not %q", n, its))
 		}
-		avoid, why = condition.Vet(who, record.NewLimits(cfg.Thresholds.Bytes()), now.Snapshot, now.Who)
+		avoid, why = condition.Vet(who, record.NewLimits(cfg.Thresholds.Bytes()), now.Snapshot, now.Health, now.Who)
 		if avoid != record.Yes {
 			return avoid, why
 		}

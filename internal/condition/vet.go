@@ -10,7 +10,7 @@ import (
 
 // Vet returns whether a job's user would do better on another node, and why, by one sample of GPUs that the job has to
 // itself, with the hooks' limits. A user does not know what the node's services use, and cannot see every process.
-func Vet(own record.Owner, l record.Limits, now gpu.Snapshot, who map[int]record.Process) (
+func Vet(own record.Owner, l record.Limits, now gpu.Snapshot, health []gpu.Health, who map[int]record.Process) (
 	avoid record.Answer, why string,
 ) {
 	avoid = record.No
@@ -24,6 +24,13 @@ func Vet(own record.Owner, l record.Limits, now gpu.Snapshot, who map[int]record
 			}
 			if a.Outweighs(answer) {
 				answer, text = a, fmt.Sprintf("process %d %s", p.PID, said)
+			}
+		}
+		for _, f := range Judge(Input{Cards: []record.Assigned{{Device: r.Device}}, Now: health}) {
+			t := f.Code.Traits()
+			harms := t.Exit > 0 || t.Unusable || t.Fault != ""
+			if harms && record.CannotTell.Outweighs(answer) {
+				answer, text = record.CannotTell, fmt.Sprintf("%s (%s)", f.Observed, f.Code)
 			}
 		}
 		if untried := gpu.VendorOf(r.Device).Untried; untried != "" && answer == record.Yes {

@@ -19,6 +19,7 @@ func TestVet(t *testing.T) {
 		absent  bool // /proc was not read for it
 		rest    uint64
 		change  func(*gpu.Reading)
+		fact    gpu.Fact
 		want    record.Answer
 		why     string
 	}{
@@ -34,6 +35,9 @@ func TestVet(t *testing.T) {
 		"little without a process":      {process: record.Process{Cgroup: own}, rest: 20 * mebi, want: record.No},
 		"a service's, perhaps":          {process: record.Process{Cgroup: own}, rest: 90 * mebi, want: record.CannotTell},
 		"much without a process":        {process: record.Process{Cgroup: own}, rest: 900 * mebi, want: record.Yes, why: "900 MiB in use without a process"},
+		"a GPU that has a fault": {process: record.Process{UID: me, Cgroup: own}, fact: gpu.Fact{Code: gpu.RemapFailed, Value: "yes"},
+			want: record.CannotTell, why: "GPU GPU-a: the remapping of a memory row has failed (BKD-REMAPFAILED)"},
+		"a GPU that works": {process: record.Process{UID: me, Cgroup: own}, fact: gpu.Fact{Code: gpu.RemapPending, Value: "yes"}, want: record.No},
 		"a vendor never tried": {rest: 900 * mebi, process: record.Process{Cgroup: own}, want: record.CannotTell,
 			change: func(r *gpu.Reading) { r.Device.Vendor = "amd" }},
 		"no list": {process: record.Process{Cgroup: own}, want: record.CannotTell,
@@ -52,7 +56,7 @@ func TestVet(t *testing.T) {
 			who = nil
 		}
 		now := gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"}}, r}}
-		avoid, why := Vet(record.Owner{Job: 5, UID: me}, limits, now, who)
+		avoid, why := Vet(record.Owner{Job: 5, UID: me}, limits, now, []gpu.Health{{Device: "GPU-a", Facts: []gpu.Fact{tt.fact}}}, who)
 		must.Not(t, avoid != tt.want || !strings.Contains(why, tt.why) || (why == "") != (avoid == record.No),
 			"%s: %s, %q, want %s, %q", name, avoid, why, tt.want, tt.why)
 	}

@@ -45,11 +45,12 @@ func orphanOnOtherNode(s *story) {
 	s.showSays("n2", job, "start:", "clean", "end:", "BKD-ORPHAN", fmt.Sprintf("PID %d (train)", s.pid(job)))
 
 	config := strings.ReplaceAll(s.on.ConfigFile("n1"), "n1.yaml", "$SLURMD_NODENAME.yaml")
-	vet := fmt.Sprintf("srun /bin/sh -c 'BOOKEND_CONFIG=%s %s vet --exclude-file bad.txt; true'\n", config, s.on.Program("bookend"))
-	next := s.runs(s.user, "srun echo working\n"+vet+"srun --nodes=1 --exclude=./bad.txt /bin/sh -c 'echo on $SLURMD_NODENAME'\nexit 0",
+	vet := fmt.Sprintf("srun -K0 --ntasks-per-node=1 /bin/sh -c 'BOOKEND_CONFIG=%s %s vet --exclude-file bad.txt; true'\n", config, s.on.Program("bookend"))
+	next := s.runs(s.user, "srun echo working\n"+vet+"srun -N1 $(test ! -e none.txt || echo --exclude=./none.txt) echo kept\n"+
+		"srun -N1 $(test ! -e bad.txt || echo --exclude=./bad.txt) /bin/sh -c 'echo on $SLURMD_NODENAME'\nexit 0",
 		"--nodes=2", oneGPU)
 	text := s.outputOf(next)
-	s.inOrder("the next job's output", text, "| bookend: WARNING: n2 GPU 0 already had ", "on n1")
+	s.inOrder("the next job's output", text, "| bookend: WARNING: n2 GPU 0 already had ", "kept", "on n1")
 	for _, line := range []string{"Vetted: n1\n", "Cordon: n2 GPU 0: GPU was not clean at the start, 2.5 GiB (BKD-DIRTY)\n"} {
 		must.Not(s.t, strings.Count(text, line) != 1, "want %q once:\n%s", line, text)
 	}
