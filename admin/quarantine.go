@@ -31,8 +31,8 @@ The quarantine ends with bookend release, with --for, and with a reboot.`,
 		Example: "  bookend quarantine 3 --reason \"Xid 94, ticket 17\" --for 72h\n  bookend release 3",
 		Args:    operands(1, 1, "a GPU's number in Slurm"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := fmt.Sscan(args[0], &q.GPU); err != nil || q.GPU < 0 {
-				return misused(cmd, "want a GPU's number in Slurm")
+			if n, _ := fmt.Sscan(args[0], &q.GPU); n == 0 || fmt.Sprint(q.GPU) != args[0] || q.GPU < 0 || long < 0 {
+				return misused(cmd, "want a GPU's number in Slurm, and no negative time")
 			}
 			return quarantine(a, q, reason, long)
 		},
@@ -41,7 +41,7 @@ The quarantine ends with bookend release, with --for, and with a reboot.`,
 	f.StringVar(&reason, "reason", "", "a `TEXT` for bookend status")
 	f.DurationVar(&long, "for", 0, "how long, as 72h; 0: until it is released")
 	f.DurationVar(&q.Wait, "wait", 0, "how long to wait for a job that has the GPU, as 2h")
-	f.StringVar(&q.Partition, "partition", "", "the `PARTITION` of the job; default: the first that fits")
+	f.StringVar(&q.Partition, "partition", "", "the `PARTITION` of the job; default: one that fits, highest tier first")
 	f.StringVar(&q.Account, "account", "", "the `ACCOUNT` of the job; default: root's own")
 	f.BoolVar(&q.Resume, "resume", false, "end the node's drain once the jobs are in the queue")
 	return a.perNode(cmd)
@@ -52,17 +52,17 @@ func quarantine(a *app, q slurmcmd.Quarantine, reason string, long time.Duration
 	if err != nil {
 		return err
 	}
-	q.Slurm, q.Node, q.Clock, q.Minutes = all.scontrol(time.Minute), all.node, a.env.Clock.Boot, int(long.Minutes())
-	keep := func(gpu int, jobs ...slurm.JobID) error {
+	q.Slurm, q.Node, q.Clock = all.scontrol(time.Minute), all.node, a.env.Clock.Boot
+	q.Minutes = int((long + time.Minute - 1) / time.Minute)
+	q.Keep = func(gpu int, jobs ...slurm.JobID) error {
 		return all.store.Quarantine(state.Quarantine{GPU: gpu, Since: a.env.Clock.Wall(), Reason: reason}, jobs)
 	}
-	q.Keep = func(jobs []slurm.JobID) error { return keep(-1, jobs...) }
 	job, err := q.Begin()
 	if err != nil {
 		return fmt.Errorf("quarantine GPU %d: %w", q.GPU, err)
 	}
 	a.say("GPU %d of %s is held by job %d; to end it: bookend release %[1]d", q.GPU, all.node, job)
-	return keep(q.GPU, job)
+	return nil
 }
 
 func testCommand(a *app) *cobra.Command {
@@ -83,8 +83,8 @@ GPU is Slurm's number, a UUID, a PCI bus id or nvidiaN.`,
 			if !found {
 				return notFound("no such GPU: %q; see bookend snapshot", args[0])
 			}
-			is := func(q state.Quarantine) bool { return q.GPU == card.Index }
-			alone := slices.ContainsFunc(state.Quarantines.Peek(all.store), is)
+			is := func(q state.Quarantine) bool { return q.GPU == card.Index && all.scontrol(slurmTime).Runs(q.Job) }
+			alone := card.Index >= 0 && slices.ContainsFunc(state.Quarantines.Peek(all.store), is)
 			if now := all.slurmNode(); !alone && !slices.Contains([]string{"IDLE+DRAIN", "DOWN+DRAIN"}, now.State) {
 				const why = "a job may get GPU %d (Slurm's state: %s): drain the node, or bookend quarantine %[1]d"
 				return fmt.Errorf(why, card.Index, cmp.Or(now.State, now.Problem))
@@ -109,8 +109,12 @@ func releaseCommand(a *app) *cobra.Command {
 			}
 			for _, q := range state.Quarantines.Peek(all.store) {
 				if fmt.Sprint(q.GPU) == args[0] {
+					if err := all.scontrol(time.Minute).Release(q.Job); err != nil {
+						return err
+					}
 					a.say("the quarantine of GPU %d is ended: job %d is cancelled", q.GPU, q.Job)
-					return all.scontrol(time.Minute).Release(q.Job) // its epilog removes it from the record
+					q.GPU = -1 // hooks have to know the job until its epilog, if there is one, removes it
+					return all.store.Quarantine(q, []slurm.JobID{q.Job})
 				}
 			}
 			return notFound("GPU %.20q of %s is in no quarantine", args[0], all.node)

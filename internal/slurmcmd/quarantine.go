@@ -24,9 +24,11 @@ type Quarantine struct {
 	Minutes   int           // how long it lasts; 0: until it is released
 	Wait      time.Duration // for a job that has the GPU
 	Resume    bool          // also ends the node's drain, once the jobs are in the queue
-	// Keep records the jobs before any of them can start: hooks must know them. Clock returns CLOCK_BOOTTIME.
-	Keep  func([]slurm.JobID) error
+	// Keep records jobs before any of them can start, as hooks must know them, with -1; and the one that holds the GPU,
+	// with the GPU's number. Clock returns CLOCK_BOOTTIME.
+	Keep  func(gpu int, jobs ...slurm.JobID) error
 	Clock func() time.Duration
+	was   slurm.Node // at the beginning
 }
 
 const (
@@ -40,13 +42,17 @@ const (
 	atOnce      = 30 * time.Second       // for jobs of top priority to start on free GPUs
 )
 
-// Begin returns the job that holds the GPU. The caller records it, and cancels it with Release.
+// Begin returns the job that holds the GPU, until Release cancels it.
 func (q Quarantine) Begin() (slurm.JobID, error) {
 	node, err := q.Slurm.run("show", "node", "-d", q.Node)
 	if err != nil {
 		return 0, fmt.Errorf("read node %q: %w", q.Node, err)
 	}
-	if now, err := parseNode(node, q.Node); err == nil && now.Drained() && !q.Resume {
+	q.was, _ = parseNode(node, q.Node) // what cannot be told is no drain
+	switch n := count(gresOf, node); {
+	case q.GPU >= n:
+		return 0, fmt.Errorf("the node has %d GPUs in Slurm, numbered from 0", n)
+	case q.was.Drained() && !q.Resume:
 		return 0, errors.New("the node is drained: --resume ends that, once the jobs are in the queue")
 	}
 	if q.Partition, err = q.partition(node); err != nil {
@@ -64,7 +70,8 @@ func (q Quarantine) Begin() (slurm.JobID, error) {
 		case err != nil:
 			return 0, err
 		case q.Clock() >= until:
-			return 0, fmt.Errorf("a job has had GPU %d for %v: wait longer, or drain the node first", q.GPU, q.Wait)
+			const why = "a job has had GPU %d for %v (bookend status): wait longer, or drain the node first"
+			return 0, fmt.Errorf(why, q.GPU, q.Wait)
 		}
 	}
 }
@@ -89,20 +96,25 @@ func (q Quarantine) free() (n int, err error) {
 	return count(gresOf, node) - count(usedOf, node), nil
 }
 
-// Release cancels jobs.
+// Release cancels jobs. That one has ended and is forgotten is no error.
 func (c Scontrol) Release(jobs ...slurm.JobID) error {
 	if len(jobs) == 0 {
 		return nil
 	}
 	_, err := c.sibling("scancel").run(texts(jobs)...)
+	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
+		return nil
+	}
 	return err
 }
 
-// partition returns one that takes jobs, gives a job no whole node and preempts none, or what is wrong with each.
+// partition returns one that takes jobs, gives a job no whole node and preempts none, or what is wrong with each. Of
+// several it returns the one whose jobs Slurm starts first.
 func (q Quarantine) partition(node string) (string, error) {
 	_, list, _ := strings.Cut(node, "\n   Partitions=")
 	list, _, _ = strings.Cut(list, "\n")
 	var why []string
+	best, highest := "", -1
 	for name := range strings.SplitSeq(strings.TrimSpace(list), ",") {
 		if q.Partition != "" && name != q.Partition {
 			continue
@@ -111,14 +123,29 @@ func (q Quarantine) partition(node string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("read partition %q: %w", name, err)
 		}
-		no := unfit(text)
-		if no == "" {
-			return name, nil
+		no, tier := unfit(text), 0
+		_, after, _ := strings.Cut(text, " PriorityTier=")
+		_, _ = fmt.Sscan(after, &tier)
+		if no == "" && tier > highest {
+			best, highest = name, tier
 		}
 		why = append(why, name+": "+no)
 	}
+	if best != "" {
+		return best, nil
+	}
 	return "", fmt.Errorf("no partition of node %q can hold a GPU: %s", q.Node,
 		cmp.Or(strings.Join(why, "; "), "it is in none of that name"))
+}
+
+// Runs reports whether Slurm says that a job runs.
+func (c Scontrol) Runs(job slurm.JobID) bool {
+	text, err := c.run("show", "job", fmt.Sprint(job))
+	return err == nil && isRunning(text)
+}
+
+func isRunning(job string) bool {
+	return strings.Contains(job, " JobState=RUNNING ") || strings.Contains(job, "\n   JobState=RUNNING ")
 }
 
 // unfit returns why a job of a partition cannot hold a GPU for good, empty if it can.
@@ -126,8 +153,8 @@ func unfit(partition string) string {
 	switch {
 	case !strings.Contains(partition, " State=UP "):
 		return "it is not up"
-	case strings.Contains(partition, "=EXCLUSIVE"):
-		return "its jobs get whole nodes"
+	case strings.Contains(partition, "=EXCLUSIVE"), strings.Contains(partition, "ExclusiveUser=YES"):
+		return "its jobs or users get whole nodes"
 	case !strings.Contains(partition, " PreemptMode=OFF") && !strings.Contains(partition, "\n   PreemptMode=OFF"):
 		return "its jobs can be preempted"
 	}
@@ -182,20 +209,25 @@ func (q Quarantine) try(n int) (kept slurm.JobID, err error) {
 		err = errors.Join(err, q.Slurm.Release(others...))
 	}()
 	if err == nil {
-		err = q.Keep(jobs)
+		err = q.Keep(-1, jobs...)
 	}
 	for _, j := range jobs {
 		if err == nil {
 			_, err = q.Slurm.run("update", fmt.Sprint("JobId=", j), "StartTime=now")
 		}
 	}
-	if err == nil && q.Resume {
-		err = q.Slurm.Resume(q.Node, func(now slurm.Node) bool { return now.Drained() })
+	resumes := err == nil && q.was.Drained()
+	if resumes {
+		err = q.Slurm.Resume(q.Node, func(now slurm.Node) bool { return now.Drained() && now.Reason == q.was.Reason })
 	}
 	if err != nil {
 		return 0, fmt.Errorf("queue jobs: %w", err)
 	}
-	return q.await(jobs)
+	if kept, err = q.await(jobs); kept == 0 && resumes { // jobs would get this GPU
+		reason := cmp.Or(q.was.Reason, "bookend quarantine failed")
+		err = errors.Join(err, q.Slurm.EnsureDrained(q.Node, reason, func(slurm.Node) bool { return true }))
+	}
+	return kept, err
 }
 
 // submit queues n jobs of one GPU, to start later.
@@ -236,14 +268,17 @@ func (q Quarantine) await(jobs []slurm.JobID) (slurm.JobID, error) {
 			if err != nil {
 				return 0, fmt.Errorf("read job %d: %w", j, err)
 			}
-			if _, reason, _ := strings.Cut(text, " Reason="); !strings.Contains(text, " JobState=RUNNING ") &&
-				!strings.Contains(text, "\n   JobState=RUNNING ") {
+			if _, reason, _ := strings.Cut(text, " Reason="); !isRunning(text) {
 				waits, _, _ = strings.Cut(reason, " ")
 				continue
 			}
 			running++
 			if slices.Equal(givenOn(text, q.Node), []int{q.GPU}) {
-				if _, err := q.Slurm.run("update", fmt.Sprint("JobId=", j), limit); err != nil {
+				err := q.Keep(q.GPU, j)
+				if err == nil { // until now it holds the GPU for minutes
+					_, err = q.Slurm.run("update", fmt.Sprint("JobId=", j), limit)
+				}
+				if err != nil {
 					return 0, fmt.Errorf("keep job %d: %w", j, err)
 				}
 				return j, nil

@@ -35,7 +35,7 @@ func TestUnfitPartitions(t *testing.T) {
 	for text, want := range map[string]string{
 		well: "",
 		"PartitionName=gpu\n   OverTimeLimit=NONE PreemptMode=REQUEUE\n   State=UP TotalCPUs=8\n":                         "its jobs can be preempted",
-		"PartitionName=gpu\n   OverSubscribe=EXCLUSIVE\n   OverTimeLimit=NONE PreemptMode=OFF\n   State=UP TotalCPUs=8\n": "its jobs get whole nodes",
+		"PartitionName=gpu\n   OverSubscribe=EXCLUSIVE\n   OverTimeLimit=NONE PreemptMode=OFF\n   State=UP TotalCPUs=8\n": "its jobs or users get whole nodes",
 		"PartitionName=gpu\n   OverTimeLimit=NONE PreemptMode=OFF\n   State=DRAIN TotalCPUs=8\n":                          "it is not up",
 	} {
 		must.Be(t, text, unfit(text), want)

@@ -2,9 +2,13 @@ package e2e
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/test/must"
 	"bookend/test/site"
 )
@@ -52,6 +56,17 @@ func TestQuarantine(t *testing.T) {
 	bookend("is held by job", "quarantine", "2", "--wait", "1m")
 	bookend("ended", "release", "2")
 	s.comesBack("n1")
+
+	bookend("want a GPU's number", "quarantine", "1,2")
+	bookend("the node has 4 GPUs", "quarantine", "4")
+	store := must.Have(state.Open(s.on.Run(), "n1"))(t)
+	ended := must.Have(strconv.ParseUint(string(full), 10, 32))(t)
+	for _, job := range []slurm.JobID{slurm.JobID(ended), 99999} { // on record, though Slurm has ended or forgotten it
+		must.Do(t, store.Quarantine(state.Quarantine{GPU: 3, Since: time.Now()}, []slurm.JobID{job}))
+		bookend("a job may get GPU 3", "test", "3")
+		bookend("ended", "release", "3")
+		bookend("in no quarantine", "release", "3")
+	}
 
 	s.adminUpdates("n1", "State=DRAIN", "Reason=broken")
 	waits := s.submits(s.user, names, oneGPU)

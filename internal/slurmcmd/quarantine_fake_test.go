@@ -1,0 +1,91 @@
+package slurmcmd
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/slurm"
+	"bookend/test/must"
+)
+
+// fakeSlurm stands for Slurm's programs on a node of two GPUs: job N gets GPU N-1. Its directory has file "drained" while
+// the node is, and what the programs were told in "log".
+const fakeSlurm = `#!/bin/sh
+cd "$(dirname "$0")"
+case ${0##*/} in
+sbatch) n=$(($(cat jobs 2>/dev/null || echo 0) + 1)); echo $n >jobs; echo $n; echo "$*" | grep -o 'partition=.*--nodes' >>log; exit;;
+squeue) exit;;
+scancel) echo "scancel $*" >>log; grep -q forgotten world || exit 0
+	echo "scancel: error: Kill job error on job id $1: Invalid job id specified" >&2; exit 1;;
+esac
+case $* in
+*"show node"*) state=IDLE; [ -e drained ] && state=IDLE+DRAIN
+	printf 'NodeName=n1 Arch=x\n   Gres=gpu:2\n   GresUsed=gpu:0\n   State=%s X=\n   Partitions=a,b,c \n' $state
+	[ ! -e drained ] || printf '   Reason=%s [root@2026-11-21T07:00:00]\n' "$(cat drained)";;
+*"show partition c") printf 'PartitionName=c\n   PriorityTier=9 OverSubscribe=NO ExclusiveUser=YES\n   X=NO PreemptMode=OFF\n   State=UP X=\n';;
+*"show partition b") printf 'PartitionName=b\n   X=1 PriorityTier=5 OverSubscribe=NO\n   X=NO PreemptMode=OFF\n   State=UP X=\n';;
+*"show partition a") printf 'PartitionName=a\n   X=1 PriorityTier=1 OverSubscribe=NO\n   X=NO PreemptMode=OFF\n   State=UP X=\n';;
+*"show job"*) state=RUNNING; grep -q "pending" world && state=PENDING
+	for id; do :; done
+	printf 'JobId=%s\n   JobState=%s Reason=Resources X=\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:%s)\n' $id $state $((id - 1));;
+*State=UNDRAIN*) echo undrained >>log; rm drained;;
+*State=DRAIN*) echo drained >>log; for reason; do :; done; echo "${reason#Reason=}" >drained;;
+*TimeLimit*) echo "$*" >>log; ! grep -q refuses world || { echo no >&2; exit 1; };;
+esac
+`
+
+// A job that holds a GPU for good is on record before it does, and a node whose drain was ended for nothing is drained
+// again, with its reason. Of several partitions the one is taken whose jobs come first and that gives no whole node.
+func TestQuarantineThatFails(t *testing.T) {
+	const queued = "partition=b --nodes\npartition=b --nodes\nkeep -1 [1 2]\n"
+	for name, tt := range map[string]struct {
+		world, drained string
+		gpu            int
+		wrong, log     string
+	}{
+		"held":                  {gpu: 1, log: queued + "keep 1 [2]\nupdate JobId=2 TimeLimit=UNLIMITED\nscancel 1\n"},
+		"the drain is ended":    {"", "broken", 0, "", queued + "undrained\nkeep 0 [1]\nupdate JobId=1 TimeLimit=UNLIMITED\nscancel 2\n"},
+		"drained, and pending":  {"pending", "broken", 0, "only 0 of 2 jobs started", queued + "undrained\ndrained\nscancel 1 2\n"},
+		"pending":               {"pending", "", 0, "only 0 of 2 jobs started", queued + "scancel 1 2\n"},
+		"drained, not lasting":  {"refuses", "broken", 0, "keep job 1", queued + "undrained\nkeep 0 [1]\nupdate JobId=1 TimeLimit=UNLIMITED\ndrained\nscancel 1 2\n"},
+		"no such GPU":           {gpu: 2, wrong: "the node has 2 GPUs"},
+		"held, and one is gone": {world: "forgotten", gpu: 1, log: queued + "keep 1 [2]\nupdate JobId=2 TimeLimit=UNLIMITED\nscancel 1\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, now := t.TempDir(), time.Duration(0)
+			at := func(name string) string { return filepath.Join(dir, name) }
+			for _, program := range []string{"scontrol", "sbatch", "squeue", "scancel"} {
+				must.Do(t, os.WriteFile(at(program), []byte(fakeSlurm), 0o755))
+			}
+			must.Do(t, os.WriteFile(at("world"), []byte(tt.world), 0o644))
+			if tt.drained != "" {
+				must.Do(t, os.WriteFile(at("drained"), []byte(tt.drained), 0o644))
+			}
+			q := Quarantine{Slurm: Scontrol{Path: at("scontrol"), Time: func() time.Duration { return time.Minute }},
+				Node: "n1", GPU: tt.gpu, Resume: true, Clock: func() time.Duration { now += atOnce / 2; return now }}
+			q.Keep = func(gpu int, jobs ...slurm.JobID) error {
+				log := must.Have(os.OpenFile(at("log"), os.O_APPEND|os.O_WRONLY, 0))(t)
+				defer log.Close()
+				_, err := fmt.Fprintln(log, "keep", gpu, jobs)
+				return err
+			}
+			job, err := q.Begin()
+			if tt.wrong == "" {
+				must.Not(t, err != nil || int(job) != tt.gpu+1, "got job %d, %v", job, err)
+			} else {
+				must.Not(t, !strings.Contains(fmt.Sprint(err), tt.wrong) || job != 0, "got job %d, %v", job, err)
+			}
+			log, _ := os.ReadFile(at("log"))
+			must.Be(t, name, string(log), tt.log)
+			reason, _ := os.ReadFile(at("drained"))
+			if want := tt.drained; tt.wrong != "" {
+				must.Be(t, name, strings.TrimSpace(string(reason)), want)
+			}
+		})
+	}
+}
