@@ -237,6 +237,8 @@ type Record struct {
 type CleanUp struct {
 	Enabled bool     `yaml:"enabled"`
 	Grace   Duration `yaml:"grace" allow:"100ms to 10s"` // between SIGTERM and SIGKILL
+	// SharedMemory: the epilog removes what the job, and surely nothing else, has left in /dev/shm.
+	SharedMemory bool `yaml:"shm"`
 }
 
 type DrainRules struct {

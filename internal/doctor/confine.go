@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/config"
 	"bookend/internal/slurm"
@@ -69,6 +72,27 @@ func judgeRequeue(v *view) string {
 		"once only for a fault of a GPU, and for a leftover scontrol drains the node",
 		"bookend explain requeue   # nothing is wrong: what jobs and admins get")
 	return ""
+}
+
+func mpsDir(s Site) string { return filepath.Join(s.Root, "tmp/nvidia-mps") }
+
+// judgeLeftovers looks for the directory of an MPS daemon that is gone, and says whether jobs share /dev/shm.
+func judgeLeftovers(v *view) string {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		defer unix.Close(fd)
+		// Threat: any user may listen there: nothing is sent or read, and this child has a deadline.
+		err = unix.Connect(fd, &unix.SockaddrUnix{Name: filepath.Join(v.path, "control")})
+	}
+	if errors.Is(err, unix.ECONNREFUSED) {
+		v.warn("the MPS daemon of this directory is gone", "rm -r "+quoted(v.path))
+	}
+	for _, key := range []string{"JobContainerType", "NamespaceType"} { // until 25.05, and since
+		if kind, _ := v.conf().Get(key); slices.Contains([]string{"tmpfs", "linux"}, path.Base(kind.Text)) {
+			return "none; each job has its own /dev/shm: " + key + "=" + kind.Text
+		}
+	}
+	return "none; jobs share /dev/shm, and what they leave there stays: JobContainerType=job_container/tmpfs mends that"
 }
 
 const logindConf = "systemd/logind.conf"

@@ -58,6 +58,8 @@ var slurmChecks = []Check{
 		why: "a process may outlive its job, and no cgroup proves which job's it is"},
 	{Name: "devices", path: slurmConfPath, judge: judgeDevices,
 		why: "every job can use all GPUs of its node, whatever it was given, and fail other jobs"},
+	{Name: "leftovers", path: mpsDir, files: true, judge: judgeLeftovers,
+		why: "CUDA programs without CUDA_MPS_PIPE_DIRECTORY look there for a daemon, and may fail"},
 	{Name: "requeue", path: slurmConfPath, judge: judgeRequeue,
 		why: "with sbatch --requeue=expedite a failed job starts again at once if an epilog fails, and is held " +
 			"otherwise; if slurmctld does not answer scontrol, a leftover does not drain"},

@@ -189,6 +189,13 @@ var commands = map[string]func(n *testNode, ts *testscript.TestScript, args []st
 	"fifo": func(n *testNode, ts *testscript.TestScript, args []string) {
 		ts.Check(unix.Mkfifo(n.in(args[0]), 0o600))
 	},
+	"socket": func(n *testNode, ts *testscript.TestScript, args []string) { // whose program has ended
+		ts.Check(os.MkdirAll(filepath.Dir(n.in(args[0])), 0o755))
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		ts.Check(err)
+		ts.Check(unix.Bind(fd, &unix.SockaddrUnix{Name: n.in(args[0])}))
+		ts.Check(unix.Close(fd))
+	},
 	"unmount": func(n *testNode, ts *testscript.TestScript, args []string) {
 		ts.Check(unix.Unmount(n.in(args[0]), unix.MNT_DETACH))
 	},

@@ -44,13 +44,36 @@ func leftInMemory(a *node.Access, c judge.Case, memory sharedmem.Reading) judge.
 		return c
 	}
 	c, jobs, unseen := suspects(a, c, mark.Login || now.Login)
-	f := record.Saw(catalog.SharedMemory, left.Text(jobs, unseen, a.Job.UID, search.Place.Dir), "none left by the job")
+	search.Files = left.Inodes()
+	removed, note, faults := removeShared(a, search, unseen == "" && len(jobs) == 1)
+	rest := left.Without(removed).Command(a.Job.UID, search.Place.Dir)
+	f := record.Saw(catalog.SharedMemory, left.Text(jobs, unseen)+note+rest, "none left by the job")
 	f.Bytes.Bytes = left.Bytes()
 	if unseen != "" {
 		f.AddDoubt("what left it is unknown: %s", unseen)
 	}
-	c.Faults = append(c.Faults, f)
+	c.Faults = append(append(c.Faults, faults...), f)
 	return c
+}
+
+// removeShared removes the files as the user, if the admin wants that and this job alone can have left them, unless a
+// process of the user is on the node. note says how many it removed.
+func removeShared(a *node.Access, search sharedmem.Search, alone bool) (
+	removed []uint64, note string, faults []record.Finding,
+) {
+	if !a.Config.CleanUp.SharedMemory || !alone || a.Env.EUID != 0 {
+		return nil, "", nil
+	}
+	const most = 4096 // some 100 ms
+	search.Files = search.Files[:min(len(search.Files), most)]
+	request := procscan.JobRequest{Proc: a.Config.Paths.Proc, UID: a.Job.UID}
+	pid, err := procscan.Elsewhere.Ask(request, a.Deadline.Left(time.Second, a.Reserve()))
+	if pid != 0 || err != nil {
+		return nil, "", a.AbandonedReader(err, nil)
+	}
+	removal := sharedmem.Removal{Search: search, GID: a.Job.GID}
+	removed, trouble, _ := node.Visit(a, sharedmem.Remove, removal, a.Reserve())
+	return removed, fmt.Sprintf(", and clean_up.shm removed %d", len(removed)), node.Fault(trouble)
 }
 
 // suspects returns what of the user's may have been on the node since the job's start: the jobs on record, this one

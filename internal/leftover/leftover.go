@@ -95,11 +95,16 @@ func appeared(now []Item, before []uint64, from, to time.Time) (news []Item) {
 func (r Remains) Inodes() []uint64 { return ids(r.Files) }
 
 // Only returns the remains without the files that are not among these.
-func (r Remains) Only(files []uint64) Remains {
+func (r Remains) Only(files []uint64) Remains { return r.without(files, false) }
+
+// Without returns the remains without these files.
+func (r Remains) Without(files []uint64) Remains { return r.without(files, true) }
+
+func (r Remains) without(files []uint64, these bool) Remains {
 	slices.Sort(files)
 	r.Files = slices.DeleteFunc(slices.Clone(r.Files), func(i Item) bool {
 		_, is := slices.BinarySearch(files, i.ID)
-		return !is
+		return is == these
 	})
 	return r
 }

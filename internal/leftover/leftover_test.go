@@ -101,7 +101,7 @@ func TestSubject(t *testing.T) {
 		{[]string{"12"}, "a login", "job 12 or something else of its user left "},
 		{[]string{"12", "13", "14"}, "a login", "job 12 or 13 or 14 or something else of its user left "},
 	} {
-		if got := (Remains{Segments: []Item{{ID: 1}}}).Text(tt.jobs, tt.unseen, 1000, "/dev/shm"); !strings.HasPrefix(got, tt.want+"1 ") {
+		if got := (Remains{Segments: []Item{{ID: 1}}}).Text(tt.jobs, tt.unseen); !strings.HasPrefix(got, tt.want+"1 ") {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
@@ -129,7 +129,7 @@ func TestText(t *testing.T) {
 		{Remains{Files: files("a"), Segments: []Item{{ID: 5}, {ID: 6}}}, "1 file a in /dev/shm and 2 System V segments" +
 			find + "-inum 41 ')' -delete; ipcrm -m 5 -m 6"},
 	} {
-		got := tt.left.Text(nil, "", 1000, "/dev/shm")
+		got := tt.left.Text(nil, "") + tt.left.Command(1000, "/dev/shm")
 		if got != "this job left "+tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
@@ -143,9 +143,14 @@ func TestText(t *testing.T) {
 		many.Files[i].ID = 1<<63 + uint64(i)
 		many.Segments = append(many.Segments, Item{ID: 1<<31 - 1})
 	}
-	text, removed := many.command(1<<32-2, "/dev/shm")
-	if len(text) > 200 || !strings.HasSuffix(text, "-m 2147483647") || removed != strings.Count(text, "-inum")+2 {
-		t.Errorf("%d bytes, %d removed: %s", len(text), removed, text)
+	note, text, _ := strings.Cut(many.Command(1<<32-2, "/dev/shm"), Removal)
+	if len(text) > 200 || !strings.HasSuffix(text, "-m 2147483647") ||
+		note != fmt.Sprintf(" (the command removes the %d largest)", strings.Count(text, "-inum")+2) {
+		t.Errorf("%d bytes,%s: %s", len(text), note, text)
+	}
+	none := many.Without(many.Inodes())
+	if none.Segments = nil; none.Command(1, "/dev/shm") != "" || len(none.Files) > 0 {
+		t.Errorf("%+v", none)
 	}
 }
 

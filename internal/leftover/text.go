@@ -8,10 +8,10 @@ import (
 // Removal separates what is left from the command that removes it.
 const Removal = "; remove: "
 
-// Text says what left the remains, what they are and how to remove them, in plain ASCII: no byte of a name that the
-// user chose can end the text, or pass for another part of it. jobs are this one and the user's others on record that
-// were on the node, unseen is why there may have been something without a record. dir is where /dev/shm is.
-func (r Remains) Text(jobs []string, unseen string, uid uint32, dir string) string {
+// Text says what left the remains and what they are, in plain ASCII: no byte of a name that the user chose can end the
+// text, or pass for another part of it. jobs are this one and the user's others on record that were on the node, unseen
+// is why there may have been something without a record.
+func (r Remains) Text(jobs []string, unseen string) string {
 	subject := "this job"
 	if unseen != "" || len(jobs) > 1 {
 		subject = "job " + strings.Join(jobs, " or ")
@@ -26,12 +26,7 @@ func (r Remains) Text(jobs []string, unseen string, uid uint32, dir string) stri
 	if n := len(r.Segments); n > 0 {
 		parts = append(parts, count(n, "System V segment"))
 	}
-	command, removed := r.command(uid, dir)
-	text := subject + " left " + strings.Join(parts, " and ")
-	if removed < len(r.Files)+len(r.Segments) {
-		text += fmt.Sprintf(" (the command removes the %d largest)", removed)
-	}
-	return text + Removal + command
+	return subject + " left " + strings.Join(parts, " and ")
 }
 
 func count(n int, what string) string {
@@ -64,10 +59,10 @@ func pattern(files []Item) string {
 	return " " + shown + "*"
 }
 
-// command returns a command that removes the largest of the remains, as many as a line of a report has room for, and
-// how many it removes. It names each by number, not by a name that a shell could misread, and only the user's: a number
-// may be another file's after the next boot.
-func (r Remains) command(uid uint32, dir string) (text string, removed int) {
+// Command follows a text with a command that removes the largest of the remains, as many as a line of a report has room
+// for; empty without any. It names each by number, not by a name that a shell could misread, and only the user's: a
+// number may be another file's after the next boot. dir is where /dev/shm is.
+func (r Remains) Command(uid uint32, dir string) string {
 	var all []string
 	const or = " -o"
 	inodes, files := numbers(or+" -inum", r.Files, 90)
@@ -79,7 +74,14 @@ func (r Remains) command(uid uint32, dir string) (text string, removed int) {
 	if segments > 0 {
 		all = append(all, "ipcrm"+ids)
 	}
-	return strings.Join(all, "; "), files + segments
+	switch command := Removal + strings.Join(all, "; "); {
+	case len(all) == 0:
+		return ""
+	case files+segments < len(r.Files)+len(r.Segments):
+		return fmt.Sprintf(" (the command removes the %d largest)", files+segments) + command
+	default:
+		return command
+	}
 }
 
 // numbers lists the first items, each after a word, as far as there is room, and returns how many these are.

@@ -83,9 +83,12 @@ func inMemory(s Scene) (out []string) {
 		if f.Code != catalog.SharedMemory || !s.Verdict.Tells(i) {
 			continue
 		}
-		what, remove, _ := strings.Cut(f.Observed, "; remove: ")
+		what, remove, some := strings.Cut(f.Observed, "; remove: ")
 		out = append(out, fmt.Sprintf("WARNING: %s: %s (%s of the node's memory)", s.Run.Job.Node, what,
-			gpu.Size(f.Bytes.Bytes)), "  Remove: "+remove)
+			gpu.Size(f.Bytes.Bytes)))
+		if some {
+			out = append(out, "  Remove: "+remove)
+		}
 	}
 	return out
 }

@@ -25,6 +25,8 @@ const (
 func TestSharedMemory(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Track: inCgroups()})
+	users := cluster.Users(4) // not those of the stories next to it: a process of the user excuses the job
+	s.user, s.stranger = users[2], users[3]
 	must.Do(t, os.Symlink("/dev/shm", filepath.Join(s.on.Dev("n1"), "shm")))
 	told := version(t).Has(slurm.Version{23, 2})
 	every := ""
@@ -57,6 +59,23 @@ func TestSharedMemory(t *testing.T) {
 			}
 		})
 	}
+	s.tell("removed, where nothing else can have left it", func(s *story) {
+		s.emptiesMemory()
+		s.adminConfigures("n1", "observe", "clean_up: {shm: true}\n")
+		defer s.adminConfigures("n1", "observe", "")
+		must.Do(s.t, os.WriteFile("/dev/shm/job-other", nil, 0o666))
+		job := s.runs(s.user, inMemory(full+"; "+full+"b"), alone, oneGPU)
+		shared := s.runs(s.user, inMemory(full), oneGPU)
+		s.left(shared, "job N or something else of its user left 1 file job")
+		left := len(must.Have(filepath.Glob("/dev/shm/job*"))(s.t))
+		if !told {
+			must.Not(s.t, left != 4, "%d files are left, want all", left)
+			return
+		}
+		text := must.Have(s.on.Output(job))(s.t)
+		s.inOrder("the output", text, "this job left 2 files job", "in /dev/shm, and clean_up.shm removed 2 (132 MiB")
+		must.Not(s.t, left != 2 || strings.Contains(text, "Remove:"), "%d files are left after\n%s", left, text)
+	})
 	s.tell("it was there before: a segment that jobs share", func(s *story) {
 		s.emptiesMemory()
 		s.runs(s.user, "fallocate -l 66M /dev/shm/job-shared", oneGPU)
