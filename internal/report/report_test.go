@@ -141,6 +141,7 @@ func TestEnd(t *testing.T) {
 		"dirty, and found again":    foundAgain(found(catalog.Dirty, holder(1001), earlier)),
 		"a GPU's error from before": foundAgain(record.Finding{Code: catalog.XidFatal, GPU: "GPU-a", Xid: 79, Earlier: true}),
 		"not the GPU":               scene(1, record.Clean, found(catalog.Trespass, holder(1002), nil)),
+		"wrong bits":                scene(1, record.Clean, record.Finding{Code: catalog.Bits, GPU: "GPU-a"}),
 		"orphan":                    drained,
 		"stopped":                   scene(1, record.Flat, found(catalog.Orphan, holder(1001, record.Stopped), self)),
 		"guess":                     scene(1, record.Flat, found(catalog.Residue, nil, guess)),
