@@ -31,8 +31,7 @@ func judgeDevices(v *view) string {
 	constrain, set := s.Cgroup.Get("ConstrainDevices")
 	cgroup, _ := s.Cgroup.Get("CgroupPlugin")
 	plugins, _ := v.conf().Get("TaskPlugin")
-	const line = "ConstrainDevices=yes"
-	fix := fmt.Sprintf("%s   # in %s (configless: in slurmctld's), then: scontrol reconfigure", line, v.path)
+	fix := "ConstrainDevices=yes   # in " + v.path + " (configless: in slurmctld's), then: scontrol reconfigure"
 	switch yes, known := isYes(constrain.Text); {
 	case s.CgroupUnread != "":
 		v.unknown("could not be read: "+s.CgroupUnread, "make it readable for root")
@@ -49,7 +48,7 @@ func judgeDevices(v *view) string {
 		v.wrong(fmt.Sprintf("TaskPlugin=%.60s: ConstrainDevices has no effect without task/cgroup", plugins.Text),
 			v.inConf("TaskPlugin=task/affinity,task/cgroup")).Path = s.Conf.Path
 	}
-	return line
+	return "ConstrainDevices=yes"
 }
 
 // isYes reads a boolean as Slurm and systemd write it.
