@@ -263,7 +263,10 @@ func PatternDue(id gpu.ID, found []record.Finding, last gpu.Probe, every, now ti
 		every = day
 	}
 	before := last.Pattern
-	return every > 0 && (before == nil || before.Bytes == 0 || now < before.At || now-before.At >= every)
+	if before != nil && before.Bytes == 0 { // it was not finished: on a GPU before Turing it never is
+		every = min(every, time.Hour)
+	}
+	return every > 0 && (before == nil || now < before.At || now-before.At >= every)
 }
 
 // SinceTest is what a hook knows that may invalidate an earlier test.

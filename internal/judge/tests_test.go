@@ -206,6 +206,7 @@ func TestPatternDue(t *testing.T) {
 		"each day, yesterday":            {last: made(24 * hour), every: 24 * hour, want: true},
 		"each day, today":                {last: made(23 * hour), every: 24 * hour},
 		"each day, not finished":         {last: gpu.Probe{Pattern: &gpu.Pattern{At: 99 * hour}}, every: 24 * hour, want: true},
+		"each day, not finished now":     {last: gpu.Probe{Pattern: &gpu.Pattern{At: 100*hour - 1}}, every: 24 * hour},
 		"each day, from before the boot": {last: made(-hour), every: 24 * hour, want: true},
 	} {
 		found := []record.Finding{tt.found}
