@@ -146,7 +146,14 @@ func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time
 	out := gather(p.stdout, keeper{limit: s.MaxOutput, flood: flood, onLine: s.OnLine, answered: answered})
 	diag := gather(p.stderr, keeper{limit: max(s.MaxStderr, maxStderr)})
 
-	res.finish(c.end(b, ends{flood, answered, deadline, s.Stop}, max(s.Grace, grace)))
+	if s.Foreign {
+		setForeign(b.pid)
+	}
+	outcome, err := c.end(b, ends{flood, answered, deadline, s.Stop}, max(s.Grace, grace))
+	if s.Foreign {
+		setForeign(0)
+	}
+	res.finish(outcome, err)
 	if s.Foreign && res.Outcome != Abandoned {
 		res.outlived()
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -204,6 +205,26 @@ func kill(pid int) {
 	if pid > 1 { // -1 would be every process on the machine
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
 	}
+}
+
+// foreign is the PID of the Foreign child that runs and is not reaped, 0 for none. A program has one at a time.
+var (
+	foreign     int
+	foreignLock sync.Mutex
+)
+
+func setForeign(pid int) {
+	foreignLock.Lock()
+	defer foreignLock.Unlock()
+	foreign = pid
+}
+
+// KillForeign kills the Foreign child with its process group, for a program that exits without waiting for it.
+func KillForeign() {
+	foreignLock.Lock()
+	defer foreignLock.Unlock()
+	// Threat: none, it is this program's own child, and not reaped while the lock is held.
+	kill(foreign)
 }
 
 // awaitZombie waits until the child has ended, without reaping it.

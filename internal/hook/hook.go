@@ -99,7 +99,11 @@ func rootHook(env Env, phase slurm.Context, do steps) (exit int) {
 		h.failed(p)
 		exit = h.stopped.exitCode()
 	})
-	defer h.watchdog.guard(func() { env.Exit(h.stopped.exitCode()) }, func(p *child.Panic) { node.Panicked(env, p) },
+	end := func() {
+		child.KillForeign()
+		env.Exit(h.stopped.exitCode())
+	}
+	defer h.watchdog.guard(end, func(p *child.Panic) { node.Panicked(env, p) },
 		func(why string) { h.stopped.leave(env, phase, start, why) })()
 	if o, worth := h.attempt(do); worth {
 		publish.Hook(h.a, h.giveReason(o))

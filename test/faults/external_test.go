@@ -125,20 +125,27 @@ func TestExternalAfterAStop(t *testing.T) {
 	must.Be(t, "Slurm was asked to", n.toldSlurm(), "")
 }
 
-// It ends with its health check, however that ends.
+// It ends with its health check, however that ends, and with it all that it has started if that is stopped.
 func TestExternalEndsWithItsCheck(t *testing.T) {
-	n := parallel(t, "enforce")
-	n.ownCheck(`echo $$ >"$1/pid"; exec sleep 600`, "20s")
+	each(t, "enforce", map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGTERM}, endsWithItsCheck)
+}
+
+func endsWithItsCheck(n *node, by syscall.Signal) {
+	script := `echo $$ >"$1/pid"; exec sleep 600`
+	if by == syscall.SIGTERM {
+		script = `sleep 600 & echo $! >"$1/pid"; wait`
+	}
+	n.ownCheck(script, "20s")
 	p := n.start(healthcheck, bySlurm)
 	started := 0
-	await(t, "its start", func() bool {
+	await(n, "its start", func() bool {
 		pid, _ := os.ReadFile(n.in("pid"))
 		started, _ = strconv.Atoi(strings.TrimSpace(string(pid)))
 		return started > 0
 	})
-	p.signal(syscall.SIGKILL)
+	p.signal(by)
 	p.wait()
-	await(t, "its end", func() bool { return gone(started) })
+	await(n, "its end", func() bool { return gone(started) })
 }
 
 // It gets a path, the node's name, slurm.conf and its arguments, and nothing else of the caller's environment. While a job is on the node
