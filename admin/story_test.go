@@ -31,7 +31,7 @@ import (
 //	again ID              puts another run of a job on record
 //	leaves ID USER UID    puts a job on record that left a process
 //	bookend [as UID] [exits CODE] ARGUMENT...
-//	advice ANSWER WHY SINCE               what hooks say to the user of job 44 about the node
+//	advice ANSWER WHY SINCE [END]         what hooks say to the user of job 44 about the node, and an earlier run's end
 //	user UID [exits CODE] ARGUMENT...     the same as a real process of a user's
 func TestStories(t *testing.T) {
 	root, err := os.MkdirTemp("/run", "admin-test-") // only root can write there
@@ -131,7 +131,7 @@ var storyCommands = map[string]func(s teller, args []string){
 	},
 	// advice is whether to avoid the node (yes, no or cannot tell), why, and what was seen since
 	"advice": func(s teller, args []string) {
-		r := state.Report{Avoid: record.Answer(args[0]), Why: args[1], Since: args[2]}
+		r := state.Report{Avoid: record.Answer(args[0]), Why: args[1], Since: args[2], End: strings.Join(args[3:], " ")}
 		s.Check(s.node().store.Users.PutReport(slurm.Job{ID: 44, Node: "n1", UID: me, GID: me}, r))
 	},
 	"user": func(s teller, args []string) {

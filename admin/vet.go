@@ -50,12 +50,13 @@ func vet(a *app, cfg config.Config, job slurm.Owner, file string, probe bool) er
 	node := nodeOf(a.env, cfg.Paths, "")
 	// Threat: none: the file is opened as the calling user, and only the job's own user can read it.
 	r, err := state.Users{Run: cfg.Paths.Run, Node: node}.Report(uint32(a.env.EUID), job)
+	none := err != nil || r.End != "" // an end is that of an earlier run
 	avoid, why := r.Avoid, r.Why
 	switch {
-	case err != nil && probe:
+	case none && probe:
 		avoid, why = vetNow(a, cfg, job, node)
-	case err != nil:
-		why = "there is no report of this job's start here (--probe asks the driver)"
+	case none:
+		avoid, why = record.CannotTell, "there is no report of this job's start here (--probe asks the driver)"
 	case avoid == "":
 		why = "the report of this job's start is of an earlier release"
 	case avoid == record.No && r.Since != "":
@@ -66,12 +67,10 @@ func vet(a *app, cfg config.Config, job slurm.Owner, file string, probe bool) er
 			a.warn(err)
 		}
 	}
-	end := ending{exitUntold, "Unknown: "}
-	switch avoid {
-	case record.No:
-		end = ending{exitOK, "Vetted: "}
-	case record.Yes:
-		end = ending{exitTrouble, "Cordon: "}
+	ends := map[record.Answer]ending{record.No: {exitOK, "Vetted: "}, record.Yes: {exitTrouble, "Cordon: "}}
+	end, proven := ends[avoid]
+	if !proven {
+		end = ending{exitUntold, "Unknown: "}
 	}
 	a.say("%s", strings.TrimSpace(end.text+node+" "+why))
 	return ending{code: end.code}
