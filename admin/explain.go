@@ -50,17 +50,14 @@ func suggestion(what string) string {
 	if code, short := catalog.Parse(like); short {
 		like = string(code)
 	}
-	if like == "" {
-		return ""
-	}
 	return didYouMean([]string{like})
 }
 
 // didYouMean ends an error with at most three words that a misspelt one is like; it is empty without any.
 func didYouMean(near []string) string {
-	if len(near) == 0 {
+	words := strings.Join(near[:min(len(near), 3)], " or ")
+	if words == "" {
 		return ""
 	}
-	words := strings.Join(near[:min(len(near), 3)], " or ")
 	return "; did you mean " + strings.ReplaceAll(words, "\u00a0", " ") + "?"
 }

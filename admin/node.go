@@ -277,16 +277,15 @@ func (r records) readings(now node.Glance) view.Readings {
 	return s
 }
 
-// scontrol returns access to Slurm for so long, with the configuration that hooks got.
+// scontrol returns access to Slurm with so much time for each call, with the configuration that hooks got.
 func (r records) scontrol(limit time.Duration) slurmcmd.Scontrol {
-	conf := r.env.Getenv("SLURM_CONF")
-	if conf == "" && r.store != nil {
+	c := (&app{env: r.env}).slurm(r.cfg, limit)
+	if c.Conf == "" && r.store != nil {
 		if memory, _ := r.store.Drain(); memory.Written != nil {
-			conf = memory.Written.Conf
+			c.Conf = memory.Written.Conf
 		}
 	}
-	return slurmcmd.Scontrol{Path: r.cfg.Slurm.Scontrol, Conf: conf, Root: r.env.EUID == 0,
-		Time: func() time.Duration { return limit }}
+	return c
 }
 
 func (r records) slurmNode() *view.SlurmNode {

@@ -86,8 +86,8 @@ GPU is Slurm's number, a UUID, a PCI bus id or nvidiaN.`,
 			is := func(q state.Quarantine) bool { return q.GPU == card.Index && all.scontrol(slurmTime).Runs(q.Job) }
 			alone := card.Index >= 0 && slices.ContainsFunc(state.Quarantines.Peek(all.store), is)
 			if now := all.slurmNode(); !alone && !slices.Contains([]string{"IDLE+DRAIN", "DOWN+DRAIN"}, now.State) {
-				const why = "a job may get GPU %d (Slurm's state: %s): drain the node, or bookend quarantine %[1]d"
-				return fmt.Errorf(why, card.Index, cmp.Or(now.State, now.Problem))
+				return fmt.Errorf("a job may get GPU %d (Slurm's state: %s): drain the node, or bookend quarantine %[1]d",
+					card.Index, cmp.Or(now.State, now.Problem))
 			}
 			access := node.ForRecorder(a.env, all.node)
 			access.Store = all.store

@@ -32,8 +32,7 @@ record in the accounting may be another run. It runs where sacctmgr does, as an 
 				return err
 			}
 			here, _ := node.LoadConfig(a.env) // an admin's host need not have one
-			c.Slurm = slurmcmd.Scontrol{Path: here.Slurm.Scontrol, Conf: a.env.Getenv("SLURM_CONF"),
-				Root: a.env.EUID == 0, Time: func() time.Duration { return 30 * time.Second }}
+			c.Slurm = a.slurm(here, 30*time.Second)
 			return c.Write(all)
 		},
 	}

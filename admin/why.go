@@ -23,9 +23,7 @@ func elsewhere(a *app, cfg config.Config, ref slurm.Ref) (answered bool, err err
 	if answered {
 		return true, err
 	}
-	sacct := slurmcmd.Scontrol{Path: cfg.Slurm.Scontrol, Conf: a.env.Getenv("SLURM_CONF"),
-		Time: func() time.Duration { return 10 * time.Second }}
-	job, unknown := sacct.Accounting(ref, a.env.EUID)
+	job, unknown := a.slurm(cfg, 10*time.Second).Accounting(ref, a.env.EUID)
 	if unknown != nil {
 		return false, nil
 	}
@@ -34,7 +32,13 @@ func elsewhere(a *app, cfg config.Config, ref slurm.Ref) (answered bool, err err
 	return true, a.write(known, false)
 }
 
-// lastFailed answers a user who names no job: by the newest in the user's spool that failed or has findings.
+// slurm returns access to Slurm with so much time for each call.
+func (a *app) slurm(cfg config.Config, limit time.Duration) slurmcmd.Scontrol {
+	return slurmcmd.Scontrol{Path: cfg.Slurm.Scontrol, Conf: a.env.Getenv("SLURM_CONF"), Root: a.env.EUID == 0,
+		Time: func() time.Duration { return limit }}
+}
+
+// lastFailed answers a user who names no job: by the spool's newest that failed or has findings, else by sacct's.
 func lastFailed(a *app, cmd *cobra.Command) error {
 	failed := func(s joblog.Spooled) bool { return s.Found || s.Exit.Known && s.Exit.Raw != 0 }
 	var all []joblog.Spooled
@@ -42,7 +46,11 @@ func lastFailed(a *app, cmd *cobra.Command) error {
 		all = a.spooled(a.config(), failed)
 	}
 	if len(all) == 0 {
-		return misused(cmd, "want JOBID: there is no spool here with a job of yours that failed")
+		ref, err := a.slurm(a.config(), 10*time.Second).LastFailed(a.env.EUID)
+		if a.env.EUID == 0 || err != nil {
+			return misused(cmd, "want JOBID: no job of yours that failed is known here")
+		}
+		return ownReport(a, ref)
 	}
 	return a.write(spoolReport(slices.MaxFunc(all, func(x, y joblog.Spooled) int { return x.At.Compare(y.At) })), false)
 }

@@ -33,10 +33,35 @@ func (c Scontrol) Accounting(job slurm.Ref, uid int) (Accounted, error) {
 	return parseAccounting(text, job)
 }
 
+// failedStates are those of a job that did not end well.
+const failedStates = "FAILED,OUT_OF_MEMORY,TIMEOUT,NODE_FAIL,CANCELLED,DEADLINE,BOOT_FAIL"
+
+// LastFailed asks sacct for the last job of a user in a week that did not end well.
+func (c Scontrol) LastFailed(uid int) (slurm.Ref, error) {
+	c.most = 32 << 20
+	text, err := c.sibling("sacct").run(fmt.Sprint("-u", uid), "-XPn", "-Snow-7days", "-Enow",
+		"-s"+failedStates, "-oEnd,JobID") // without -E it finds none
+	if err != nil {
+		return slurm.Ref{}, err
+	}
+	return lastOf(text)
+}
+
+// lastOf returns the job of the line with the latest time. One that has not ended has none: "Unknown".
+func lastOf(text string) (slurm.Ref, error) {
+	last, id := "", ""
+	for line := range strings.Lines(text) {
+		if at, job, _ := strings.Cut(strings.TrimSpace(line), "|"); at > last && at[0] != 'U' {
+			last, id = at, job
+		}
+	}
+	return slurm.ParseRef(id)
+}
+
 // hasFailed reads a state of sacct's, such as "CANCELLED by 1000".
 func hasFailed(state string) bool {
 	word, _, _ := strings.Cut(state, " ")
-	return slices.Contains(strings.Fields("FAILED OUT_OF_MEMORY TIMEOUT NODE_FAIL CANCELLED DEADLINE BOOT_FAIL"), word)
+	return slices.Contains(strings.Split(failedStates, ","), word)
 }
 
 // parseAccounting reads a line of the job, then lines of its steps. Of a requeued job the last run counts.

@@ -48,3 +48,15 @@ func TestGPUMemory(t *testing.T) {
 		}
 	}
 }
+
+// The last job is that of the latest end: sacct lists them in the order of their numbers.
+func TestLastOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"2026-11-30T03:00:01|7\n2026-11-30T04:00:00|8_3\n2026-11-29T23:00:00|9+1\nUnknown|10\n": "8_3",
+		"": "", "Unknown|10\n": "", "|4\n": "",
+	} {
+		ref, err := lastOf(text)
+		must.Be(t, text, ref.Text, want)
+		must.Be(t, text, err == nil, want != "")
+	}
+}

@@ -56,6 +56,17 @@ func TestSacct(t *testing.T) {
 	const comment = "|COMPLETED|bookend n1: bkd-orphan gpu 0 2.5 gib\n"
 	want := fmt.Sprintf("%s|REQUEUED|\n%[1]s|COMPLETED|\n%s_7%s%s%[3]s", again, task, comment, job)
 	must.Be(s.t, "the accounting", strings.ToLower(out), strings.ToLower(want))
+
+	failed := s.runs(s.user, "exit 3")
+	s.runs(s.user, "true")
+	login := filepath.Join(filepath.Dir(s.on.ConfigFile("n1")), "login.yaml")
+	must.Do(s.t, os.WriteFile(login, []byte("version: 1\npaths: {run: /run/none}\n"), 0o644))
+	s.until("the last job that failed is in the accounting", func() bool {
+		cmd := must.Have(s.on.Command(s.user, s.on.Program("bookend"), "why"))(t)
+		cmd.Env = append(cmd.Env, "BOOKEND_CONFIG="+login)
+		out, _ := cmd.CombinedOutput()
+		return strings.Contains(string(out), "job "+string(failed)) && strings.Contains(string(out), "FAILED")
+	})
 }
 
 // accounting starts slurmdbd with a database of its own in dir, and has slurm.conf use it. dir is the cluster's.
