@@ -25,7 +25,6 @@ func quarantineCommand(a *app) *cobra.Command {
 job of root's with top priority holds the GPU and does nothing. To get it, free GPUs of the
 node are filled with such jobs for a few seconds. Bookend's hooks do nothing for them.
 A job that has the GPU now keeps it; --wait says how long to wait for its end.
-
 A drained node gives no job a GPU: --resume ends the drain once the jobs are in the queue.
 The quarantine ends with bookend release, with --for, and with a reboot.`,
 		Example: "  bookend quarantine 3 --reason \"Xid 94, ticket 17\" --for 72h\n  bookend release 3",
@@ -58,11 +57,10 @@ func quarantine(a *app, q slurmcmd.Quarantine, reason string, long time.Duration
 		return all.store.Quarantine(state.Quarantine{GPU: gpu, Since: a.env.Clock.Wall(), Reason: reason}, jobs)
 	}
 	job, err := q.Begin()
-	if err != nil {
-		return fmt.Errorf("quarantine GPU %d: %w", q.GPU, err)
+	if err == nil {
+		a.say("GPU %d of %s is held by job %d; to end it: bookend release %[1]d", q.GPU, all.node, job)
 	}
-	a.say("GPU %d of %s is held by job %d; to end it: bookend release %[1]d", q.GPU, all.node, job)
-	return nil
+	return err
 }
 
 func testCommand(a *app) *cobra.Command {
@@ -70,10 +68,8 @@ func testCommand(a *app) *cobra.Command {
 		Use: "test GPU", Short: "test a GPU and its memory now, on a drained node or in quarantine",
 		Long: `Tests that CUDA starts and that all free memory can be had, then writes nearly all of it and
 reads it back. It takes about 2 s, and twice that if it finds something. Exits 0 if the GPU
-passed, 1 if not, 5 if it was not tested. The node must be drained or the GPU in quarantine.
-
-GPU is Slurm's number, a UUID, a PCI bus id or nvidiaN.`,
-		Args: operands(1, 1, "a GPU"),
+passed, 1 if not, 5 if it was not tested. The node must be drained or the GPU in quarantine.`,
+		Args: operands(1, 1, "a GPU: Slurm's number, a UUID, a PCI bus id or nvidiaN"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := a.records()
 			if err != nil {
@@ -86,7 +82,7 @@ GPU is Slurm's number, a UUID, a PCI bus id or nvidiaN.`,
 			is := func(q state.Quarantine) bool { return q.GPU == card.Index && all.scontrol(slurmTime).Runs(q.Job) }
 			alone := card.Index >= 0 && slices.ContainsFunc(state.Quarantines.Peek(all.store), is)
 			if now := all.slurmNode(); !alone && !slices.Contains([]string{"IDLE+DRAIN", "DOWN+DRAIN"}, now.State) {
-				return fmt.Errorf("a job may get GPU %d (Slurm's state: %s): drain the node, or bookend quarantine %[1]d",
+				return fmt.Errorf("a job may get GPU %d (node %s): drain the node, or bookend quarantine %[1]d",
 					card.Index, cmp.Or(now.State, now.Problem))
 			}
 			access := node.ForRecorder(a.env, all.node)
