@@ -37,7 +37,7 @@ func TestQuarantine(t *testing.T) {
 		bookend("ended", "release", fmt.Sprint(index))
 		s.comesBack("n1")
 	}
-	bookend("a job may get GPU 1 (node IDLE)", "test", "1")
+	bookend("a job may get GPU 1 (node ", "test", "1")
 	bookend("is held by job", "quarantine", "1")
 	bookend("GPU 1 of n1: ok, largest block", "test", "1")
 	must.Do(s.t, s.on.World("n1").Set("gpu1.wrong", "77:4"))
