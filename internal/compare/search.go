@@ -64,8 +64,8 @@ func (v view) against(p record.Process, o attribution.Attribution, candidate boo
 	began := v.in.Now.Snapshot.At - v.curve.Span
 	// At a start the driver lists what root's process holds, so that process does not excuse the job before.
 	mayBeService := (candidate || v.in.ending()) && o.Kind != attribution.ThisJob && (p.UID == 0 || p.OfSystem())
-	// A job without a record may have ended a moment ago, where jobs take turns on a GPU. For a process of the job's own
-	// user this does not count: the environment is that user's claim.
+	// A job without a record may have ended a moment ago, where jobs take turns on a GPU. This does not count for a
+	// process of the job's own user: the environment is that user's claim.
 	self := v.in.Book.Self
 	unrecorded := candidate && v.in.ending() && o.Kind == attribution.NoJob && p.EnvJobID != 0 && p.UID != self.UID &&
 		p.Start > self.Start

@@ -14,8 +14,8 @@ import (
 	"bookend/internal/state"
 )
 
-// listTime is far more than the list of a full /dev/shm takes.
-const listTime = 300 * time.Millisecond
+// listTime is far more than the list of a full /dev/shm takes, which is 40 ms, on a busy node too.
+const listTime = time.Second
 
 // sharedMemory is where the job's user may leave memory of the node's. Inside a job nothing is read.
 func sharedMemory(a *node.Access) sharedmem.Place {

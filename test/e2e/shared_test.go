@@ -158,7 +158,12 @@ func (s *story) left(job cluster.JobID, want string) {
 
 // removes checks that the command which a job is told removes what it left, all of it or a part.
 func (s *story) removes(job cluster.JobID, all bool) {
-	command := removal.FindStringSubmatch(must.Have(s.on.Output(job))(s.t))[1]
+	text := must.Have(s.on.Output(job))(s.t)
+	found := removal.FindStringSubmatch(text)
+	if found == nil {
+		s.t.Fatalf("job %s is told no command:\n%s", job, text)
+	}
+	command := found[1]
 	before := len(must.Have(filepath.Glob("/dev/shm/job*"))(s.t))
 	must.Do(s.t, exec.Command("sh", "-c", strings.ReplaceAll(command, s.on.Dev("n1"), "/dev")).Run())
 	after := len(must.Have(filepath.Glob("/dev/shm/job*"))(s.t))
