@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"bookend/internal/slurm"
+	"golang.org/x/sys/unix"
+
 	"bookend/test/cluster"
 	"bookend/test/must"
 	"bookend/test/site"
@@ -24,6 +26,9 @@ const (
 // use is not.
 func TestSharedMemory(t *testing.T) {
 	t.Parallel()
+	turn := must.Have(os.OpenFile("/dev/shm/bookend-e2e", os.O_CREATE|os.O_RDWR, 0o600))(t)
+	t.Cleanup(func() { turn.Close() })
+	must.Do(t, unix.Flock(int(turn.Fd()), unix.LOCK_EX)) // other runs of this test have the same /dev/shm and users
 	s := given(t, site.Options{Track: inCgroups()})
 	users := cluster.Users(4) // not those of the stories next to it: a process of the user excuses the job
 	s.user, s.stranger = users[2], users[3]
