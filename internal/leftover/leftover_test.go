@@ -133,7 +133,7 @@ func TestText(t *testing.T) {
 		if got != "this job left "+tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
-		_, command, _ := strings.Cut(got, Removal)
+		_, command, _ := strings.Cut(got, removal)
 		if out, err := exec.Command("sh", "-n", "-c", command).CombinedOutput(); err != nil {
 			t.Errorf("%q: %v: %s", command, err, out)
 		}
@@ -143,7 +143,7 @@ func TestText(t *testing.T) {
 		many.Files[i].ID = 1<<63 + uint64(i)
 		many.Segments = append(many.Segments, Item{ID: 1<<31 - 1})
 	}
-	note, text, _ := strings.Cut(many.Command(1<<32-2, "/dev/shm"), Removal)
+	note, text, _ := strings.Cut(many.Command(1<<32-2, "/dev/shm"), removal)
 	if len(text) > 200 || !strings.HasSuffix(text, "-m 2147483647") ||
 		note != fmt.Sprintf(" (the command removes the %d largest)", strings.Count(text, "-inum")+2) {
 		t.Errorf("%d bytes,%s: %s", len(text), note, text)

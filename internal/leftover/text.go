@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Removal separates what is left from the command that removes it.
-const Removal = "; remove: "
+// removal separates what is left from the command that removes it; package report splits the text there.
+const removal = "; remove: "
 
 // Text says what left the remains and what they are, in plain ASCII: no byte of a name that the user chose can end the
 // text, or pass for another part of it. jobs are this one and the user's others on record that were on the node, unseen
@@ -74,7 +74,7 @@ func (r Remains) Command(uid uint32, dir string) string {
 	if segments > 0 {
 		all = append(all, "ipcrm"+ids)
 	}
-	switch command := Removal + strings.Join(all, "; "); {
+	switch command := removal + strings.Join(all, "; "); {
 	case len(all) == 0:
 		return ""
 	case files+segments < len(r.Files)+len(r.Segments):

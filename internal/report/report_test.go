@@ -553,7 +553,7 @@ func TestTrap(t *testing.T) {
 	}
 }
 
-// What is left in the node's memory is told after what the GPUs were, whatever they were, and not if policy only notes it.
+// Lines about the node's memory follow those about the GPUs, whatever these say, unless policy only notes the finding.
 func TestSharedMemory(t *testing.T) {
 	left := record.Finding{Code: catalog.SharedMemory, Bytes: gpu.Bytes(41 << 30),
 		Observed: "this job left 12 files vllm_* in /dev/shm; remove: find /dev/shm '(' -inum 4 ')' -delete"}

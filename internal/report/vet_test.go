@@ -11,8 +11,8 @@ import (
 	"bookend/test/must"
 )
 
-// A node is to be avoided for what the start proves and reports, whoever left it; what is hidden, does programs no harm
-// or proves nothing is no reason.
+// A node is to be avoided for what the start proves and reports, also if an earlier job left it. What is hidden, does
+// programs no harm or proves nothing is no reason.
 func TestVet(t *testing.T) {
 	dirty := found(catalog.Dirty, holder(1001), &record.Owner{Job: 4, UID: 1001})
 	doubted := dirty

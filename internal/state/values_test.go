@@ -357,3 +357,21 @@ func TestInventorySince(t *testing.T) {
 		}
 	}
 }
+
+// Hooks know a job that holds a GPU by root's record. Nothing excuses a user's job that has the number of one, and jobs of
+// a command that died are forgotten.
+func TestQuarantine(t *testing.T) {
+	s := fresh(t)
+	at := time.Date(2026, 11, 30, 4, 0, 0, 0, time.UTC)
+	must.Do(t, s.Quarantine(Quarantine{GPU: -1, Since: at}, []slurm.JobID{4, 5, 6}))
+	must.Do(t, s.Quarantine(Quarantine{GPU: 3, Since: at}, []slurm.JobID{5}))
+	must.Do(t, s.Quarantine(Quarantine{GPU: -1, Since: at.Add(2 * time.Hour)}, []slurm.JobID{7}))
+	kept := must.Have(Quarantines.Load(s))(t)
+	must.Not(t, len(kept) != 2 || kept[0].Job != 5 || kept[0].GPU != 3 || kept[1].Job != 7, "%+v", kept)
+	for job, want := range map[slurm.JobID][2]bool{5: {true, false}, 7: {true, false}, 4: {}} {
+		for i, uid := range []uint32{0, 1000} {
+			is := slices.ContainsFunc(kept, func(q Quarantine) bool { return q.Holds(slurm.Job{ID: job, UID: uid}) })
+			must.Not(t, is != want[i], "job %d of user %d: %v", job, uid, is)
+		}
+	}
+}

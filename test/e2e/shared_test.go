@@ -149,7 +149,7 @@ func (s *story) emptiesMemory() {
 
 var removal = regexp.MustCompile(`(?m)^\| bookend:   Remove: (.*)$`)
 
-// left checks what a job is told about shared memory, and that its record has it too.
+// left checks what a job's log says about shared memory, and that its record has it too.
 func (s *story) left(job cluster.JobID, want string) {
 	text := must.Have(s.on.Output(job))(s.t)
 	if want == "" {
@@ -161,12 +161,12 @@ func (s *story) left(job cluster.JobID, want string) {
 	s.showSays("n1", job, "BKD-SHM")
 }
 
-// removes checks that the command which a job is told removes what it left, all of it or a part.
+// removes checks that the command in a job's log removes what the job left, all of it or a part.
 func (s *story) removes(job cluster.JobID, all bool) {
 	text := must.Have(s.on.Output(job))(s.t)
 	found := removal.FindStringSubmatch(text)
 	if found == nil {
-		s.t.Fatalf("job %s is told no command:\n%s", job, text)
+		s.t.Fatalf("the log of job %s has no command:\n%s", job, text)
 	}
 	command := found[1]
 	before := len(must.Have(filepath.Glob("/dev/shm/job*"))(s.t))
