@@ -19,8 +19,6 @@ import (
 func baselineCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "baseline", Short: "show, accept or reset the memory that GPUs use without any job",
-		Long: `Lists the memory that each GPU uses without any job. Bookend learns what the node's
-services use; an admin can accept more. It is valid until the driver is reloaded.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -32,16 +30,11 @@ services use; an admin can accept more. It is valid until the driver is reloaded
 	cmd.AddCommand(
 		a.perNode(&cobra.Command{
 			Use: "accept GPU", Short: "accept the memory in use on a GPU as its baseline, until the driver is reloaded",
-			Long: fmt.Sprintf(`Accepts up to %d MiB that are in use on a GPU without a job or a listed process as its
-baseline, until the driver is reloaded.
-
-GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them.`, record.MaxBaseline>>20),
 			Args: operands(1, 1, "a GPU: a UUID, a PCI bus id or nvidiaN"),
 			RunE: func(_ *cobra.Command, args []string) error { return acceptBaseline(a, args[0]) },
 		}),
 		a.perNode(&cobra.Command{
 			Use: "reset UUID|all", Short: "remove the baseline of a GPU, or of all",
-			Long: "Removes the baseline of a GPU. What services use is learned again at the next job's start.",
 			Args: operands(1, 1, "a UUID, as bookend baseline shows it, or all"), ValidArgs: []string{"all"},
 			RunE: func(_ *cobra.Command, args []string) error { return resetBaselines(a, args[0]) },
 		}))

@@ -17,13 +17,6 @@ import (
 func explainCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "explain CODE|NUMBER|TEXT...", Short: "explain a finding, a number, a drain reason or a line of a log",
-		Long: `Explains a finding (BKD-ORPHAN, or orphan): what it means, what to do, what the policy
-does with it, and its exit code. It also explains what you paste: a hook's exit code, an
-Xid, a line of the kernel log, a drain reason of sinfo -R, also Slurm's own, and a return
-code or message of NVML, CUDA or HIP; and what ends a process that stays (docker, mps, ray).`,
-		Example: "  bookend explain orphan\n  bookend explain 10\n  bookend explain xid79\n  bookend explain " +
-			"\"Epilog error\"\n  bookend explain \"NVRM: Xid (PCI:0000:3b:00): 48, pid=4711, name=python3\"\n" +
-			"  bookend explain cuda 802\n  bookend explain requeue",
 		Args: operands(1, -1, "a finding, an exit code, an Xid, a drain reason or another text"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			what := strings.Join(args, " ")

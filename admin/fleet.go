@@ -17,13 +17,6 @@ func fleetCommand(a *app) *cobra.Command {
 	var all, force bool
 	cmd := &cobra.Command{
 		Use: "fleet", Short: "show many nodes in one table, problems first",
-		Long: `Reads from standard input what "bookend status --json" prints on each node. Prints one row
-for each node with a problem, the worst first, then the number of nodes in each state.
-A line may begin with "NODE: ", as clush and pdsh print it. If the input also has what
-"bookend history --since 1w --json" prints, the page of --html shows each node's days. This
-host needs no records, and you need not be root.`,
-		Example: "  clush -qw @gpu bookend status --json | bookend fleet --nodes \"$(sinfo -h -p gpu -N -o %N)\"\n" +
-			"  watch -n 60 'pdsh -w gpu[1-8] bookend status --json | bookend fleet'",
 		Args: none, RunE: func(*cobra.Command, []string) error {
 			now := a.env.Clock.Wall()
 			listed := strings.FieldsFunc(nodes, func(r rune) bool { return strings.ContainsRune(", \n", r) })

@@ -18,21 +18,10 @@ type historyAsk struct {
 	limit                     int
 }
 
-const moments = `WHEN is a time ago (90m, 2h, 3d, 2w), a date (2026-11-21), or one with a time (2026-11-21T08:00).`
-
 func historyCommand(a *app) *cobra.Command {
 	var q historyAsk
 	cmd := &cobra.Command{
 		Use: "history", Short: "list recorded jobs by GPU, user, finding and time",
-		Long: `Lists the recorded runs of jobs on this node, the newest first: those in memory and
-those on disk (90 days). With several filters, a run must match all of them.
-
---repeat-offenders lists GPUs with the same finding in two runs or more. If several users
-met it, look at the GPU and the node; if always the same user, at that user's program.
-
-` + moments,
-		Example: "  bookend history --gpu 0 --since 3d\n  bookend history --code ORPHAN --user alice\n  bookend " +
-			"history --repeat-offenders --since 4w",
 		Args: none, RunE: func(cmd *cobra.Command, _ []string) error { return history(a, cmd, q) },
 	}
 	f := cmd.Flags()

@@ -19,12 +19,6 @@ import (
 func showCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show JOBID", Short: "show a job's start and end: memory, processes, findings, why it ran out of memory",
-		Long: `Shows what Bookend recorded at the start and the end of a job, for each run of it on this
-node. JOBID is a job id (1234), a task of an array (1234_7), a component of a
-heterogeneous job (1234+1) or a SLUID. The id of an array means all of its tasks here.
-
-Users other than root get the reports of their own job, while Bookend keeps them.`,
-		Example: "  bookend show 1234\n  bookend show 1234_7 --json",
 	}
 	cmd.Flags().BoolVar(&a.check, "exit-code", false, "exit 1 if something was found")
 	return ofJob(a, cmd, show)
@@ -33,12 +27,6 @@ Users other than root get the reports of their own job, while Bookend keeps them
 func whyCommand(a *app) *cobra.Command {
 	cmd := ofJob(a, &cobra.Command{
 		Use: "why [JOBID]", Short: "say why a job ran out of GPU memory, or what it has used so far",
-		Long: `Says why a job ran out of GPU memory, its peak, and which of its GPUs it did not use, as
-its log does. Users need no root for their own jobs. On the job's node (srun -w NODE bookend
-why JOBID) it works while Bookend keeps the report. On any host it works if the site keeps
-reports in a spool: there, without JOBID, it shows your last job that failed. If there is no
-report, it shows what Slurm's accounting has. For root, bookend show has the evidence.`,
-		Example: "  bookend why 1234",
 	}, why)
 	cmd.Args = operands(0, 1, "JOBID")
 	return cmd

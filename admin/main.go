@@ -4,6 +4,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -154,8 +155,6 @@ func (a *app) end(err error) int {
 func rootCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bookend [COMMAND]", Short: "show what Bookend recorded of this node's GPUs and jobs",
-		Long: `Bookend records each GPU's memory and processes when a job starts and when it ends.
-This program shows this node's records: all to root, to other users their own jobs.`,
 		Args: cobra.ArbitraryArgs, SilenceErrors: true, SilenceUsage: true,
 		RunE: noCommand("a command"), Version: cmp.Or(a.env.Version, version),
 	}
@@ -184,7 +183,22 @@ This program shows this node's records: all to root, to other users their own jo
 		completionCommand, versionCommand} {
 		cmd.AddCommand(command(a))
 	}
+	describe(cmd)
 	return cmd
+}
+
+//go:embed help.txt
+var helpTexts string
+
+// describe gives commands their long texts and examples: in help.txt, each below "# " and the command's path.
+func describe(root *cobra.Command) {
+	for text := range strings.SplitSeq(strings.TrimPrefix(helpTexts, "# "), "\n# ") {
+		path, text, _ := strings.Cut(strings.TrimSuffix(text, "\n"), "\n")
+		if cmd, _, err := root.Find(strings.Fields(path)[1:]); err == nil && cmd.CommandPath() == path {
+			long, examples, _ := strings.Cut("\n"+text, "\nexamples:\n")
+			cmd.Long, cmd.Example = strings.TrimPrefix(long, "\n"), examples
+		}
+	}
 }
 
 func versionCommand(a *app) *cobra.Command {
@@ -255,9 +269,6 @@ var none = operands(0, 0, "no arguments")
 func completionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish", Short: "print the shell's completion script",
-		Example: `  bookend completion bash >/usr/share/bash-completion/completions/bookend
-  bookend completion zsh >/usr/local/share/zsh/site-functions/_bookend
-  bookend completion fish >/usr/share/fish/vendor_completions.d/bookend.fish`,
 		Args: operands(1, 1, "bash, zsh or fish"), ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// The script is written unfiltered: cobra generates all of it.

@@ -144,6 +144,17 @@ func TestHelpIsSaidOnce(t *testing.T) {
 	}
 }
 
+// Each text of help.txt is that of a command.
+func TestHelpTexts(t *testing.T) {
+	told := 0
+	for _, cmd := range tree(t) {
+		if cmd.Long+cmd.Example != "" {
+			told++
+		}
+	}
+	must.Be(t, "commands with a long text", told, strings.Count("\n"+helpTexts, "\n# "))
+}
+
 // An answer that does not get out, as onto a full disk, is no answer: it is said, and the exit code says so too.
 func TestAnswersThatDoNotGetOut(t *testing.T) {
 	n := busy(t)

@@ -159,9 +159,6 @@ func statusCommand(a *app) *cobra.Command {
 	var recordsAlone bool
 	cmd := &cobra.Command{
 		Use: "status", Short: "show the node at a glance: driver, GPUs, jobs, findings, errors",
-		Long: `Shows the node's mode, whether the driver and Slurm answer, each GPU with its memory,
-job and processes, errors with what to do about them, and the last jobs. The driver
-has 3 s and Slurm 2 s to answer; if one does not, the rest is shown.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return status(a, recordsAlone) },
 	}
 	cmd.Flags().BoolVar(&recordsAlone, "records", false, "use records only: do not ask the driver or Slurm")
@@ -301,10 +298,6 @@ func snapshotCommand(a *app) *cobra.Command {
 	var archive string
 	cmd := &cobra.Command{
 		Use: "snapshot", Short: "show each GPU's memory and processes now, from the driver",
-		Long: `Asks the driver about every GPU, and reads the processes on them, with owners, from /proc.
-
-With --collect it writes the files that AMD's backend reads as an archive, for a bug report:
-ids of GPUs are hashed, and there are no names of processes or users in it.`,
 		Args: none, RunE: func(*cobra.Command, []string) error {
 			if archive != "" {
 				return doctor.Collect(a.say, a.config().Paths, archive)

@@ -21,14 +21,7 @@ func quarantineCommand(a *app) *cobra.Command {
 	q, reason, long := slurmcmd.Quarantine{}, "", time.Duration(0)
 	cmd := &cobra.Command{
 		Use: "quarantine GPU", Short: "keep one GPU of this node from all jobs, while the others go on",
-		Long: `Keeps a GPU, by Slurm's number, from all jobs: Slurm itself can only drain the whole node. A
-job of root's with top priority holds the GPU and does nothing. To get it, free GPUs of the
-node are filled with such jobs for a few seconds. Bookend's hooks do nothing for them.
-A job that has the GPU now keeps it; --wait says how long to wait for its end.
-A drained node gives no job a GPU: --resume ends the drain once the jobs are in the queue.
-The quarantine ends with bookend release, with --for, and with a reboot.`,
-		Example: "  bookend quarantine 3 --reason \"Xid 94, ticket 17\" --for 72h\n  bookend release 3",
-		Args:    operands(1, 1, "a GPU's number in Slurm"),
+		Args: operands(1, 1, "a GPU's number in Slurm"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n, _ := fmt.Sscan(args[0], &q.GPU); n == 0 || fmt.Sprint(q.GPU) != args[0] || q.GPU < 0 || long < 0 {
 				return misused(cmd, "want a GPU's number in Slurm, and no negative time")
@@ -66,9 +59,6 @@ func quarantine(a *app, q slurmcmd.Quarantine, reason string, long time.Duration
 func testCommand(a *app) *cobra.Command {
 	return a.perNode(&cobra.Command{
 		Use: "test GPU", Short: "test a GPU and its memory now, on a drained node or in quarantine",
-		Long: `Tests that CUDA starts and that all free memory can be had, then writes nearly all of it and
-reads it back. It takes about 2 s, and twice that if it finds something. Exits 0 if the GPU
-passed, 1 if not, 5 if it was not tested. The node must be drained or the GPU in quarantine.`,
 		Args: operands(1, 1, "a GPU: Slurm's number, a UUID, a PCI bus id or nvidiaN"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := a.records()

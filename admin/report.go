@@ -25,16 +25,6 @@ func reportCommand(a *app) *cobra.Command {
 	var q reportAsk
 	cmd := &cobra.Command{
 		Use: "report", Short: "write an HTML page: each GPU over time, its jobs, leftovers and findings",
-		Long: `Writes one HTML page from the records: each GPU is a lane over time, with jobs as blocks,
-leftover memory in red and findings as marks. The page is one file, loads nothing from
-other hosts, and can be printed. Its mode is 0600, and user names are left out unless
---users is given.
-
---records uses a copy of a node's /var/lib/bookend, or of a directory in it, as any user.
-
-` + moments,
-		Example: "  bookend report --html /root/n1.html --since 2w\n  scp -r root@n7:/var/lib/bookend n7 && bookend " +
-			"report --records n7 --html n7.html",
 		Args: none, RunE: func(cmd *cobra.Command, _ []string) error { return report(a, cmd, q) },
 	}
 	f := cmd.Flags()

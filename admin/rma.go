@@ -21,16 +21,8 @@ func rmaCommand(a *app) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use: "rma GPU", Short: "collect what a vendor's ticket about a bad GPU needs",
-		Long: `Writes an archive for a ticket about one GPU: a page to read first (summary.txt) with its
-serial number, firmware, faults on record, counters and what was tried; records, lines
-of the kernel log and nvidia-smi -q. There are no names of users, and none of jobs'
-programs or files. What cannot be read is named; if the driver does not answer, the
-records alone are used.
-
-GPU is Slurm's number, a UUID, a PCI bus id or nvidiaN. An existing file is kept.`,
-		Example: "  bookend rma 3\n  bookend rma -o /root/gpu3.tar.gz GPU-5a0c...",
-		Args:    operands(1, 1, "a GPU"),
-		RunE:    func(_ *cobra.Command, args []string) error { return rma(a, args[0], file) },
+		Args: operands(1, 1, "a GPU"),
+		RunE: func(_ *cobra.Command, args []string) error { return rma(a, args[0], file) },
 	}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE`; default: a new one in the current directory")
 	return a.perNode(cmd)

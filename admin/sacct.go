@@ -15,11 +15,7 @@ func sacctCommand(a *app) *cobra.Command {
 	c := slurmcmd.Commenter{Say: a.say}
 	cmd := &cobra.Command{
 		Use: "sacct", Short: "write jobs' findings into Slurm's accounting, for sacct -o SystemComment",
-		Long: `Reads what "bookend fleet" reads, and writes one line of codes and figures into the
-SystemComment of jobs with findings. It leaves jobs with another's comment, and those whose last
-record in the accounting may be another run. It runs where sacctmgr does, as an operator.`,
-		Example: "  clush -qw @gpu bookend status --json | bookend sacct --dry-run",
-		Args:    none, RunE: func(*cobra.Command, []string) error {
+		Args: none, RunE: func(*cobra.Command, []string) error {
 			found, err := fleet.Remarks(a.env.Stdin, func(code string) bool {
 				e, known := catalog.Lookup(catalog.Code(code))
 				return known && e.Scope != catalog.Own

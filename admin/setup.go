@@ -21,12 +21,6 @@ func setupCommand(a *app) *cobra.Command {
 	var o toSetUp
 	cmd := &cobra.Command{
 		Use: "setup", Short: "print or write the lines for slurm.conf and the scripts that they name",
-		Long: `Reads slurm.conf and prints the lines with which Slurm calls Bookend. They fit what the
-site already has: its own scripts, NHC, Contain, X11, pyxis, configless nodes.
---write writes them to bookend.conf next to slurm.conf and the scripts to a directory
-there, so that they reach every host as slurm.conf does. It changes no other file, and
-keeps what it replaces as FILE.old, or FILE.old.2 and so on. --diff shows what it would
-change, and changes nothing.`,
 		Args: none,
 	}
 	f, s := cmd.Flags(), &o.site

@@ -21,9 +21,6 @@ func configCommand(a *app) *cobra.Command {
 	var syntax, defaults bool
 	check := &cobra.Command{
 		Use: "check [FILE]", Short: "check the configuration in effect, or a file before it is installed",
-		Long: `Checks a configuration as the hooks do: its text, its owner and mode, and whether the
-backend that it names starts and can load its libraries. With --syntax it checks only
-the text of FILE, as any user and without Bookend's other programs: for a site's CI.`,
 		Args: operands(0, 1, "check [FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -39,8 +36,6 @@ the text of FILE, as any user and without Bookend's other programs: for a site's
 	check.Flags().BoolVar(&syntax, "syntax", false, "check only the text of FILE")
 	show := &cobra.Command{
 		Use: "show", Short: "show every key in effect, and where it is set",
-		Long: `Shows every key in effect as a configuration that can be used, with the line that sets
-it. docs/config.md and bookend.yaml(5) say what each means.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return showConfig(a, defaults) },
 	}
 	show.Flags().BoolVar(&defaults, "defaults", false, "show the defaults only")
@@ -116,9 +111,6 @@ func doctorCommand(a *app) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "check the installation and show how to fix it",
-		Long: `Checks owners and modes, slurm.conf, the driver and its GPUs, and the rest of the node.
-It changes nothing. It prints what is wrong, why it matters and how to fix it, and how
-many checks are ok. bookend config check lists every mistake of a configuration.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return examine(a, all) },
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "show the checks that are ok, too")

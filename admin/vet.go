@@ -24,12 +24,6 @@ func vetCommand(a *app) *cobra.Command {
 	file, probe := "", false
 	cmd := &cobra.Command{
 		Use: "vet", Short: "say inside a job whether its node is worth keeping",
-		Long: `Run it as the first step of a job, once on each node. By what root's check found on the
-job's GPUs at its start it prints "Vetted: NODE" and exits 0, "Cordon: NODE REASON" (memory
-was in use, or a GPU is not well) and exits 1, or "Unknown: NODE REASON" and exits 5. It asks
-no driver but with --probe: one that hangs would keep a process of your job.`,
-		Example: "  srun -K0 --ntasks-per-node=1 bookend vet --exclude-file bad.txt\n" +
-			"  srun -N4 $(test ! -e bad.txt || echo --exclude=./bad.txt) ./train",
 		Args: none, RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := a.config()
 			// Threat: none: the kernel's own file.
