@@ -116,8 +116,8 @@ func (r records) sample(limit time.Duration) node.Glance {
 	}
 	var odd []gpu.ID
 	for _, reading := range now.Snapshot.Readings {
-		bytes, _ := record.Unexplained(reading, record.NewLimits(r.cfg.Thresholds.Bytes()), record.Baseline{})
-		if bytes >= uint64(r.cfg.Thresholds.Report) {
+		rest := record.Unexplained(reading, record.NewLimits(r.cfg.Thresholds.Bytes()), record.Baseline{})
+		if rest.Bytes >= uint64(r.cfg.Thresholds.Report) {
 			odd = append(odd, reading.Device.ID)
 		}
 	}

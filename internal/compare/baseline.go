@@ -30,21 +30,21 @@ func (s Input) Learn(c record.Assigned, epoch gpu.Epoch) (record.Baseline, bool)
 		b.Residents = append(b.Residents,
 			record.Resident{PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service})
 	}
-	bytes, unknown := record.Unexplained(v.now, s.Limits, record.Baseline{})
-	if unknown != "" || bytes > record.MaxBaseline {
+	rest := record.Unexplained(v.now, s.Limits, record.Baseline{})
+	if !rest.Known() || rest.Bytes > record.MaxBaseline {
 		return old, false
 	}
 	given := func(o attribution.Allocation) bool { return o.MayHold(c.Device.ID) }
 	if !slices.ContainsFunc(s.Book.Others, given) && !slices.ContainsFunc(s.Now.Holdings(), v.mayHoldExported()) {
 		b.Holder = s.opener(c.Device) // no job had it before, and only the node's processes can hold the memory
 	}
-	if b.Holder == "" && bytes <= old.Bytes+record.Wander {
+	if b.Holder == "" && rest.Bytes <= old.Bytes+wander {
 		b.Holder = old.Holder // explained memory starts no search that could name its holder again
 	}
 	if b.Holder != "" {
-		b.Bytes = bytes
+		b.Bytes = rest.Bytes
 	}
-	return b, !b.Same(old)
+	return b, !sameBaseline(b, old)
 }
 
 // longestStart exceeds what a start takes, 5 s by default, from reading the baselines to its last sample.
@@ -65,8 +65,8 @@ func (v view) startedAtRest() bool {
 		// learned after the start, which called the GPU dirty: it does not become clean in hindsight
 		b = record.Baseline{}
 	}
-	bytes, unknown := record.Unexplained(v.then, v.in.Limits, b)
-	return unknown == "" && bytes < v.in.Limits.Report
+	rest := record.Unexplained(v.then, v.in.Limits, b)
+	return rest.Known() && rest.Bytes < v.in.Limits.Report
 }
 
 // Expectations returns what GPUs may carry and still be clean, with the start time of each process in it: the baselines
@@ -150,4 +150,14 @@ func IsResident(b record.Baseline, pid int, facts record.Process) bool {
 	return facts.Why == "" && !facts.Gone && slices.ContainsFunc(b.Residents, func(r record.Resident) bool {
 		return r.PID == pid && r.Start == facts.Start
 	})
+}
+
+// wander is how far the figures of services vary by themselves, in bytes: a few pages of 2 MiB.
+const wander = 4 << 20
+
+// sameBaseline reports whether two baselines differ by no more than that.
+func sameBaseline(b, o record.Baseline) bool {
+	near := func(x, y uint64) bool { return max(x, y)-min(x, y) <= wander }
+	sameResident := func(x, y record.Resident) bool { return x.PID == y.PID && x.Start == y.Start && near(x.Bytes, y.Bytes) }
+	return near(b.Bytes, o.Bytes) && b.Holder == o.Holder && slices.EqualFunc(b.Residents, o.Residents, sameResident)
 }

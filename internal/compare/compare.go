@@ -55,7 +55,7 @@ func (s Input) Again(first, second []record.Finding) []record.Finding {
 	var kept []record.Finding
 	for _, f := range first {
 		settled := f.GPU != "" && s.Now.Curves[f.GPU].State.AtRest() || f.GPU == "" && s.Now.Settled(s.Cards)
-		if settled || slices.ContainsFunc(second, f.Same) || lacks(s.Now, f) {
+		if settled || slices.ContainsFunc(second, func(o record.Finding) bool { return isSame(f, o) }) || lacks(s.Now, f) {
 			continue
 		}
 		if f.Holder != nil && f.Code != catalog.Trespass || f.WithoutProcess() {
@@ -159,6 +159,17 @@ func (v view) fault() (record.Finding, bool) {
 	return record.Finding{}, false
 }
 
+// isSame reports whether two findings have the same code, GPU and process.
+func isSame(f, o record.Finding) bool {
+	who := func(h *record.Holder) (i record.Instance) {
+		if h != nil {
+			i = record.Instance{PID: h.PID, Start: h.Start}
+		}
+		return i
+	}
+	return f.Code == o.Code && f.GPU == o.GPU && who(f.Holder) == who(o.Holder)
+}
+
 // settled returns a finding for all that stays on a settled GPU: listed processes, then unexplained memory.
 func (v view) settled() (found []record.Finding) {
 	for _, p := range v.now.Processes {
@@ -166,7 +177,7 @@ func (v view) settled() (found []record.Finding) {
 			found = append(found, f)
 		}
 	}
-	if f, worth := v.unlisted(record.Rest(v.now, v.in.Limits, v.baseline)); worth {
+	if f, worth := v.unlisted(record.Unexplained(v.now, v.in.Limits, v.baseline)); worth {
 		found = append(found, f)
 	}
 	return found

@@ -606,9 +606,9 @@ func TestBalance(t *testing.T) {
 		{"a process without a figure", reading(gib, unknownProc), 0, "PID 3"},
 		{"memory unknown", gpu.Reading{Memory: gpu.Memory{Used: gpu.Unknown("lost")}}, 0, "lost"},
 	} {
-		got, why := record.Unexplained(tt.r, l, record.Baseline{})
-		if got != tt.want || !strings.Contains(why, tt.unknown) || (why == "") != (tt.unknown == "") {
-			t.Errorf("%s: %d, %q; want %d, %q", tt.name, got, why, tt.want, tt.unknown)
+		got := record.Unexplained(tt.r, l, record.Baseline{})
+		if got.Bytes != tt.want || !strings.Contains(got.Unknown, tt.unknown) || got.Known() != (tt.unknown == "") {
+			t.Errorf("%s: %+v; want %d, %q", tt.name, got, tt.want, tt.unknown)
 		}
 	}
 }

@@ -43,8 +43,32 @@ func (v view) process(p gpu.Process) (record.Finding, bool) {
 	return f, true
 }
 
+// classes returns the classes that follow from the process and from how the driver lists it (kinds; none if it is not
+// listed). Orphan and Exported need more than the process, so the caller adds them.
+func classes(p record.Process, kinds ...gpu.Kind) []record.Class {
+	if p.Gone {
+		return []record.Class{record.Phantom}
+	}
+	var all []record.Class
+	for _, c := range []struct {
+		is    bool
+		class record.Class
+	}{
+		{p.State == "T" || p.State == "t", record.Stopped},
+		{p.State == "Z" || p.State == "D" || p.State == "X", record.Dying},
+		{slices.Contains(kinds, gpu.MPS) || p.OfMPS(), record.MPS},
+		{p.Apart(), record.Container},
+		{p.OfSystem(), record.System},
+	} {
+		if c.is {
+			all = append(all, c.class)
+		}
+	}
+	return all
+}
+
 func listedOn(p gpu.Process, facts record.Process) *record.Holder {
-	return &record.Holder{Process: facts, Memory: p.Memory, Classes: record.Classes(facts, p.Kinds...)}
+	return &record.Holder{Process: facts, Memory: p.Memory, Classes: classes(facts, p.Kinds...)}
 }
 
 // orphan returns the class of a process that its job left behind, none of any other.

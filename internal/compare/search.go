@@ -44,7 +44,7 @@ func (v view) search(f *record.Finding, may func(record.Holding) bool, class []r
 		o := v.in.Decide(h.Process, v.device.ID)
 		candidate := record.Holder{
 			Process: h.Process, Memory: gpu.Unknown("a descriptor proves a holder, not bytes"),
-			Classes: slices.Concat(v.in.orphan(o), class, record.Classes(h.Process)), Open: h.Open(),
+			Classes: slices.Concat(v.in.orphan(o), class, classes(h.Process)), Open: h.Open(),
 		}
 		if !o.Ambiguous() {
 			candidate.Owner = o.Blamed()

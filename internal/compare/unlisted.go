@@ -78,11 +78,11 @@ func (v view) before() gpu.Figure {
 	case !v.thenRead:
 		return gpu.Unknown("the GPU could not be read when the job started")
 	}
-	bytes, unknown := record.Unexplained(v.then, v.in.Limits, v.baseline)
-	if unknown != "" {
-		return gpu.Unknown("at the job's start: " + unknown)
+	rest := record.Unexplained(v.then, v.in.Limits, v.baseline)
+	if !rest.Known() {
+		rest.Unknown = "at the job's start: " + rest.Unknown
 	}
-	return gpu.Bytes(bytes)
+	return rest
 }
 
 // vanished reports whether a process that the start listed on the GPU, not the node's own, is no longer listed.

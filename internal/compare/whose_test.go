@@ -215,7 +215,7 @@ func TestClasses(t *testing.T) {
 		"a job's, below slurmd":  {record.Process{Service: "slurmd.service", Cgroup: slurm.Owner{ID: 1}}, gpu.Compute, nil},
 		"several kinds together": {record.Process{State: "T", OtherPIDs: true}, gpu.MPS, []record.Class{record.Stopped, record.MPS, record.Container}},
 	} {
-		if got := record.Classes(tt.p, tt.kind); !slices.Equal(got, tt.want) {
+		if got := classes(tt.p, tt.kind); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
 	}

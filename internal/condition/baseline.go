@@ -26,17 +26,17 @@ func AcceptableBaseline(r gpu.Reading, who map[int]record.Process, limits record
 			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
 		})
 	}
-	bytes, unknown := record.Unexplained(r, limits, record.Baseline{})
+	rest := record.Unexplained(r, limits, record.Baseline{})
 	switch {
-	case unknown != "":
-		return b, fmt.Errorf("how much that is is unknown: %.200q", unknown)
-	case bytes == 0:
+	case !rest.Known():
+		return b, fmt.Errorf("how much that is is unknown: %.200q", rest.Unknown)
+	case rest.Bytes == 0:
 		return b, errors.New("there is nothing: all memory in use is explained")
-	case bytes > record.MaxBaseline:
+	case rest.Bytes > record.MaxBaseline:
 		return b, fmt.Errorf("%s are more than the %d MiB that a GPU may carry: somebody holds them. Look who has "+
 			"the driver open (fuser -v /dev/nvidia*) and end it; if the memory stays, reset the GPU or reboot the "+
-			"node", gpu.Size(bytes), record.MaxBaseline>>20)
+			"node", gpu.Size(rest.Bytes), record.MaxBaseline>>20)
 	}
-	b.Bytes = bytes
+	b.Bytes = rest.Bytes
 	return b, nil
 }

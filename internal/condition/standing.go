@@ -96,7 +96,7 @@ func (in Input) earlier(c record.Assigned, now gpu.Health, found []record.Findin
 			continue
 		}
 		f := about([]gpu.Xid{s.Xid})
-		f.Observed += fmt.Sprintf(", found by %s; nothing shows that it is over", s.By())
+		f.Observed += fmt.Sprintf(", found by %s; nothing shows that it is over", finderOf(s))
 		f.Earlier, f.Expected = true, "no error that stands since before the job"
 		switch {
 		case s.Drained:
@@ -150,7 +150,7 @@ func DescribeStanding(s record.Standing, now gpu.Epoch) string {
 	var all []string
 	for _, f := range s.Faults {
 		e, _ := catalog.LookupXid(f.Xid.Code)
-		words := fmt.Sprintf("GPU %s: %s (%s), found by %s", f.Xid.BusID, gpu.Error(f.Xid.Code), e.Meaning, f.By())
+		words := fmt.Sprintf("GPU %s: %s (%s), found by %s", f.Xid.BusID, gpu.Error(f.Xid.Code), e.Meaning, finderOf(f))
 		if f.Drained {
 			words += "; the node was drained for it"
 		}
@@ -159,4 +159,12 @@ func DescribeStanding(s record.Standing, now gpu.Epoch) string {
 		}
 	}
 	return strings.Join(all, "; ")
+}
+
+// finderOf names the hook that found it.
+func finderOf(f record.StandingFault) string {
+	if f.Job == 0 {
+		return "a health check"
+	}
+	return fmt.Sprintf("the %s of job %d", strings.ToLower(strings.TrimSuffix(string(f.Hook), "_slurmd")), f.Job)
 }

@@ -44,17 +44,17 @@ func Vet(own record.Owner, l record.Limits, now gpu.Snapshot, health []gpu.Healt
 }
 
 func memoryOfOthers(r gpu.Reading, l record.Limits) (avoid record.Answer, why string) {
-	rest, unknown := record.Unexplained(r, l, record.Baseline{})
+	rest := record.Unexplained(r, l, record.Baseline{})
 	if r.Memory.Unjudged != "" {
-		rest, unknown = 0, "" // processes alone count, as for the hooks
+		rest = gpu.Bytes(0) // processes alone count, as for the hooks
 	}
-	unknown = cmp.Or(r.ProcessesUnknown, unknown)
-	switch text := gpu.Size(rest) + " in use without a process"; {
+	unknown := cmp.Or(r.ProcessesUnknown, rest.Unknown)
+	switch text := gpu.Size(rest.Bytes) + " in use without a process"; {
 	case unknown != "":
 		return record.CannotTell, unknown
-	case rest >= l.Drain:
+	case rest.Bytes >= l.Drain:
 		return record.Yes, text
-	case rest >= l.Report:
+	case rest.Bytes >= l.Report:
 		return record.CannotTell, text + ", perhaps by a service"
 	}
 	return record.No, ""

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"slices"
@@ -747,7 +748,7 @@ func TestAnswers(t *testing.T) {
 		}
 		d, last := Why(in), in.Messages[len(in.Messages)-1]
 		whole(t, d)
-		return fmt.Sprintf("%s: %s. Try: %s", last.Speaker(), d.Headline, strings.Join(d.Try, "; "))
+		return fmt.Sprintf("%s: %s. Try: %s", cmp.Or(last.Program, last.Framework), d.Headline, strings.Join(d.Try, "; "))
 	})
 }
 

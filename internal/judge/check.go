@@ -251,8 +251,8 @@ func (c Check) Unexplained() map[gpu.ID]uint64 {
 		if !ok || r.ProcessesUnknown != "" {
 			continue
 		}
-		if bytes, unknown := record.Unexplained(r, c.limits(), c.Past.Baselines[id]); unknown == "" {
-			all[id] = bytes
+		if rest := record.Unexplained(r, c.limits(), c.Past.Baselines[id]); rest.Known() {
+			all[id] = rest.Bytes
 		}
 	}
 	return all

@@ -183,9 +183,8 @@ func (o Order) outdate(side *record.Side, s search, least time.Duration) {
 
 // more reports whether a GPU has more memory without a listed process than before.
 func (o Order) more(before, now gpu.Snapshot, c record.Assigned) bool {
-	then, unknown := o.rest(before, c)
-	bytes, _ := o.rest(now, c)
-	return bytes > then+compare.AsMuch || unknown != "" && bytes > 0
+	then, rest := o.rest(before, c), o.rest(now, c)
+	return rest.Bytes > then.Bytes+compare.AsMuch || !then.Known() && rest.Bytes > 0
 }
 
 // endedSince returns the GPUs on which a process has ended, or become unreadable, since /proc was read: the driver
@@ -224,15 +223,11 @@ func (o Order) endedSince(
 // concerns reports whether a process may hold something on the GPU: it has the GPU open, or there is memory without a
 // listed process. A handle to that needs only the driver, which a process with another GPU open has too.
 func (o Order) concerns(h record.Holding, c record.Assigned, side record.Side) bool {
-	if h.Has(c.Device) {
-		return true
-	}
-	bytes, _ := o.rest(side.Snapshot, c)
-	return bytes >= o.Limits.Report
+	return h.Has(c.Device) || o.rest(side.Snapshot, c).Bytes >= o.Limits.Report
 }
 
 // rest returns the memory of a GPU that no process is listed for, or why it is unknown.
-func (o Order) rest(s gpu.Snapshot, c record.Assigned) (bytes uint64, unknown string) {
+func (o Order) rest(s gpu.Snapshot, c record.Assigned) gpu.Figure {
 	r, _ := s.Reading(c.Device.ID)
 	return record.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
 }

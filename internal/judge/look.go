@@ -110,7 +110,7 @@ func (o Order) stayed(side record.Side, looks []gpu.Snapshot) map[gpu.ID][]recor
 			return !read || facts.Why != "" || !facts.Gone && facts.Start+record.Tick > looks[0].At
 		})
 		rest := settle.Rest(o.Rule, c.Device, looks, func(r gpu.Reading) gpu.Figure {
-			return record.Rest(r, o.Limits, o.Baselines[id])
+			return record.Unexplained(r, o.Limits, o.Baselines[id])
 		})
 		if rest.Memory.Known() && rest.Memory.Bytes >= o.Limits.Report {
 			same = append(same, rest)
@@ -168,9 +168,9 @@ func sameBytes(p gpu.Process, want gpu.ExpectedProcess) bool {
 func (o Order) unexplained(side record.Side) bool {
 	return slices.ContainsFunc(o.Cards, func(c record.Assigned) bool {
 		id := c.Device.ID
-		bytes, _ := o.rest(side.Snapshot, c)
 		_, stayed := side.StayOf(id, 0)
-		return side.Curves[id].State == record.Flat && bytes >= o.Limits.Report || stayed || lists(side, id, isGone)
+		much := o.rest(side.Snapshot, c).Bytes >= o.Limits.Report
+		return side.Curves[id].State == record.Flat && much || stayed || lists(side, id, isGone)
 	})
 }
 

@@ -84,7 +84,7 @@ func (c TestCase) failed(card record.Assigned) string {
 func Busy(s compare.Input, card record.Assigned) string {
 	id := card.Device.ID
 	reading, ok := s.Now.Snapshot.Reading(id)
-	bytes, unknown := record.Unexplained(reading, s.Limits, s.Baselines[id])
+	rest := record.Unexplained(reading, s.Limits, s.Baselines[id])
 	stranger := func(p gpu.Process) bool {
 		return slices.Contains(p.Kinds, gpu.MPS) || !compare.IsResident(s.Baselines[id], p.PID, s.Now.Processes[p.PID])
 	}
@@ -95,7 +95,7 @@ func Busy(s compare.Input, card record.Assigned) string {
 		return "its memory was not at rest"
 	case slices.ContainsFunc(reading.Processes, stranger):
 		return "a process is on it"
-	case unknown != "" || bytes >= s.Limits.Report:
+	case !rest.Known() || rest.Bytes >= s.Limits.Report:
 		return "memory of it is in use, or may be"
 	}
 	return ""

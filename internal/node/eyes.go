@@ -6,6 +6,7 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
+	"bookend/internal/procscan"
 	"bookend/internal/protocol"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -90,10 +91,18 @@ func (e *eyes) Processes(pids []int) map[int]record.Process {
 	return shown
 }
 
+// Holders searches /proc in a child, and leaves time for a watch of that length. It first waits until this hook's own
+// backend, which has the GPUs open, has ended.
 func (e *eyes) Holders(then time.Duration) *record.Scan {
-	scan, faults := e.a.holders(then)
-	e.faults = append(e.faults, faults...)
-	return scan
+	_, unrecorded := e.a.Ended()
+	timeout := e.a.Deadline.Left(time.Duration(e.a.Times.Scan), e.a.Reserve()+then+protocol.Reserve)
+	found, faults, err := readProc(e.a, procscan.HoldersOp, timeout, procscan.Reader.Holders)
+	if err != nil {
+		found.Scan = record.Scan{Partial: err.Error()}
+	}
+	found.Scan.Holdings = slices.DeleteFunc(found.Scan.Holdings, isBackend(e.a.Config.Backend))
+	e.faults = slices.Concat(e.faults, unrecorded, faults)
+	return &found.Scan
 }
 
 // Quiet keeps probes off the GPUs while they are judged: the memory of a probe must never look like a leak.

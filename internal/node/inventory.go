@@ -33,8 +33,8 @@ func inventory(a *Access, c judge.Case, n *numbers) judge.Case {
 	if a.Config.NVIDIA.DriverProc == "" && len(list.Cards) == 0 { // then the driver is a finding itself
 		return c
 	}
-	if f := problem(a, *list); f != nil {
-		c.Faults = append(slices.Clip(c.Faults), *f)
+	if found := problem(a, *list); found != nil {
+		c.Faults = slices.Concat(c.Faults, found)
 		return c
 	}
 	if c.Phase == slurm.HealthCheck {
@@ -74,7 +74,7 @@ func drivers(a *Access) (*nodefiles.Inventory, []record.Finding) {
 }
 
 // problem returns what is wrong with the driver according to its files, nil for nothing.
-func problem(a *Access, list nodefiles.Inventory) *record.Finding {
+func problem(a *Access, list nodefiles.Inventory) []record.Finding {
 	switch {
 	case list.NoDriver:
 		f := record.Saw(catalog.NoDriver, list.Problem, "a loaded driver")
@@ -84,10 +84,9 @@ func problem(a *Access, list nodefiles.Inventory) *record.Finding {
 		if why := nodefiles.Present(a.Config.Paths.Sys)[0].Untried; why != "" {
 			f.Doubts = []string{why}
 		}
-		return &f
+		return []record.Finding{f}
 	case list.Problem != "":
-		f := record.Unsure(catalog.DriverKO, list.Problem)
-		return &f
+		return []record.Finding{record.Unsure(catalog.DriverKO, list.Problem)}
 	}
 	return nil
 }

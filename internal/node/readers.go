@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/procscan"
-	"bookend/internal/protocol"
 	"bookend/internal/record"
 	"bookend/internal/state"
 )
@@ -40,19 +38,6 @@ func (a *Access) Processes(pids []int) (shown map[int]record.Process, faults []r
 		shown[p.PID] = p
 	}
 	return shown, faults
-}
-
-// holders searches /proc in a child, and leaves time for a watch of that length. It first waits until this hook's own
-// backend, which has the GPUs open, has ended.
-func (a *Access) holders(then time.Duration) (*record.Scan, []record.Finding) {
-	_, unrecorded := a.Ended()
-	timeout := a.Deadline.Left(time.Duration(a.Times.Scan), a.Reserve()+then+protocol.Reserve)
-	found, faults, err := readProc(a, procscan.HoldersOp, timeout, procscan.Reader.Holders)
-	if err != nil {
-		found.Scan = record.Scan{Partial: err.Error()}
-	}
-	found.Scan.Holdings = slices.DeleteFunc(found.Scan.Holdings, isBackend(a.Config.Backend))
-	return &found.Scan, slices.Concat(unrecorded, faults)
 }
 
 // isBackend returns a test for root's own backend, which holds no memory.

@@ -54,7 +54,10 @@ func withBaselines(a *Access, c judge.Case) judge.Case {
 // Records reads the records of all of the node's hooks as they are now: jobs may have begun or ended since.
 func Records(store *state.Store) (*judge.Node, []record.Finding) {
 	n, faults := runsOf(store)
-	n.Proofs, n.Check = state.Recorded.Peek(store).Runs.Proofs(), state.LastCheck.Peek(store)
+	n.Check = state.LastCheck.Peek(store)
+	for _, r := range state.Recorded.Peek(store).Runs {
+		n.Proofs = append(n.Proofs, r.Proofs()...)
+	}
 	return &n, faults
 }
 
@@ -105,8 +108,7 @@ func Complete(a *Access, c judge.Case) (judge.Case, []record.Finding) {
 		c.Node, faults = Records(a.Store)
 	}
 	if c.Sharing == nil {
-		answer := sharing(a)
-		c.Sharing = &answer
+		c.Sharing = new(sharing(a))
 	}
 	return c, faults
 }

@@ -209,7 +209,7 @@ func (w *diskWork) publish() {
 	delete(w.outcomes, "")
 	isTrouble := func(t *record.DiskTrouble) bool { return t != nil }
 	failed := slices.ContainsFunc(slices.Collect(maps.Values(w.outcomes)), isTrouble)
-	if !failed && !state.HasDiskTrouble(w.Run, w.Node) {
+	if !failed && len(state.DiskTroubles.PeekNode(w.Run, w.Node)) == 0 {
 		return
 	}
 	s, err := state.Open(w.Run, w.Node)
@@ -266,7 +266,7 @@ const DiskFlag = "--disk"
 // Leave passes the request to a process for which no hook waits, and reports whether it could. It does not if the lock
 // has been held for a while, or the last attempt failed: then this hook waits, and reports the errors itself.
 func (r DiskRequest) Leave() (left bool) {
-	if state.HasDiskTrouble(r.Run, r.Node) {
+	if len(state.DiskTroubles.PeekNode(r.Run, r.Node)) > 0 {
 		return false
 	}
 	lock := filepath.Join(r.Run, logLock)

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"slices"
 	"time"
 
 	"bookend/internal/gpu"
@@ -30,15 +29,6 @@ type Resident struct {
 	Start   time.Duration `json:"start_ns"` // CLOCK_BOOTTIME; with the PID it identifies one process
 	Bytes   uint64        `json:"bytes"`
 	Service string        `json:"service,omitempty"`
-}
-
-// Wander is how far the figures of services vary by themselves, in bytes: a few pages of 2 MiB.
-const Wander = 4 << 20
-
-func (b Baseline) Same(o Baseline) bool {
-	near := func(x, y uint64) bool { return max(x, y)-min(x, y) <= Wander }
-	sameResident := func(x, y Resident) bool { return x.PID == y.PID && x.Start == y.Start && near(x.Bytes, y.Bytes) }
-	return near(b.Bytes, o.Bytes) && b.Holder == o.Holder && slices.EqualFunc(b.Residents, o.Residents, sameResident)
 }
 
 // TestRecord is the last test of a GPU, kept from one hook to the next.

@@ -123,8 +123,7 @@ func (e *End) cutFindings(rest map[string]int) {
 // Bare is End.Bare for a run, for a record that would be too large.
 func (r Run) Bare() Run {
 	if r.Start != nil {
-		start := r.Start.Bare()
-		r.Start = &start
+		r.Start = new(r.Start.Bare())
 	}
 	r.Ends = slices.Clone(r.Ends)
 	for i, e := range r.Ends {

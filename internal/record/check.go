@@ -38,6 +38,7 @@ func (c Check) Bounded() Check { return c.with(End.Bounded) }
 func (c Check) Bare() Check { return c.with(End.Bare) }
 
 func (c Check) with(bound func(End) End) Check {
+	c.Wall = c.Wall.UTC().Round(0)
 	e := bound(End{Snapshot: c.Snapshot, Findings: c.Findings, Verdict: c.Verdict, Health: c.Health, Rest: c.Rest})
 	c.Snapshot, c.Findings, c.Verdict, c.Health, c.Rest = e.Snapshot, e.Findings, e.Verdict, e.Health, e.Rest
 	return c

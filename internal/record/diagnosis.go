@@ -23,34 +23,20 @@ const (
 	InOrder CauseName = "in_order"
 )
 
-// causes are all causes with their names in tables, in the order in which they are reported.
-var causes = []struct {
-	name  CauseName
-	title string
-}{
-	{CauseOthers, "another process"}, {CauseLeftover, "left by an earlier job"},
-	{CauseUnlisted, "memory without process"},
-	{CausePieces, "fragmented memory"}, {CausePool, "framework's pool"}, {CauseFault, "GPU or driver fault"},
-	{CauseOwn, "your own use"}, {CauseProcesses, "several processes"}, {CauseLimits, "limits, host memory"},
-	{CauseShare, "only a share"},
-}
-
 // Causes returns all causes, in the order in which they are reported.
-func Causes() (all []CauseName) {
-	for _, c := range causes {
-		all = append(all, c.name)
-	}
-	return all
+func Causes() []CauseName {
+	return []CauseName{CauseOthers, CauseLeftover, CauseUnlisted, CausePieces, CausePool, CauseFault, CauseOwn,
+		CauseProcesses, CauseLimits, CauseShare}
 }
 
 // Title returns a cause's name in a table, "" if there is no such cause.
 func (n CauseName) Title() string {
-	for _, c := range causes {
-		if c.name == n {
-			return c.title
-		}
-	}
-	return ""
+	return map[CauseName]string{
+		CauseOthers: "another process", CauseLeftover: "left by an earlier job", CauseUnlisted: "memory without process",
+		CausePieces: "fragmented memory", CausePool: "framework's pool", CauseFault: "GPU or driver fault",
+		CauseOwn: "your own use", CauseProcesses: "several processes", CauseLimits: "limits, host memory",
+		CauseShare: "only a share",
+	}[n]
 }
 
 // Answer is yes, no or "cannot tell".

@@ -177,17 +177,6 @@ const WorthTelling = 32 << 20
 // WithoutProcess reports whether no live process is listed for the memory: any process may have held it.
 func (f Finding) WithoutProcess() bool { return f.Code == catalog.Residue || f.Code == catalog.Phantom }
 
-// Same reports whether two findings have the same code, GPU and process.
-func (f Finding) Same(o Finding) bool {
-	who := func(h *Holder) (i Instance) {
-		if h != nil {
-			i = Instance{PID: h.PID, Start: h.Start}
-		}
-		return i
-	}
-	return f.Code == o.Code && f.GPU == o.GPU && who(f.Holder) == who(o.Holder)
-}
-
 // Level is the evidence behind an attribution, strongest first.
 type Level string
 

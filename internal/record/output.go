@@ -83,9 +83,6 @@ type Message struct {
 	File int `json:"file,omitempty"`
 }
 
-// Speaker returns the program that failed or, if that is unknown, the framework that printed the message.
-func (m Message) Speaker() Framework { return cmp.Or(m.Program, m.Framework) }
-
 func (m *Message) Figures() []*gpu.Figure {
 	return []*gpu.Figure{&m.Asked, &m.Total, &m.Free, &m.InUse, &m.Allocated, &m.Idle}
 }

@@ -64,30 +64,6 @@ const (
 	System    Class = "system"    // a service of the system manager: not a job's
 )
 
-// Classes returns the classes that follow from the process and from how the driver lists it (kinds; none if it is not
-// listed). Orphan and Exported need more than the process, so the caller adds them.
-func Classes(p Process, kinds ...gpu.Kind) []Class {
-	if p.Gone {
-		return []Class{Phantom}
-	}
-	var all []Class
-	for _, c := range []struct {
-		is    bool
-		class Class
-	}{
-		{p.State == "T" || p.State == "t", Stopped},
-		{p.State == "Z" || p.State == "D" || p.State == "X", Dying},
-		{slices.Contains(kinds, gpu.MPS) || p.OfMPS(), MPS},
-		{p.Apart(), Container},
-		{p.OfSystem(), System},
-	} {
-		if c.is {
-			all = append(all, c.class)
-		}
-	}
-	return all
-}
-
 // OfMPS reports whether a process has the name of an MPS program. Any process can, so this alone excuses nothing.
 func (p Process) OfMPS() bool { return gpu.OfMPS(path.Base(p.Exe)) || gpu.OfMPS(p.Name) }
 

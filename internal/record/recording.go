@@ -69,14 +69,6 @@ func (r Recordings) About(run Run) *Recording {
 	return nil
 }
 
-// Proofs returns the proofs of all recordings.
-func (r Recordings) Proofs() (seen []Sighting) {
-	for _, o := range r {
-		seen = append(seen, o.Proofs()...)
-	}
-	return seen
-}
-
 // Most is the largest figure seen.
 type Most struct {
 	Bytes uint64        `json:"bytes"`

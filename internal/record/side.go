@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -68,34 +69,25 @@ func (l Limits) Spare(processes int, client uint64) uint64 {
 }
 
 // Unexplained returns the memory in use less the baseline, the listed processes and the driver's share for each of
-// them, in bytes, or why that is unknown.
-func Unexplained(r gpu.Reading, l Limits, b Baseline) (bytes uint64, unknown string) {
-	if r.Memory.Unjudged != "" {
-		return 0, r.Memory.Unjudged
-	}
-	if !r.Memory.Used.Known() {
-		return 0, r.Memory.Used.Unknown
+// them.
+func Unexplained(r gpu.Reading, l Limits, b Baseline) gpu.Figure {
+	if unknown := cmp.Or(r.Memory.Unjudged, r.Memory.Used.Unknown); unknown != "" {
+		return gpu.Unknown(unknown)
 	}
 	var listed uint64
 	for _, p := range r.Processes {
 		if !p.Memory.Known() {
-			return 0, fmt.Sprintf("memory of PID %d: %s", p.PID, p.Memory.Unknown)
+			return gpu.Unknown(fmt.Sprintf("memory of PID %d: %s", p.PID, p.Memory.Unknown))
 		}
 		listed += p.Memory.Bytes + l.PerClient
 	}
 	if used := r.Memory.Used.Bytes; used > listed {
-		return used - min(used, listed+b.Bytes), ""
+		return gpu.Bytes(used - min(used, listed+b.Bytes))
 	}
 	if listed > r.Memory.Used.Bytes+uint64(len(r.Processes))*l.PerClient {
-		return 0, "processes account for more than is used: shared memory counted twice"
+		return gpu.Unknown("processes account for more than is used: shared memory counted twice")
 	}
-	return 0, ""
-}
-
-// Rest returns Unexplained as a figure.
-func Rest(r gpu.Reading, l Limits, b Baseline) gpu.Figure {
-	bytes, unknown := Unexplained(r, l, b)
-	return gpu.Figure{Bytes: bytes, Unknown: unknown}
+	return gpu.Bytes(0)
 }
 
 // StayOf returns what stayed on a GPU of a process or, with PID 0, of no listed process.

@@ -1,8 +1,6 @@
 package record
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -28,12 +26,4 @@ type StandingFault struct {
 	Job  slurm.JobID   `json:"job,omitempty"`
 	// Drained is set once the node was drained for it. If it is not drained any more, an admin has decided so.
 	Drained bool `json:"drained,omitempty"`
-}
-
-// By names the hook that found it.
-func (f StandingFault) By() string {
-	if f.Job == 0 {
-		return "a health check"
-	}
-	return fmt.Sprintf("the %s of job %d", strings.ToLower(strings.TrimSuffix(string(f.Hook), "_slurmd")), f.Job)
 }

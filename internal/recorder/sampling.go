@@ -187,9 +187,9 @@ func keepLargest(g *record.GPURecording, first, last, now time.Duration) {
 
 // account keeps the memory that no process accounts for, if it lasts.
 func account(g *record.GPURecording, r gpu.Reading, limits record.Limits, at time.Duration) {
-	bytes, unknown := record.Unexplained(r, limits, record.Baseline{})
-	if g.Beyond == nil && unknown == "" {
-		g.Beyond = &record.Beyond{Base: bytes}
+	rest := record.Unexplained(r, limits, record.Baseline{})
+	if g.Beyond == nil && rest.Known() {
+		g.Beyond = &record.Beyond{Base: rest.Bytes}
 	}
 	b := g.Beyond
 	if b == nil {
@@ -202,8 +202,8 @@ func account(g *record.GPURecording, r gpu.Reading, limits record.Limits, at tim
 		g.Client = min(both, cmp.Or(g.Client, both))
 	}
 	b.Client = now
-	switch extra := bytes - min(bytes, b.Base+limits.Spare(len(r.Processes), g.Client)); {
-	case unknown != "" || extra < limits.Report:
+	switch extra := rest.Bytes - min(rest.Bytes, b.Base+limits.Spare(len(r.Processes), g.Client)); {
+	case !rest.Known() || extra < limits.Report:
 		b.Extra = 0
 	case b.Extra == 0:
 		b.Extra, b.Since = extra, at
@@ -217,10 +217,10 @@ func account(g *record.GPURecording, r gpu.Reading, limits record.Limits, at tim
 
 // client returns what the driver holds per process of a reading beyond the listed figures, 0 if that is unknown.
 func client(r gpu.Reading) uint64 {
-	bytes, unknown := record.Unexplained(r, record.Limits{}, record.Baseline{})
+	rest := record.Unexplained(r, record.Limits{}, record.Baseline{})
 	n := uint64(len(r.Processes))
-	if unknown != "" || r.ProcessesUnknown != "" || n == 0 || bytes/n > record.MaxBaseline {
+	if !rest.Known() || r.ProcessesUnknown != "" || n == 0 || rest.Bytes/n > record.MaxBaseline {
 		return 0
 	}
-	return bytes / n
+	return rest.Bytes / n
 }

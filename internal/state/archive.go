@@ -70,17 +70,12 @@ func moveOut(s *Store, history string) error {
 		}
 		err := retire(s, history, r, stays)
 		all = append(all, err)
-		if isDisk(err) { // the next would fail too
+		of := func(e error) bool { return errors.Is(err, e) }
+		if slices.ContainsFunc([]error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO}, of) { // the next would fail too
 			break
 		}
 	}
 	return errors.Join(all...)
-}
-
-// isDisk reports whether an error concerns the disk as a whole.
-func isDisk(err error) bool {
-	whole := []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO}
-	return slices.ContainsFunc(whole, func(e error) bool { return errors.Is(err, e) })
 }
 
 // Shed removes records from memory while ended runs cannot be archived: the oldest without findings on a GPU first,
@@ -164,8 +159,7 @@ func exchange(s *Store, seen record.Run, next *record.Run) (done bool, err error
 // forget removes a run's report and drop file. The record goes last, so that an interrupted removal is resumed.
 func forget(s *Store, r record.Run) error {
 	gone := slurm.Owner{SLUID: r.Job.SLUID}
-	records, _ := byAge(filepath.Join(s.dir, dirName(r.Job.ID)))
-	records = slices.DeleteFunc(records, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), suffix) })
+	records, _ := filepath.Glob(filepath.Join(s.dir, dirName(r.Job.ID), "*"+suffix))
 	if len(records) == 1 {
 		gone.ID = r.Job.ID
 	}
@@ -330,26 +324,23 @@ func History(varDir, node string) ([]record.Run, []Damage) {
 }
 
 // Nodes returns the nodes with state below run or a history below varDir (if set), sorted. An error leaves the rest.
-func Nodes(run, varDir string) ([]string, error) {
-	nodes, err := nodesIn(filepath.Join(run, "state"))
+func Nodes(run, varDir string) (nodes []string, err error) {
+	dirs := []string{filepath.Join(run, "state")}
 	if varDir != "" {
-		more, wrong := nodesIn(filepath.Join(varDir, "history"))
-		nodes, err = append(nodes, more...), errors.Join(err, wrong)
+		dirs = append(dirs, filepath.Join(varDir, "history"))
+	}
+	for _, dir := range dirs {
+		// Threat: none from users, who cannot write here; names that are not node names are skipped.
+		entries, wrong := os.ReadDir(dir)
+		if wrong != nil && !errors.Is(wrong, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("find the node's records: %w", wrong))
+		}
+		for _, e := range entries {
+			if e.IsDir() && slurm.ValidNode(e.Name()) {
+				nodes = append(nodes, e.Name())
+			}
+		}
 	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes), err
-}
-
-func nodesIn(dir string) (nodes []string, err error) {
-	// Threat: none from users, who cannot write here; names that are not node names are skipped.
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("find the node's records: %w", err)
-	}
-	for _, e := range entries {
-		if e.IsDir() && slurm.ValidNode(e.Name()) {
-			nodes = append(nodes, e.Name())
-		}
-	}
-	return nodes, nil
 }

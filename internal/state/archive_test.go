@@ -338,9 +338,9 @@ func TestArchiveStopsAtAFullDisk(t *testing.T) {
 
 func TestDiskTroubles(t *testing.T) {
 	s := fresh(t)
-	must.Be(t, "clean", HasDiskTrouble(s.Users.Run, node), false)
+	must.Be(t, "clean", len(DiskTroubles.PeekNode(s.Users.Run, node)), 0)
 	must.Do(t, s.NoteDisk(map[record.DiskTask]*record.DiskTrouble{record.DiskLog: nil, record.DiskHistory: nil}, now))
-	must.Be(t, "clean", HasDiskTrouble(s.Users.Run, node), false)
+	must.Be(t, "clean", len(DiskTroubles.PeekNode(s.Users.Run, node)), 0)
 	full := record.DiskTrouble{Task: record.DiskHistory, Code: catalog.StateWrite, Detail: strings.Repeat("x", 2*maxDiskDetail), Dropped: 2}
 	for i := range 3 {
 		must.Do(t, s.NoteDisk(map[record.DiskTask]*record.DiskTrouble{record.DiskLog: nil, record.DiskHistory: &full}, now.Add(time.Duration(i))))
@@ -358,5 +358,5 @@ func TestDiskTroubles(t *testing.T) {
 	must.Not(t, !strings.HasSuffix(all[0].Words(), " (4 times since "+since+"); 8 ended jobs are in no history"),
 		"%s", all[0].Words())
 	must.Do(t, s.NoteDisk(map[record.DiskTask]*record.DiskTrouble{record.DiskHistory: nil, record.DiskLog: nil}, now))
-	must.Be(t, "over", HasDiskTrouble(s.Users.Run, node), false)
+	must.Be(t, "over", len(DiskTroubles.PeekNode(s.Users.Run, node)), 0)
 }

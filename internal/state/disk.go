@@ -2,8 +2,6 @@ package state
 
 import (
 	"cmp"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,13 +12,6 @@ const maxDiskDetail = 1 << 10 // bytes of Detail
 
 // DiskTroubles are the troubles of each task whose last attempt failed.
 var DiskTroubles = File[[]record.DiskTrouble]{name: "disk-troubles.json", most: maxShared}
-
-// HasDiskTrouble reports whether there may be disk trouble, at the cost of one lstat in memory.
-func HasDiskTrouble(run, node string) bool {
-	// Threat: none from users, who cannot write here.
-	_, err := os.Lstat(filepath.Join(run, "state", node, DiskTroubles.name))
-	return err == nil
-}
 
 // NoteDisk records the outcome of tasks: the trouble of each, or nil if it succeeded.
 func (s *Store) NoteDisk(outcomes map[record.DiskTask]*record.DiskTrouble, at time.Time) error {

@@ -82,7 +82,7 @@ func FuzzNames(f *testing.F) {
 		name, err := u.name(owner)
 		must.Not(t, err == nil && name != filepath.Base(name), "drop %q", name)
 		must.Be(t, "its directory", u.dir(drops, id), fmt.Sprintf("/run/bookend/drop/%d/jobs", id))
-		name = lockName(gpu.ID(device))
+		name = strings.TrimSuffix(strings.TrimPrefix(Turns{"/run"}.ProbeLock(gpu.ID(device)), "/run/probe-"), ".lock")
 		must.Not(t, strings.Trim(name, "0123456789abcdef") != "" || len(name) != 32, "lock of %q: %q", device, name)
 		key := sluid
 		must.Not(t, record.ValidKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20), "key %q", key)

@@ -66,8 +66,7 @@ func (s *Store) Begin(run record.Run) error {
 			return ErrExists
 		}
 		if run.Start != nil {
-			start := kept(*run.Start)
-			run.Start = &start
+			run.Start = new(kept(*run.Start))
 		}
 		*now = run
 		return nil

@@ -98,14 +98,10 @@ func answeredAt(path string) (at time.Time) {
 // ProbeLock returns the lock file of a GPU. A memory test holds it exclusively and by flock, so that the lock ends with
 // the process that holds it. A process that judges that GPU's memory holds it shared.
 func (t Turns) ProbeLock(id gpu.ID) string {
-	return filepath.Join(t.dir, "probe-"+lockName(id)+".lock")
-}
-
-// lockName returns an id for use in a file name. Threat: "..", "/" and the like in the driver's id: it is hashed.
-func lockName(id gpu.ID) string {
+	// Threat: "..", "/" and the like in the driver's id: it is hashed.
 	h := fnv.New128a()
 	_, _ = h.Write([]byte(id)) // never fails, as hash.Hash documents
-	return fmt.Sprintf("%x", h.Sum(nil))
+	return filepath.Join(t.dir, fmt.Sprintf("probe-%x.lock", h.Sum(nil)))
 }
 
 // Quiet waits, for at most wait in all, until no probe runs on these GPUs, and keeps probes off them until release,

@@ -229,16 +229,14 @@ func (u Users) EditDrop(
 // RemoveDrop removes the drop file of a user's job that has ended.
 func (u Users) RemoveDrop(uid uint32, job slurm.Owner) error { return u.remove(drops, uid, job) }
 
-// remove removes a job's files of a tree, including those of earlier releases, which are at its top.
+// remove removes a job's files of a tree.
 func (u Users) remove(tree string, uid uint32, job slurm.Owner) error {
 	var all []error
 	for _, name := range u.names(job) {
-		for _, dir := range []string{u.dir(tree, uid), filepath.Join(u.Run, tree)} {
-			err := removeOwn(dir, name)
-			// Threat: a user's file system may be mounted there: it is not opened, and stays.
-			if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) {
-				all = append(all, err)
-			}
+		err := removeOwn(u.dir(tree, uid), name)
+		// Threat: a user's file system may be mounted there: it is not opened, and stays.
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) {
+			all = append(all, err)
 		}
 	}
 	return errors.Join(all...)

@@ -19,7 +19,9 @@ import (
 var (
 	// LastCheck is what the node's last health check saw. If it is too large, the verdict is kept.
 	LastCheck = File[*record.Check]{
-		name: "check.json", most: 1 << 20, isValue: true, tidy: boundedCheck, bare: bareCheck,
+		name: "check.json", most: 1 << 20, isValue: true,
+		tidy: func(c *record.Check) *record.Check { return new(c.Bounded()) },
+		bare: func(c *record.Check) *record.Check { return new(c.Bare()) },
 	}
 	// LastInventory may be out of date at any time, and losing it does no harm.
 	LastInventory = File[Inventory]{name: "inventory.json", most: 128 << 10, isValue: true}
@@ -39,17 +41,6 @@ var (
 // Value is a file of one value of less than most bytes, for values that only a hook's own package knows.
 func Value[T any](name string, most int) File[T] {
 	return File[T]{name: name, most: most, isValue: true}
-}
-
-func boundedCheck(c *record.Check) *record.Check {
-	bounded := c.Bounded()
-	bounded.Wall = c.Wall.UTC().Round(0)
-	return &bounded
-}
-
-func bareCheck(c *record.Check) *record.Check {
-	bare := c.Bare()
-	return &bare
 }
 
 // Inventory is the GPUs of the node that the last hook to list them found.
@@ -116,18 +107,13 @@ func (s *Store) Drain() (drain.Remembered, error) {
 // SwapDrain replaces what is remembered, or returns ErrChanged if that no longer equals seen.
 func (s *Store) SwapDrain(seen, next drain.Remembered) error {
 	return drainFile.Update(s, func(now *drainContent) error {
-		if !equalDrain(now.Remembered, seen) {
+		is, _ := json.Marshal(now.Remembered)
+		if was, err := json.Marshal(seen); err != nil || !bytes.Equal(is, was) {
 			return ErrChanged
 		}
 		*now = drainContent{fileVersion, next}
 		return nil
 	})
-}
-
-func equalDrain(a, b drain.Remembered) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 // wrongDrain returns why this program cannot have written it, if so: a reason must never count as ours in doubt.

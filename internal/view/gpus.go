@@ -95,9 +95,9 @@ func NewGPUs(in Readings) []GPUStatus {
 func (c GPU) order() int { return *cmp.Or(c.Index, new(math.MaxInt)) }
 
 func (in Readings) status(r gpu.Reading) GPUStatus {
-	bytes, unknown := record.Unexplained(r, in.Limits, in.Baselines[r.Device.ID])
+	rest := record.Unexplained(r, in.Limits, in.Baselines[r.Device.ID])
 	g := GPUStatus{GPU: GPU{in.index(r.Device.ID), r.Device}, Memory: r.Memory,
-		Unexplained: gpu.Figure{Bytes: bytes, Unknown: cmp.Or(r.ProcessesUnknown, unknown)},
+		Unexplained: gpu.Figure{Bytes: rest.Bytes, Unknown: cmp.Or(r.ProcessesUnknown, rest.Unknown)},
 		Processes:   each(r.Processes, in.process), Unlisted: r.ProcessesUnknown, Jobs: in.jobs(r.Device),
 		Last: in.lastSample(r.Device.ID)}
 	g.State = g.state()

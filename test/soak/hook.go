@@ -177,7 +177,10 @@ func (h *hook) look(cards []record.Assigned) {
 }
 
 func (h *hook) nodeNow() *judge.Node {
-	node := &judge.Node{Runs: h.book.runs, Damaged: h.book.damaged, Proofs: h.recorder.kept.Proofs()}
+	node := &judge.Node{Runs: h.book.runs, Damaged: h.book.damaged}
+	for _, r := range h.recorder.kept {
+		node.Proofs = append(node.Proofs, r.Proofs()...)
+	}
 	if h.damage.kind == unread {
 		node.Unread = "records could not be read"
 		node.Runs = slices.DeleteFunc(slices.Clone(node.Runs), func(record.Run) bool { return h.rand.IntN(2) == 0 })
