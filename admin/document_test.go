@@ -96,19 +96,19 @@ func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 // Every command's document decodes into its type without unknown fields, and names its kind.
 func TestDocuments(t *testing.T) {
 	type document struct {
-		kind view.Kind
+		kind string
 		into any
 	}
-	status, show := document{view.KindStatus, &view.Status{}}, document{view.KindShow, &view.Show{}}
-	history, offenders := document{view.KindHistory, &view.History{}}, document{view.KindOffenders, &view.Offenders{}}
+	status, show := document{"status", &view.Status{}}, document{"show", &view.Show{}}
+	history, offenders := document{"history", &view.History{}}, document{"repeat-offenders", &view.Offenders{}}
 	n := busy(t)
 	for line, want := range map[string]document{
 		"0 status": status, "1 status --exit-code": status, "0 status --records": status,
 		"0 show 40_2": show, "1 show 42 --exit-code": show, "0 show 43": show,
 		"0 history": history, "0 history --gpu 7": history, "1 history --exit-code": history,
 		"0 history --repeat-offenders": offenders, "0 history --repeat-offenders --exit-code": offenders,
-		"0 why 42": {view.KindOwn, &view.OwnReport{}}, "0 snapshot": {view.KindSnapshot, &view.Snapshot{}},
-		"1 doctor": {view.KindDoctor, &doctor.Report{}},
+		"0 why 42": {"own-report", &view.OwnReport{}}, "0 snapshot": {"snapshot", &view.Snapshot{}},
+		"1 doctor": {"doctor", &doctor.Report{}},
 	} {
 		exit, command, _ := strings.Cut(line, " ")
 		got := bookend(0, n.config, append(strings.Fields(command), "--json")...)

@@ -124,7 +124,7 @@ func examine(a *app, all bool) error {
 	defer a.busy(fmt.Sprintf("bookend: checking; each check has up to %v", doctor.Patience))()
 	site := doctor.SiteOf(a.env)
 	site.NodeName = cmp.Or(site.NodeName, nodeOf(a.env, site.Config.Paths, ""))
-	report := doctor.NewReport(view.Version, string(view.KindDoctor), site.NodeName,
+	report := doctor.NewReport(view.Version, "doctor", site.NodeName,
 		doctor.Examine(site, doctor.Patience), all)
 	return cmp.Or(a.write(report, false), verdict(!report.Fails()))
 }

@@ -248,10 +248,8 @@ func (c Check) Unexplained() map[gpu.ID]uint64 {
 	for _, card := range c.Seen.Cards {
 		id := card.Device.ID
 		r, ok := c.Seen.Side.Snapshot.Reading(id)
-		if !ok || r.ProcessesUnknown != "" {
-			continue
-		}
-		if rest := record.Unexplained(r, c.limits(), c.Past.Baselines[id]); rest.Known() {
+		rest := record.Unexplained(r, c.limits(), c.Past.Baselines[id])
+		if ok && r.ProcessesUnknown == "" && rest.Known() {
 			all[id] = rest.Bytes
 		}
 	}

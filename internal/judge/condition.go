@@ -112,6 +112,5 @@ func (c Case) Why(j Judgement) *record.Diagnosis {
 	run := c.Past.Run
 	in.Shared, in.SharedUnknown = c.Sharing.Reasons()
 	diagnosis.Witness(&in, c.Past.Recording, run, cmp.Or(run.Start, &record.End{}).At, c.At)
-	d := diagnosis.Why(in)
-	return &d
+	return new(diagnosis.Why(in))
 }

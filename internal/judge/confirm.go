@@ -128,11 +128,7 @@ func (o Order) searchAgain(e Eyes, side *record.Side, before gpu.Snapshot) searc
 
 // anyEnded reports whether a process found by the search has ended since.
 func (o Order) anyEnded(e Eyes, side record.Side) bool {
-	var found []int
-	for _, h := range side.Holdings() {
-		found = append(found, h.PID)
-	}
-	now := e.Processes(found)
+	now := e.Processes(pids(side.Holdings()))
 	return slices.ContainsFunc(side.Holdings(), func(h record.Holding) bool {
 		p := now[h.PID]
 		return p.Why == "" && h.Why == "" && (p.Gone || p.Start != h.Start)

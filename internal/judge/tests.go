@@ -105,9 +105,7 @@ func Busy(s compare.Input, card record.Assigned) string {
 func (c TestCase) Known(test []record.Assigned) (pids []int) {
 	for _, card := range test {
 		for _, r := range c.Scene.Baselines[card.Device.ID].Residents {
-			if !slices.Contains(pids, r.PID) {
-				pids = append(pids, r.PID)
-			}
+			pids = append(pids, r.PID)
 		}
 	}
 	return pids

@@ -158,12 +158,12 @@ func (r Recordings) Bare() Recordings {
 	return bare
 }
 
-// Mean returns the mean percentage; known is false if the driver never reported it.
-func (b Busy) Mean() (percent int, known bool) {
+// Mean returns the mean percentage, nil if the driver never reported it.
+func (b Busy) Mean() *int {
 	if b.Samples == 0 {
-		return 0, false
+		return nil
 	}
-	return (b.Sum + b.Samples/2) / b.Samples, true
+	return new((b.Sum + b.Samples/2) / b.Samples)
 }
 
 // Proofs returns the processes that a sample saw in a job's cgroup, for attribution.

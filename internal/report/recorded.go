@@ -49,12 +49,12 @@ const worthTelling = 512 << 20
 func busy(s Scene) string {
 	low, high, lowOn := 101, -1, gpu.ID("")
 	for _, g := range cmp.Or(s.Recording, &record.Recording{}).GPUs {
-		percent, known := g.Busy.Mean()
-		if known && percent < low {
-			low, lowOn = percent, g.ID
+		percent := g.Busy.Mean()
+		if percent != nil && *percent < low {
+			low, lowOn = *percent, g.ID
 		}
-		if known {
-			high = max(high, percent)
+		if percent != nil {
+			high = max(high, *percent)
 		}
 	}
 	switch {

@@ -18,10 +18,10 @@ import (
 var update = flag.Bool("update", false, "rewrite testdata")
 
 // documents are the types that commands write.
-var documents = map[Kind]reflect.Type{
-	KindStatus: reflect.TypeFor[Status](), KindShow: reflect.TypeFor[Show](), KindOwn: reflect.TypeFor[OwnReport](),
-	KindHistory: reflect.TypeFor[History](), KindOffenders: reflect.TypeFor[Offenders](),
-	KindSnapshot: reflect.TypeFor[Snapshot](), KindDoctor: reflect.TypeFor[doctor.Report](),
+var documents = map[string]reflect.Type{
+	"status": reflect.TypeFor[Status](), "show": reflect.TypeFor[Show](), "own-report": reflect.TypeFor[OwnReport](),
+	"history": reflect.TypeFor[History](), "repeat-offenders": reflect.TypeFor[Offenders](),
+	"snapshot": reflect.TypeFor[Snapshot](), "doctor": reflect.TypeFor[doctor.Report](),
 	"fleet": reflect.TypeFor[fleet.Fleet](),
 }
 
@@ -34,7 +34,7 @@ var (
 // its type lacks, and together they have every field that any of the types has.
 func TestFields(t *testing.T) {
 	page := must.Read(t, "../../docs/cli.md")
-	shown, kinds := map[string]bool{}, map[Kind]int{}
+	shown, kinds := map[string]bool{}, map[string]int{}
 	for _, m := range example.FindAllStringSubmatch(page, -1) {
 		text := remark.ReplaceAll([]byte(m[1]), nil)
 		var head Head

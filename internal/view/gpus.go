@@ -284,7 +284,7 @@ type Snapshot struct {
 
 // NewSnapshot returns the document for one sample.
 func NewSnapshot(in Readings, problem string) Snapshot {
-	d := Snapshot{Head: head(KindSnapshot), Release: in.Now.Driver.Version, GPUs: []GPUStatus{},
+	d := Snapshot{Head: head("snapshot"), Release: in.Now.Driver.Version, GPUs: []GPUStatus{},
 		Faults: append([]gpu.Fault{}, in.Now.Faults...), Problem: problem}
 	if in.Now.At > 0 {
 		d.At, d.GPUs = in.At(in.Now.At), NewGPUs(in)

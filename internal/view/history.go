@@ -22,7 +22,7 @@ type History struct {
 
 // NewHistory returns the document for the selected runs, newest first; more is the number of omitted ones.
 func NewHistory(node string, runs, all []record.Run, more int) History {
-	return History{Head: head(KindHistory), Node: node, Runs: newRuns(runs, all), More: more}
+	return History{Head: head("history"), Node: node, Runs: newRuns(runs, all), More: more}
 }
 
 // Text writes one line for each run, newest first.
@@ -110,7 +110,7 @@ func NewOffenders(node string, runs []record.Run) Offenders {
 		}
 	}
 	delete(gpus, "") // without an ID nothing can be counted
-	l := Offenders{Head: head(KindOffenders), Node: node, Runs: len(runs), GPUs: []Offender{}}
+	l := Offenders{Head: head("repeat-offenders"), Node: node, Runs: len(runs), GPUs: []Offender{}}
 	for id, g := range gpus {
 		for code, all := range found[id] {
 			if r := newRepeat(code, all); r.Runs > 1 {

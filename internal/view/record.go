@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"bookend/internal/catalog"
@@ -86,8 +85,7 @@ func newFindings(at string, e record.End) []Finding {
 		judged := e.Verdict.Of(i)
 		one := Finding{Finding: f, At: at, Action: judged.Action, Why: judged.Why}
 		if f.Holder != nil {
-			holder := newHolder(*f.Holder, e)
-			one.Holder = &holder
+			one.Holder = new(newHolder(*f.Holder, e))
 		}
 		for _, h := range f.Candidates {
 			one.Candidates = append(one.Candidates, newHolder(h, e))
@@ -104,14 +102,14 @@ func newHolder(h record.Holder, e record.End) Process {
 }
 
 func newRecord(r record.Run) RunRecord {
-	out := RunRecord{Numbering: r.Numbering, Ends: each(r.Ends, func(e record.End) HookEnd {
+	out := RunRecord{Numbering: r.Numbering, Ends: []HookEnd{}}
+	if r.Start != nil {
+		out.Start = new(newEnd("start", r, *r.Start))
+	}
+	for _, e := range r.Ends {
 		end := newEnd("end", r, e)
 		end.StillBytes = r.StillThere(e)
-		return end
-	})}
-	if r.Start != nil {
-		start := newEnd("start", r, *r.Start)
-		out.Start = &start
+		out.Ends = append(out.Ends, end)
 	}
 	return out
 }
@@ -134,8 +132,8 @@ func newGPUEnd(index int, r gpu.Reading, e record.End) GPUEnd {
 	id, curve := r.Device.ID, e.Curves[r.Device.ID]
 	out := GPUEnd{Index: index, ID: id, Memory: r.Memory, State: curve.State, Looks: curve.Looks,
 		Settled: curve.Settled.Seconds(), Watched: curve.Span.Seconds(), Health: []gpu.Fact{}}
-	if n := len(r.Processes); r.ProcessesUnknown == "" {
-		out.Processes = &n
+	if r.ProcessesUnknown == "" {
+		out.Processes = new(len(r.Processes))
 	}
 	if t, ok := e.Probe(id); ok {
 		out.Test = &Test{Result: t.Result, Why: t.Why, Free: t.Free, Largest: t.Largest, Attempts: t.Attempts,
@@ -242,9 +240,10 @@ func newRecording(r record.Run, soFar *record.Recording) *Recording {
 			return Period{clock(s.From), clock(s.To)}
 		})}
 	for _, d := range r.Devices {
-		i := slices.IndexFunc(recording.GPUs, func(g record.GPURecording) bool { return g.ID == d.Device.ID })
-		if i >= 0 {
-			out.GPUs = append(out.GPUs, newRecordedGPU(r, d.Index, recording.GPUs[i]))
+		for _, g := range recording.GPUs {
+			if g.ID == d.Device.ID {
+				out.GPUs = append(out.GPUs, newRecordedGPU(r, d.Index, g))
+			}
 		}
 	}
 	return out
@@ -258,15 +257,11 @@ func newRecordedGPU(r record.Run, index int, g record.GPURecording) RecordedGPU 
 		}
 		return Most{m.Bytes, clock(m.At)}
 	}
-	out := RecordedGPU{Index: index, ID: g.ID, Peak: most(g.Peak), Own: most(g.Own), Unlisted: most(g.Unlisted),
-		Together: g.Together, Idle: g.Busy.Idle.Seconds(), Unread: g.Unread, Unused: g.Unused(), More: g.More,
-		Faults: g.Faults,
+	return RecordedGPU{Index: index, ID: g.ID, Peak: most(g.Peak), Own: most(g.Own), Unlisted: most(g.Unlisted),
+		Together: g.Together, Busy: g.Busy.Mean(), Idle: g.Busy.Idle.Seconds(), Unread: g.Unread, Unused: g.Unused(),
+		More: g.More, Faults: g.Faults,
 		Processes: each(g.Processes, func(p record.RecordedProcess) RecordedProcess {
 			return RecordedProcess{p.PID, p.Name, p.UID, p.Owner.Name(), r.Owns(p.Owner), p.Most, clock(p.First),
 				clock(p.Last)}
 		})}
-	if percent, known := g.Busy.Mean(); known {
-		out.Busy = &percent
-	}
-	return out
 }

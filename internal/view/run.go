@@ -79,8 +79,7 @@ func newRun(r record.Run, all []record.Run) RunSummary {
 		UID: r.Job.UID, Partition: r.Job.Partition, State: Lost, Findings: []Finding{}, IdleGPUs: []int{},
 		GPUs: each(r.Devices, func(d record.Assigned) GPU { return GPU{&d.Index, d.Device} })}
 	if e := r.Job.Exit; e.Known {
-		code, signal := e.Raw>>8, e.Raw&0x7f
-		s.Exit, s.Signal = &code, &signal
+		s.Exit, s.Signal = new(e.Raw>>8), new(e.Raw&0x7f)
 	}
 	if r.Start != nil {
 		s.BeganAt, s.Start = r.Start.Wall, newVerdict(*r.Start)
@@ -100,8 +99,7 @@ func newRun(r record.Run, all []record.Run) RunSummary {
 		s.Unseen = r.Last().Unseen
 	}
 	if end != nil && r.Start != nil {
-		took := (end.Over() - r.Start.At).Round(time.Millisecond).Seconds()
-		s.Seconds = &took
+		s.Seconds = new((end.Over() - r.Start.At).Round(time.Millisecond).Seconds())
 	}
 	s.addRecording(r)
 	return s
@@ -132,9 +130,7 @@ func (s *RunSummary) addRecording(r record.Run) {
 	if s.Peak.Bytes == 0 && unattributed {
 		s.Peak = gpu.Unknown("whose the processes on its GPUs were is not known")
 	}
-	if percent, known := busy.Mean(); known {
-		s.BusyPercent = &percent
-	}
+	s.BusyPercent = busy.Mean()
 }
 
 // row is a run's line of "bookend history". A figure that is unknown is "-" there.

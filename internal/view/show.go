@@ -31,7 +31,7 @@ type Shown struct {
 
 // NewShow returns the document of a job's runs. recorded is what was recorded so far of those that have not ended.
 func NewShow(node, job string, runs, all []record.Run, recorded record.Recordings) Show {
-	return Show{head(KindShow), node, job, each(runs, func(r record.Run) Shown {
+	return Show{head("show"), node, job, each(runs, func(r record.Run) Shown {
 		return Shown{newRun(r, all), newRecord(r), newRecording(r, recorded.About(r))}
 	})}
 }

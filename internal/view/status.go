@@ -156,7 +156,7 @@ func NewStatus(s Status, runs []record.Run) Status {
 		}
 	}
 	ended = record.Newest(ended)
-	s.Head, s.Running, s.OnRecord = head(KindStatus), newRuns(live, runs), len(ended)
+	s.Head, s.Running, s.OnRecord = head("status"), newRuns(live, runs), len(ended)
 	s.Ended = newRuns(ended[:min(len(ended), 5)], runs) // the newest few
 	s.GPUs, s.Troubles = append([]GPUStatus{}, s.GPUs...), append([]Trouble{}, s.Troubles...)
 	s.Damaged = append([]string{}, s.Damaged...)

@@ -26,25 +26,11 @@ const Version = 2
 
 // Head begins every document.
 type Head struct {
-	Version int  `json:"version"` // version of the document's format: 2
-	Kind    Kind `json:"kind"`    // which document this is
+	Version int    `json:"version"` // version of the document's format: 2
+	Kind    string `json:"kind"`    // which document this is
 }
 
-// Kind names a document.
-type Kind string
-
-// The documents.
-const (
-	KindShow      Kind = "show"
-	KindStatus    Kind = "status"
-	KindHistory   Kind = "history"
-	KindOffenders Kind = "repeat-offenders"
-	KindSnapshot  Kind = "snapshot"
-	KindDoctor    Kind = "doctor"
-	KindOwn       Kind = "own-report"
-)
-
-func head(k Kind) Head { return Head{Version, k} }
+func head(kind string) Head { return Head{Version, kind} }
 
 // Document is what a command prints, unless it prints JSON.
 type Document interface{ Text(w io.Writer) }
@@ -78,7 +64,7 @@ func NewOwnReport(node, job string, clean bool, start, end, running string) OwnR
 	if end == "" && running != "" {
 		end, state = running, "so far"
 	}
-	return OwnReport{head(KindOwn), node, job, clean, given(strings.Split(start, "\n")...),
+	return OwnReport{head("own-report"), node, job, clean, given(strings.Split(start, "\n")...),
 		given(strings.Split(end, "\n")...), "node", state}
 }
 
