@@ -68,7 +68,7 @@ func (n testNode) job(t tester, id slurm.JobID, card gpu.ID, ended bool) {
 	}
 	must.Do(t, n.store.Begin(run))
 	if ended {
-		found, _, err := n.store.Find(run.Job)
+		found, err := n.store.Find(run.Job)
 		must.Do(t, err)
 		must.Do(t, n.store.Close(found, record.End{At: time.Duration(id+1) * time.Second}))
 	}

@@ -87,7 +87,7 @@ func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 	over.Messages = []record.Message{{Kind: record.KindDevice, Framework: record.FromPyTorch, Line: "CUDA out of memory", Count: 2}}
 	why := diagnosis.Why(diagnosis.Input{Job: run.Job, Messages: over.Messages})
 	over.Diagnosis = &why
-	found, _, err := n.store.Find(run.Job)
+	found, err := n.store.Find(run.Job)
 	must.Do(t, err)
 	found.Job.Exit = run.Job.Exit
 	must.Do(t, n.store.Close(found, over))

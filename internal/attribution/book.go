@@ -8,7 +8,6 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/record"
-	"bookend/internal/slurm"
 )
 
 // Book has the node's records in the form that attribution needs.
@@ -211,40 +210,6 @@ func overlap(a, b Allocation) bool {
 		return r.End
 	}
 	return a.Start < endOf(b) && b.Start < endOf(a)
-}
-
-// Which is the kind of run that Match found.
-type Which string
-
-// What a job's epilog may find.
-const (
-	OpenRun   Which = "open"   // its prolog's record
-	ClosedRun Which = "closed" // a record that an epilog of this run has closed already
-	NoRun     Which = "none"   // no prolog, or its record was lost
-)
-
-// Match picks, among the records of one job id, the run that an epilog is for: by SLUID, else by start time, if both
-// have it; else the newest, the only one that can be running. A record of another user is another job's.
-func Match(runs []record.Run, job slurm.Job) (record.Run, Which) {
-	var best *record.Run
-	for i := range runs {
-		r := &runs[i]
-		sure, other := record.SameRun(r.Job, job)
-		if r.Job.ID != job.ID || r.Job.UID != job.UID || other {
-			continue
-		}
-		// Prefer a sure match, then the run that began later: an older open one only lacks its epilog.
-		if best == nil || sure && !best.Sure(job) || sure == best.Sure(job) && r.BeganAfter(*best) {
-			best = r
-		}
-	}
-	switch {
-	case best == nil:
-		return record.Run{}, NoRun
-	case best.Epilog() != nil: // a run that was settled without an epilog is still open to one
-		return *best, ClosedRun
-	}
-	return *best, OpenRun
 }
 
 // Node is what is known of a node, for judging runs whose end was not seen.

@@ -405,8 +405,8 @@ func TestUnseenEnd(t *testing.T) {
 	if !r.Closed() || r.Epilog() != nil {
 		t.Error("it is over, and no one saw how")
 	}
-	if _, which := Match([]record.Run{r}, slurm.Job{ID: 100}); which != OpenRun {
-		t.Errorf("an epilog finds it %s", which)
+	if found := record.Match([]record.Run{r}, slurm.Job{ID: 100}); found.Job.ID != 100 || found.Epilog() != nil {
+		t.Errorf("an epilog finds %+v", found)
 	}
 	if rec := AllocationOf(r); rec.End != 20 || !rec.Unseen {
 		t.Errorf("%+v", rec)
@@ -415,8 +415,8 @@ func TestUnseenEnd(t *testing.T) {
 	if rec := AllocationOf(r); rec.End != 40 || rec.Unseen || r.Epilog() == nil {
 		t.Errorf("after its epilog: %+v", rec)
 	}
-	if _, which := Match([]record.Run{r}, slurm.Job{ID: 100}); which != ClosedRun {
-		t.Errorf("a second epilog finds it %s", which)
+	if found := record.Match([]record.Run{r}, slurm.Job{ID: 100}); found.Epilog() == nil {
+		t.Errorf("a second epilog finds %+v", found)
 	}
 }
 
@@ -550,52 +550,6 @@ func TestLastHealthBehindAnUnreadEnd(t *testing.T) {
 	}
 }
 
-// An epilog finds its run by SLUID, else by start time, else the newest one of the job id. A job id that another user's
-// job had before, as after a reset of Slurm's ids, is another job's.
-func TestMatch(t *testing.T) {
-	began := func(unix int64) func(*record.Run) { return func(r *record.Run) { r.Job.Start = time.Unix(unix, 0) } }
-	by := func(sluid slurm.SLUID) func(*record.Run) { return func(r *record.Run) { r.Job.SLUID = sluid } }
-	of := func(key string, at time.Duration, change func(*record.Run), ends ...record.End) record.Run {
-		r := record.Run{Key: key, Job: slurm.Job{ID: 7, UID: 1001}, Start: &record.End{At: at}, Ends: ends}
-		if change != nil {
-			change(&r)
-		}
-		return r
-	}
-	for name, tt := range map[string]struct {
-		runs  []record.Run
-		job   func(*record.Run)
-		key   string
-		which Which
-	}{
-		"no record":           {nil, nil, "", NoRun},
-		"of other jobs alone": {[]record.Run{of("a", 1, func(r *record.Run) { r.Job.ID = 8 })}, nil, "", NoRun},
-		"another job's first": {[]record.Run{of("a", 9, func(r *record.Run) { r.Job.ID = 8 }), of("b", 1, nil)}, nil, "b",
-			OpenRun},
-		"the newest": {[]record.Run{of("a", 1, nil), of("b", 2, nil), of("c", 1, nil)}, nil, "b",
-			OpenRun},
-		"by SLUID": {[]record.Run{of("a", 1, by("sA")), of("b", 2, by("sB"))}, by("sA"), "a", OpenRun},
-		"by start time": {[]record.Run{of("a", 1, began(100)), of("b", 2, began(200))}, began(100), "a",
-			OpenRun},
-		"a sure one before a newer one": {[]record.Run{of("a", 1, began(100)), of("b", 2, nil)}, began(100), "a", OpenRun},
-		"of another start alone":        {[]record.Run{of("a", 1, began(100))}, began(200), "", NoRun},
-		"Slurm does not say which":      {[]record.Run{of("a", 1, began(100)), of("b", 2, began(200))}, nil, "b", OpenRun},
-		"closed by its epilog":          {[]record.Run{of("a", 1, nil, record.End{At: 3})}, nil, "a", ClosedRun},
-		"another user's, which is newer": {[]record.Run{of("a", 1, nil), of("b", 2, func(r *record.Run) { r.Job.UID = 1002 })}, nil, "a",
-			OpenRun},
-		"another user's with its SLUID": {[]record.Run{of("a", 1, func(r *record.Run) { r.Job.UID, r.Job.SLUID = 1002, "sA" })},
-			by("sA"), "", NoRun},
-		"another run's by its SLUID": {[]record.Run{of("a", 1, by("sB"))}, by("sA"), "", NoRun},
-		"a newer closed one, if it is it": {[]record.Run{of("a", 1, began(100)), of("b", 2, began(200), record.End{At: 3})},
-			began(200), "b", ClosedRun},
-	} {
-		hook := of("", 0, tt.job).Job
-		if got, which := Match(tt.runs, hook); got.Key != tt.key || which != tt.which {
-			t.Errorf("%s: run %q, %s", name, got.Key, which)
-		}
-	}
-}
-
 // State that is kept over a boot has runs of two: of one job id the later boot's is the one that runs, whatever the
 // boot times say, and no run of the boot before is live.
 func TestRunsOfTwoBoots(t *testing.T) {
@@ -606,8 +560,8 @@ func TestRunsOfTwoBoots(t *testing.T) {
 	before, other := run(7, "first", 90*time.Hour, noon), run(8, "first", 91*time.Hour, noon)
 	now := run(7, "second", time.Minute, noon.Add(time.Hour))
 	all := []record.Run{before, now, other}
-	if got, which := Match(all, slurm.Job{ID: 7}); got.Key != "second" || which != OpenRun {
-		t.Errorf("%s %+v", which, got)
+	if got := record.Match(all, slurm.Job{ID: 7}); got.Key != "second" || got.Epilog() != nil {
+		t.Errorf("%+v", got)
 	}
 	for _, r := range []record.Run{before, other} {
 		if by := r.Superseded(all); by == nil || by.First().At != time.Minute {

@@ -199,9 +199,6 @@ func (r *reader) require(ok bool, text string, keys ...string) {
 // driverMargin is for starting the backend and attaching to GPUs: 45 ms for four with persistence mode, and room.
 const driverMargin = Duration(500 * time.Millisecond)
 
-// KillWait is for a process to end after SIGKILL: teardown of 141 GiB took 0.15 s, in many pieces 0.4 s (measured).
-const KillWait = time.Second
-
 // checkTimes checks that the steps of each hook fit into its time, and sampling into its step.
 func (r *reader) checkTimes(c *Config) {
 	prolog := c.Deadlines.Prolog
@@ -219,7 +216,7 @@ func (r *reader) checkTimes(c *Config) {
 	epilog, flat, grace := c.Deadlines.Epilog, c.Settle.Epilog.Flat, ""
 	needs := 2*(flat+min(flat, Duration(time.Second))) + driverMargin + epilog.Append + epilog.Outputs
 	if c.CleanUp.Enabled {
-		needs += c.CleanUp.Grace + Duration(KillWait)
+		needs += c.CleanUp.Grace + Duration(c.CleanUp.KillWait())
 		grace = fmt.Sprintf(", the %v of clean_up.grace", c.CleanUp.Grace)
 	}
 	r.require(needs <= epilog.Total, fmt.Sprintf("waiting twice for settle.epilog.stable (%v)%s and the later "+

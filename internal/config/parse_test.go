@@ -155,10 +155,6 @@ func TestEveryKeyCanBeRead(t *testing.T) {
 			t.Errorf("%s: %v", text, problems)
 		}
 	}
-	grace, _ := reflect.TypeFor[CleanUp]().FieldByName("Grace")
-	if allow := grace.Tag.Get("allow"); !strings.HasSuffix(allow, " to "+MaxGrace.String()) {
-		t.Errorf("clean_up.grace is %s, want up to %v", allow, MaxGrace)
-	}
 }
 
 // emptied is a configuration in which a map or list that is empty is none.

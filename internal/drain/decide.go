@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
+	"bookend/internal/record"
 	"bookend/internal/safetext"
 	"bookend/internal/slurm"
 )
@@ -36,7 +37,7 @@ type Facts struct {
 	// Lost is true if a job's record was damaged since the boot: if it held an exit, that is no longer on record.
 	Lost  bool
 	Node  slurm.Node
-	Cards map[gpu.ID]Seen // what this health check saw
+	Cards map[gpu.ID]record.GPUSeen // what this health check saw
 }
 
 // Decision is what to do. Its Memory is stored first: what could not be done, the next health check tries again.
@@ -207,16 +208,6 @@ func AtHook(in Facts, own Exit) Decision {
 	return in.write([]Exit{own}, own, own.Reason)
 }
 
-// Seen is what one health check saw of a GPU. If it is neither Clean nor Dirty, its state is unknown.
-type Seen struct {
-	Clean bool   // settled, and nothing on it but what is always there
-	Dirty bool   // something is on it, and no job has it
-	Why   string // why it is not clean
-	Given bool   // Slurm gives it to jobs, or may; other GPUs do not affect when a drain ends
-	// ByList says that Clean only means that no process is listed: the GPU's memory cannot be judged.
-	ByList bool
-}
-
 // Verifiable reports whether a health check can tell that a finding is gone: only one about memory on a GPU. A GPU's
 // condition, as the driver reports it, ends with a repair or a reset; the admin who does that resumes the node.
 func Verifiable(c catalog.Code) bool { return c.Traits().Memory != "" }
@@ -235,7 +226,7 @@ func (w Written) unverifiable() string {
 }
 
 // unclean returns why a drain's causes are not known to be gone, or which other GPU of jobs is dirty without a record.
-func unclean(causes []Cause, cards map[gpu.ID]Seen) string {
+func unclean(causes []Cause, cards map[gpu.ID]record.GPUSeen) string {
 	for _, c := range causes {
 		name := string(c.GPU)
 		if c.Index != nil { // as an admin knows it
@@ -244,7 +235,7 @@ func unclean(causes []Cause, cards map[gpu.ID]Seen) string {
 		seen := cards[c.GPU]
 		// memory that no list shows
 		if seen.Clean && seen.ByList && (c.Code == catalog.Residue || c.Code == catalog.Dirty) {
-			seen = Seen{Why: "its memory cannot be judged"}
+			seen = record.GPUSeen{Why: "its memory cannot be judged"}
 		}
 		if !seen.Clean {
 			return fmt.Sprintf("GPU %s is not known to be clean: %s", name, cmp.Or(seen.Why, "it was not looked at"))

@@ -112,7 +112,7 @@ func stood() Facts {
 	d := Decide(in)
 	in.Memory, in.Now = in.settle(d.Memory, in.Exits), after(time.Hour) // by the check after that
 	in.Node = slurm.Node{Flags: []string{"IDLE", "DRAIN"}, Reason: reason42, By: "root", At: ended.Add(2 * time.Minute)}
-	in.Cards = map[gpu.ID]Seen{"GPU-a": {Clean: true}}
+	in.Cards = map[gpu.ID]record.GPUSeen{"GPU-a": {Clean: true}}
 	return in
 }
 

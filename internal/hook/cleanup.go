@@ -42,7 +42,7 @@ func mayCleanUp(c judge.Case) bool {
 
 func endAll(a *node.Access, seen judge.Seen, targets []record.Holder) (did []record.Finding, ended bool) {
 	request := procscan.CleanupRequest{
-		Proc: a.Config.Paths.Proc, Grace: time.Duration(a.Config.CleanUp.Grace),
+		Proc: a.Config.Paths.Proc, Grace: time.Duration(a.Config.CleanUp.Grace), Wait: a.Config.CleanUp.KillWait(),
 		Owner: slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node},
 	}
 	for _, t := range targets {

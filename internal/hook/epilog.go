@@ -51,7 +51,7 @@ func recall(a *node.Access, c judge.Case) judge.Case {
 	if c.Past.Turn == judge.Concurrent {
 		c.Faults = append(c.Faults, record.Saw(catalog.Again, "another epilog of this job is at work", once))
 	}
-	run, _, err := a.Store.Find(a.Job)
+	run, err := a.Store.Find(a.Job)
 	c.Past.Run, c.Faults = run, append(c.Faults, node.Fault(err)...)
 	switch {
 	case run.Key == "":

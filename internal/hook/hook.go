@@ -54,7 +54,7 @@ func run(env Env, phase, task slurm.Context, ofTask func(*taskHook), do steps) i
 	}
 	switch {
 	case len(env.Args) == 3 && env.Args[1] == recorder.Flag:
-		return recorder.Run(env, env.Args[2])
+		return recorder.Run(env, env.Args[2], soFar)
 	case len(env.Args) == 3 && env.Args[1] == publish.DiskFlag:
 		return publish.ServeDisk(env)
 	}
@@ -306,7 +306,7 @@ func outlast(a *node.Access, c judge.Case) judge.Case {
 		return c // nothing else can be done
 	}
 	c.Past.Turn = judge.Undecided
-	if run, _, _ := a.Store.Find(a.Job); run.Epilog() != nil {
+	if run, _ := a.Store.Find(a.Job); run.Epilog() != nil {
 		c.Past.Turn = judge.Repeated
 	}
 	return c

@@ -12,6 +12,7 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/node"
 	"bookend/internal/record"
+	"bookend/internal/report"
 	"bookend/internal/state"
 )
 
@@ -53,6 +54,15 @@ func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.E
 		log = "no file" // as of srun: that is normal
 	}
 	return log, spool, slices.Concat(faults, more)
+}
+
+// soFar returns what the user of a running job reads about it, and a reason to leave its node.
+func soFar(a *node.Access, run record.Run, seen record.Recording, now record.Side, shared bool) (text, why string) {
+	scene := report.Scene{
+		Run: run, Cards: run.Devices, Now: now, Show: a.Config.JobLog.Show, Recording: &seen,
+		Ended: now.Snapshot.At, Shared: shared,
+	}
+	return report.Running(scene), report.VetRunning(scene)
 }
 
 // spooled is what the user's spool has of the run. An epilog after a requeue counts that restart already: the start's

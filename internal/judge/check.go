@@ -10,7 +10,6 @@ import (
 	"bookend/internal/compare"
 	"bookend/internal/condition"
 	"bookend/internal/config"
-	"bookend/internal/drain"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/settle"
@@ -258,15 +257,15 @@ func (c Check) Unexplained() map[gpu.ID]uint64 {
 
 // DrainSeen returns what this check saw of each GPU, for drains. A GPU is clean only if no job has it and one sample
 // showed nothing on it; one that had to settle first is not. Its condition is judged separately.
-func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
-	cards := map[gpu.ID]drain.Seen{}
+func (c Check) DrainSeen(j Judgement) map[gpu.ID]record.GPUSeen {
+	cards := map[gpu.ID]record.GPUSeen{}
 	if c.Seen.Side.Snapshot.At == 0 {
 		return cards
 	}
 	node, given := c.Latest(), c.Given()
 	taken := c.taken(c.Seen.Side.Snapshot.At, node)
 	for _, card := range c.Seen.Cards {
-		seen := drain.Seen{Clean: true}
+		seen := record.GPUSeen{Clean: true}
 		against := slices.IndexFunc(j.Found, func(f record.Finding) bool {
 			stands := f.Earlier && f.Unknown == "" && len(f.Doubts) == 0 // jobs must not get the GPU
 			about := stands || f.Code.Traits().Memory != "" || f.Code == catalog.Trespass || f.Code == catalog.Moving
@@ -274,17 +273,17 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 		})
 		switch {
 		case j.Action == config.Drain: // and does not resume it for another reason
-			seen = drain.Seen{Why: "this health check drains the node"}
+			seen = record.GPUSeen{Why: "this health check drains the node"}
 		case taken(card):
-			seen = drain.Seen{Why: "a job still has it"}
+			seen = record.GPUSeen{Why: "a job still has it"}
 		case against >= 0:
-			seen = drain.Seen{Dirty: true, Why: string(j.Found[against].Code)}
+			seen = record.GPUSeen{Dirty: true, Why: string(j.Found[against].Code)}
 		case node.Doubt(0, card.Device.ID) != "":
-			seen = drain.Seen{Why: node.Doubt(0, card.Device.ID)}
+			seen = record.GPUSeen{Why: node.Doubt(0, card.Device.ID)}
 		case c.hasNoProcess(card):
 			seen.ByList = true
 		case !c.isClean(card):
-			seen = drain.Seen{Why: "it could not be read, or has just come to rest"}
+			seen = record.GPUSeen{Why: "it could not be read, or has just come to rest"}
 		}
 		seen.Given = slices.ContainsFunc(given, func(g record.Assigned) bool { return g.Device.ID == card.Device.ID })
 		cards[card.Device.ID] = seen

@@ -9,17 +9,16 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/safetext"
 )
 
 type book struct {
-	Version  int         `json:"version"`
-	Mode     config.Mode `json:"mode"` // of the last run that named it
-	Samples  []sample    `json:"samples"`
-	Troubles []Trouble   `json:"troubles"`
+	Version  int       `json:"version"`
+	Mode     string    `json:"mode"` // of the last run that named it
+	Samples  []sample  `json:"samples"`
+	Troubles []Trouble `json:"troubles"`
 }
 
 type sample struct {
@@ -68,7 +67,7 @@ func (b *book) observe(name string, value float64, label string) {
 func (b *book) add(r JobRun) {
 	hook := string(r.Hook)
 	*b.at(hookRuns, hook, string(r.Action))++
-	if r.Action == config.Drain {
+	if r.Action == catalog.ToDrain {
 		*b.at(drains, hook)++
 	}
 	if r.Held {

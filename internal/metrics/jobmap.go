@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	"bookend/internal/config"
 	"bookend/internal/safefile"
 )
 
@@ -30,9 +29,10 @@ var mapName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(\d+(\.\d+)?|(GPU|MIG)-[0-9a-f-]+)$`)
 })
 
-// MapJobs has the files that exporters read say which jobs have which GPU, by all that are running. A file of a GPU
+// MapJobs has the files that exporters read, in two directories or none, say which jobs have which GPU, by all that are
+// running. A file of a GPU
 // without a job becomes empty and stays: dcgm-exporter fails if it vanishes between being listed and being read.
-func MapJobs(m config.JobMap, running []GPUJob) error {
+func MapJobs(dcgmDir, gpustatDir string, running []GPUJob) error {
 	dcgm, gpustat := map[string]string{}, map[string]string{}
 	for _, on := range running {
 		ordinal := strconv.Itoa(on.Ordinal)
@@ -47,7 +47,7 @@ func MapJobs(m config.JobMap, running []GPUJob) error {
 			}
 		}
 	}
-	return errors.Join(writeMap(m.DCGM, dcgm), writeMap(m.Gpustat, gpustat))
+	return errors.Join(writeMap(dcgmDir, dcgm), writeMap(gpustatDir, gpustat))
 }
 
 // writeMap replaces the files of a directory whose text has changed. Those that texts does not have become empty.

@@ -57,7 +57,7 @@ func TestJobMaps(t *testing.T) {
 	} {
 		r := at(0, Prolog)
 		r.Running = tt.running
-		must.Do(t, MapJobs(m, tt.running))
+		must.Do(t, MapJobs(m.DCGM, m.Gpustat, tt.running))
 		recordRuns(t, f, r)
 		must.Be(t, "dcgm", files(t, m.DCGM), tt.dcgm)
 		must.Be(t, "gpustat", files(t, m.Gpustat), tt.gpustat)
@@ -70,7 +70,7 @@ func TestJobMaps(t *testing.T) {
 		slices.Sort(metric)
 		must.Be(t, "metric", fmt.Sprint(metric), fmt.Sprint(tt.metric))
 	}
-	must.Do(t, MapJobs(config.JobMap{}, []GPUJob{{Job: 42}}))
+	must.Do(t, MapJobs("", "", []GPUJob{{Job: 42}}))
 }
 
 // Files with other names are left alone, and a directory in which others can write gets none.
@@ -99,7 +99,7 @@ func TestJobMapsOfOthers(t *testing.T) {
 		m := config.JobMap{DCGM: mapped(t).DCGM}
 		must.Do(t, os.Mkdir(m.DCGM, 0o755))
 		must.Do(t, tt.harm(m.DCGM))
-		if err := MapJobs(m, []GPUJob{{Job: 42}}); (err != nil) != tt.fails {
+		if err := MapJobs(m.DCGM, m.Gpustat, []GPUJob{{Job: 42}}); (err != nil) != tt.fails {
 			t.Errorf("%s: %v", name, err)
 		}
 		if name != "a link" {
@@ -150,7 +150,7 @@ func TestScrapesWhileJobsChange(t *testing.T) {
 		for gpu := range gpus {
 			running = append(running, jobsOf(round, gpu)...)
 		}
-		if err := MapJobs(m, running); err != nil {
+		if err := MapJobs(m.DCGM, m.Gpustat, running); err != nil {
 			t.Error(err)
 			return false
 		}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"bookend/internal/catalog"
-	"bookend/internal/config"
 	"bookend/internal/record"
 	"bookend/internal/safetext"
 )
@@ -103,7 +102,7 @@ var families = map[string]family{
 // The values of labels that are shown from the start.
 var (
 	jobHooks = [][]string{{string(Prolog)}, {string(Epilog)}}
-	runsFrom = [][]string{{string(Prolog), string(config.Drain)}, {string(Epilog), string(config.Drain)}}
+	runsFrom = [][]string{{string(Prolog), string(catalog.ToDrain)}, {string(Epilog), string(catalog.ToDrain)}}
 )
 
 func everyOwnCode() (all [][]string) {

@@ -61,7 +61,7 @@ func (t *tester) recheck(now judge.Case, stale bool) (_ judge.Case, isAgain bool
 	if stale {
 		now.Node, faults = node.Records(t.a.Store)
 	}
-	run, _, _ := t.a.Store.Find(t.a.Job)
+	run, _ := t.a.Store.Find(t.a.Job)
 	found, closed := run.Key != "", run.Epilog() != nil
 	lost := !found && now.Past.Run.Key != ""
 	if t.starts {

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
-	"bookend/internal/config"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
@@ -21,10 +20,11 @@ type CleanupRequest struct {
 	Processes []record.Process `json:"processes"`
 	Owner     slurm.Owner      `json:"owner"`
 	Grace     time.Duration    `json:"grace_ns"` // between SIGTERM and SIGKILL, for all together
+	Wait      time.Duration    `json:"wait_ns"`  // after SIGKILL, for all together
 }
 
 // Limit returns how long the clean-up takes at most.
-func (r CleanupRequest) Limit() time.Duration { return r.Grace + 2*config.KillWait }
+func (r CleanupRequest) Limit() time.Duration { return r.Grace + 2*r.Wait }
 
 // CleanupResult is the outcome for one process.
 type CleanupResult struct {
@@ -41,7 +41,7 @@ type CleanupResult struct {
 //
 // The order matters: the descriptor pins one process before that process is examined, and all signals go through it, so
 // that a PID that is reused in between never ends another process. A process that cannot be proven is left alone. In
-// addition to the reading, it takes at most Grace and config.KillWait for all together. Results are in the order given.
+// addition to the reading, it takes at most Grace and Wait for all together. Results are in the order given.
 var Cleanup = child.NewOperation("cleanup", func(r CleanupRequest) ([]CleanupResult, error) {
 	// Reading takes less than a millisecond unless it hangs; a process at which it hangs is left alone.
 	const pinnedRead = 500 * time.Millisecond
@@ -51,7 +51,10 @@ var Cleanup = child.NewOperation("cleanup", func(r CleanupRequest) ([]CleanupRes
 	open := func(pid int) (int, error) { return unix.PidfdOpen(pid, 0) }
 	send := func(fd int, sig unix.Signal) error { return unix.PidfdSendSignal(fd, sig, nil, 0) }
 	return (&cleanup{r, read, open, send, map[int]int{}, make([]CleanupResult, len(r.Processes))}).run(), nil
-}).Finish(config.MaxGrace + 2*config.KillWait + time.Second)
+}).Finish(longest)
+
+// longest exceeds what the configuration allows for a clean-up.
+const longest = 15 * time.Second
 
 type cleanup struct {
 	CleanupRequest
@@ -74,9 +77,9 @@ func (e *cleanup) run() []CleanupResult {
 	e.signal(unix.SIGTERM)
 	e.wait(e.Grace, record.ByTerm)
 	e.signal(unix.SIGKILL)
-	e.wait(config.KillWait, record.ByKill)
+	e.wait(e.Wait, record.ByKill)
 	for i := range e.pinned {
-		why := fmt.Sprintf("not gone %v after SIGKILL: it hangs in the kernel", config.KillWait)
+		why := fmt.Sprintf("not gone %v after SIGKILL: it hangs in the kernel", e.Wait)
 		e.results[i] = CleanupResult{e.results[i].PID, record.StillThere, why}
 		e.release(i)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/config"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
@@ -48,7 +50,7 @@ func read(pid int) record.Process {
 // ends is clean-up of these processes of the job.
 func ends(grace time.Duration, judged ...record.Process) *cleanup {
 	return &cleanup{
-		CleanupRequest: CleanupRequest{Proc: "/proc", Processes: judged, Owner: job, Grace: grace}, read: read,
+		CleanupRequest: CleanupRequest{Proc: "/proc", Processes: judged, Owner: job, Grace: grace, Wait: time.Second}, read: read,
 		open: func(pid int) (int, error) { return unix.PidfdOpen(pid, 0) },
 		send: func(fd int, sig unix.Signal) error { return unix.PidfdSendSignal(fd, sig, nil, 0) },
 
@@ -225,4 +227,12 @@ func TestProves(t *testing.T) {
 		r := CleanupRequest{Owner: tt.owner, Processes: []record.Process{another, tt.was}}
 		must.Be(t, name, r.proves(tt.now), tt.want)
 	}
+}
+
+// A clean-up that the configuration allows is never stopped in the middle.
+func TestLongestCleanup(t *testing.T) {
+	grace, _ := reflect.TypeFor[config.CleanUp]().FieldByName("Grace")
+	_, most, _ := strings.Cut(grace.Tag.Get("allow"), " to ")
+	limit := must.Have(time.ParseDuration(most))(t) + 2*config.CleanUp{}.KillWait() + time.Second
+	must.Not(t, limit > longest, "clean_up.grace: %s, so a clean-up may take %v", most, limit)
 }

@@ -250,18 +250,6 @@ func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	return find(proc, uid, in, func(st child.Stat, _ procDir) bool { return st.Name == name })
 }
 
-// Using lists the job's processes that have a GPU device node below dev (/dev) open; with an error, those found.
-func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
-	links := maxLinks
-	here := place{dev, func() bool { return false }}
-	return find(proc, uid, in, func(_ child.Stat, f procDir) bool {
-		var open held
-		// what cannot be read, such as another user's process, counts as using none
-		_ = f.descriptors(func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
-		return len(open.Minors)+len(open.Renders) > 0
-	})
-}
-
 func find(proc string, uid uint32, in slurm.Owner, fits func(child.Stat, procDir) bool) (found []OfJob, err error) {
 	err = eachProcess(proc, func(pid int, st child.Stat, f procDir) {
 		if asked, _ := f.ask(st); asked.of(uid, in) && fits(st, asked) {

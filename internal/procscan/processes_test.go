@@ -539,7 +539,7 @@ func TestUsing(t *testing.T) {
 		if tc.want {
 			want = []OfJob{{100000010, "py (x"}}
 		}
-		must.Be(t, name, must.Have(Using(proc, "/dev", 1000, tc.in))(t), want)
+		must.Be(t, name, must.Have(openDevices(JobRequest{Proc: proc, Dev: "/dev", UID: 1000, Owner: tc.in}))(t), want)
 	}
 }
 

@@ -18,10 +18,11 @@ const (
 // Reader reads other processes' /proc in a child, which may hang beyond any signal. The memory of the processes in Skip
 // is not read, because earlier readers hang at it.
 type Reader struct {
-	Proc    string
-	Dev     string
-	Skip    []record.Instance
-	Timeout time.Duration // until the child is killed
+	Proc    string            `json:"proc"`
+	Dev     string            `json:"dev"`
+	PIDs    []int             `json:"pids,omitempty"`
+	Skip    []record.Instance `json:"skip,omitempty"`
+	Timeout time.Duration     `json:"timeout_ns"` // until the child is killed
 }
 
 // Result is what a reader found, and the processes at which it hangs.
@@ -31,20 +32,14 @@ type Result struct {
 	Hung      []record.Instance
 }
 
-type request struct {
-	Proc   string            `json:"proc"`
-	Dev    string            `json:"dev"`
-	PIDs   []int             `json:"pids,omitempty"`
-	Budget time.Duration     `json:"budget_ns"`
-	Skip   []record.Instance `json:"skip,omitempty"`
-}
-
-var readProcesses = child.NewOperation(ProcessesOp, func(r request) ([]record.Process, error) {
-	return Processes(r.Proc, r.Dev, r.PIDs, r.Budget, r.Skip...), nil
+var readProcesses = child.NewOperation(ProcessesOp, func(r Reader) ([]record.Process, error) {
+	const longest = time.Second // each takes less than a millisecond, unless it hangs
+	budget := min(longest, max(r.Timeout/2, r.Timeout-reserve))
+	return Processes(r.Proc, r.Dev, r.PIDs, budget, r.Skip...), nil
 })
 
-var readHolders = child.NewOperation(HoldersOp, func(r request) (record.Scan, error) {
-	return Scan(r.Proc, r.Dev, r.Budget, r.Skip...), nil
+var readHolders = child.NewOperation(HoldersOp, func(r Reader) (record.Scan, error) {
+	return Scan(r.Proc, r.Dev, r.Timeout-reserve, r.Skip...), nil
 })
 
 // reserve is the time that a reader has to send its results, before its child would be killed.
@@ -53,15 +48,14 @@ const reserve = 200 * time.Millisecond
 // Processes reads what /proc shows of processes that a driver lists. As with child.Operation.Ask, the result is valid
 // also if the child has answered but cannot be killed.
 func (r Reader) Processes(pids []int) (Result, error) {
-	const longest = time.Second // each takes less than a millisecond, unless it hangs
-	budget := min(longest, max(r.Timeout/2, r.Timeout-reserve))
-	found, err := readProcesses.Ask(request{r.Proc, r.Dev, pids, budget, r.Skip}, r.Timeout)
+	r.PIDs = pids
+	found, err := readProcesses.Ask(r, r.Timeout)
 	return Result{Processes: found, Hung: hanging(found)}, err
 }
 
 // Holders searches all of /proc for processes that have a GPU open. Its result is valid as that of Processes.
 func (r Reader) Holders() (Result, error) {
-	scan, err := readHolders.Ask(request{r.Proc, r.Dev, nil, r.Timeout - reserve, r.Skip}, r.Timeout)
+	scan, err := readHolders.Ask(r, r.Timeout)
 	return Result{Scan: scan, Hung: scan.Hung}, err
 }
 
@@ -100,10 +94,19 @@ func elsewhere(r JobRequest) (found int, err error) {
 }
 
 // OpenDevices finds, as the user, those that have a GPU open. What was found before an error is returned without it.
-var OpenDevices = child.NewOperation("open", func(r JobRequest) ([]OfJob, error) {
-	open, err := Using(r.Proc, r.Dev, r.UID, r.Owner)
-	if len(open) > 0 {
+var OpenDevices = child.NewOperation("open", openDevices)
+
+func openDevices(r JobRequest) ([]OfJob, error) {
+	links := maxLinks
+	here := place{r.Dev, func() bool { return false }}
+	using, err := find(r.Proc, r.UID, r.Owner, func(_ child.Stat, f procDir) bool {
+		var open held
+		// what cannot be read, such as another user's process, counts as using none
+		_ = f.descriptors(func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
+		return len(open.Minors)+len(open.Renders) > 0
+	})
+	if len(using) > 0 {
 		err = nil
 	}
-	return open, err
-})
+	return using, err
+}

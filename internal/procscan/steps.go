@@ -74,16 +74,13 @@ func (c *crew) findSteps(proc string, hints []*record.Process) *steps {
 	if err != nil {
 		s.whyJobs = err.Error()
 	}
-	if s.needsUIDs(hints) {
+	s.mu.Lock() // an abandoned worker may still read
+	needed := slices.ContainsFunc(hints, s.mayBack)
+	s.mu.Unlock()
+	if needed {
 		s.whyUIDs = c.each(proc, pids, s.readChild)
 	}
 	return s
-}
-
-func (s *steps) needsUIDs(hints []*record.Process) bool {
-	s.mu.Lock() // an abandoned worker may still read
-	defer s.mu.Unlock()
-	return slices.ContainsFunc(hints, s.mayBack)
 }
 
 // each calls read for each process, and returns why some may not have been read.

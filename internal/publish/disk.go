@@ -117,7 +117,7 @@ func (w *diskWork) mapJobs() error {
 	if w.JobMap.Metric {
 		w.Counted.Running = running
 	}
-	return metrics.MapJobs(w.JobMap, running)
+	return metrics.MapJobs(w.JobMap.DCGM, w.JobMap.Gpustat, running)
 }
 
 // running returns which jobs have which GPUs, by the records of this host's nodes. It leaves out what they are not

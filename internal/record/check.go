@@ -43,3 +43,13 @@ func (c Check) with(bound func(End) End) Check {
 	c.Snapshot, c.Findings, c.Verdict, c.Health, c.Rest = e.Snapshot, e.Findings, e.Verdict, e.Health, e.Rest
 	return c
 }
+
+// GPUSeen is what one health check saw of a GPU. If it is neither Clean nor Dirty, its state is unknown.
+type GPUSeen struct {
+	Clean bool   // settled, and nothing on it but what is always there
+	Dirty bool   // something is on it, and no job has it
+	Why   string // why it is not clean
+	Given bool   // Slurm gives it to jobs, or may; other GPUs do not affect when a drain ends
+	// ByList says that Clean only means that no process is listed: the GPU's memory cannot be judged.
+	ByList bool
+}

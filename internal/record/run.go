@@ -2,6 +2,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -76,6 +77,24 @@ func SameRun(a, b slurm.Job) (sure, other bool) {
 func (r Run) Sure(job slurm.Job) bool {
 	sure, _ := SameRun(r.Job, job)
 	return sure && r.Job.ID == job.ID
+}
+
+// Match picks, among the records of one job id, the run that an epilog is for: by SLUID, else by start time, if both
+// have it; else the newest, the only one that can be running. A record of another user is another job's. It is zero if
+// there is none: no prolog ran, or its record was lost.
+func Match(runs []Run, job slurm.Job) Run {
+	var best *Run
+	for _, r := range runs {
+		sure, other := SameRun(r.Job, job)
+		if r.Job.ID != job.ID || r.Job.UID != job.UID || other {
+			continue
+		}
+		// Prefer a sure match, then the run that began later: an older open one only lacks its epilog.
+		if best == nil || sure && !best.Sure(job) || sure == best.Sure(job) && r.BeganAfter(*best) {
+			best = &r
+		}
+	}
+	return *cmp.Or(best, &Run{})
 }
 
 // Mistakable reports whether an epilog may be for another run of the job id than r: Slurm does not tell them apart

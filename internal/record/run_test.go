@@ -266,3 +266,55 @@ func TestBoundsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// An epilog finds its run by SLUID, else by start time, else the newest one of the job id. A job id that another user's
+// job had before, as after a reset of Slurm's ids, is another job's.
+func TestMatch(t *testing.T) {
+	began := func(unix int64) func(*Run) { return func(r *Run) { r.Job.Start = time.Unix(unix, 0) } }
+	by := func(sluid slurm.SLUID) func(*Run) { return func(r *Run) { r.Job.SLUID = sluid } }
+	of := func(key string, at time.Duration, change func(*Run), ends ...End) Run {
+		r := Run{Key: key, Job: slurm.Job{ID: 7, UID: 1001}, Start: &End{At: at}, Ends: ends}
+		if change != nil {
+			change(&r)
+		}
+		return r
+	}
+	for name, tt := range map[string]struct {
+		runs  []Run
+		job   func(*Run)
+		key   string
+		which string
+	}{
+		"no record":           {nil, nil, "", "none"},
+		"of other jobs alone": {[]Run{of("a", 1, func(r *Run) { r.Job.ID = 8 })}, nil, "", "none"},
+		"another job's first": {[]Run{of("a", 9, func(r *Run) { r.Job.ID = 8 }), of("b", 1, nil)}, nil, "b",
+			"open"},
+		"the newest": {[]Run{of("a", 1, nil), of("b", 2, nil), of("c", 1, nil)}, nil, "b",
+			"open"},
+		"by SLUID": {[]Run{of("a", 1, by("sA")), of("b", 2, by("sB"))}, by("sA"), "a", "open"},
+		"by start time": {[]Run{of("a", 1, began(100)), of("b", 2, began(200))}, began(100), "a",
+			"open"},
+		"a sure one before a newer one": {[]Run{of("a", 1, began(100)), of("b", 2, nil)}, began(100), "a", "open"},
+		"of another start alone":        {[]Run{of("a", 1, began(100))}, began(200), "", "none"},
+		"Slurm does not say which":      {[]Run{of("a", 1, began(100)), of("b", 2, began(200))}, nil, "b", "open"},
+		"closed by its epilog":          {[]Run{of("a", 1, nil, End{At: 3})}, nil, "a", "closed"},
+		"another user's, which is newer": {[]Run{of("a", 1, nil), of("b", 2, func(r *Run) { r.Job.UID = 1002 })}, nil, "a",
+			"open"},
+		"another user's with its SLUID": {[]Run{of("a", 1, func(r *Run) { r.Job.UID, r.Job.SLUID = 1002, "sA" })},
+			by("sA"), "", "none"},
+		"another run's by its SLUID": {[]Run{of("a", 1, by("sB"))}, by("sA"), "", "none"},
+		"a newer closed one, if it is it": {[]Run{of("a", 1, began(100)), of("b", 2, began(200), End{At: 3})},
+			began(200), "b", "closed"},
+	} {
+		hook := of("", 0, tt.job).Job
+		got, which := Match(tt.runs, hook), "open"
+		if got.Key == "" {
+			which = "none"
+		} else if got.Epilog() != nil {
+			which = "closed"
+		}
+		if got.Key != tt.key || which != tt.which {
+			t.Errorf("%s: run %q, %s", name, got.Key, which)
+		}
+	}
+}

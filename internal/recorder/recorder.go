@@ -15,7 +15,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/record"
-	"bookend/internal/report"
 	"bookend/internal/state"
 )
 
@@ -43,7 +42,8 @@ type recorder struct {
 	a        *node.Access
 	open     *state.Openings
 	kept     state.RecorderState
-	known    map[int]process          // of the last sample
+	known    map[int]process // of the last sample
+	words    Words
 	told     map[string]string        // last report to each run's user
 	searched map[string]time.Duration // each run's age when the files of its output were last searched for
 	news     func() []gpu.Xid         // errors that were added to the kernel log
@@ -76,12 +76,15 @@ const (
 	mostNew = 256         // processes looked up at once
 )
 
+// Words returns what the user of a running job reads about it, and a reason to leave its node: empty for none.
+type Words func(a *node.Access, run record.Run, seen record.Recording, now record.Side, shared bool) (text, why string)
+
 // Run records a node's jobs until none is open, or another recorder has taken over. It returns the exit code.
-func Run(env child.Env, name string) int {
+func Run(env child.Env, name string, words Words) int {
 	env.Confine()
 	runtime.GOMAXPROCS(1) // idle threads would cost more than the work itself
 	r := recorder{
-		node: name, env: env, looks: make(chan taken, 16), ended: make(chan end, len(gpu.Vendors)),
+		node: name, env: env, words: words, looks: make(chan taken, 16), ended: make(chan end, len(gpu.Vendors)),
 		sessions: map[string]*session{}, pauses: map[string]pause{}, told: map[string]string{},
 	}
 	if !r.configure() {
@@ -252,11 +255,7 @@ func (r *recorder) keep(f record.RecordedFault, since time.Duration, runs []reco
 }
 
 func (r *recorder) tell(run record.Run, recording record.Recording, look gpu.Snapshot, shared bool) {
-	scene := report.Scene{
-		Run: run, Cards: run.Devices, Now: record.Side{Snapshot: look},
-		Show: r.a.Config.JobLog.Show, Recording: &recording, Ended: look.At, Shared: shared,
-	}
-	text, since := report.Running(scene), report.VetRunning(scene)
+	text, since := r.words(r.a, run, recording, record.Side{Snapshot: look}, shared)
 	if text+since == r.told[run.Name()] {
 		return
 	}

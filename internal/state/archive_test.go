@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attribution"
 	"bookend/internal/catalog"
 	"bookend/internal/record"
 	"bookend/internal/safefile"
@@ -51,7 +50,7 @@ func lived(t *testing.T, s *Store, j slurm.Job, n int, leak bool) {
 	t.Helper()
 	must.Do(t, errors.Join(s.Users.PutReport(j, Report{}), s.Users.MakeDrop(j)))
 	begin(t, s, j, n)
-	r, _, err := s.Find(j)
+	r, err := s.Find(j)
 	must.Do(t, err)
 	end := at(n + 1)
 	if leak {
@@ -108,7 +107,7 @@ func TestArchive(t *testing.T) {
 	before := tree(t, s.Users.Run)
 	archive(t, s, varDir, 1, 1)
 	must.Be(t, "archived again", tree(t, s.Users.Run), before)
-	closed := must.Have(finds(s, job(5), attribution.ClosedRun))(t)
+	closed := must.Have(finds(s, job(5), "closed"))(t)
 	must.Be(t, "archived", closed.Archived, true)
 	must.Do(t, s.Close(closed, *at(50))) // a second epilog
 	archive(t, s, varDir, 0, 0)
@@ -184,11 +183,11 @@ func TestArchiveLeavesWhatChanges(t *testing.T) {
 	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{1})
 	must.Be(t, "in the history", onDisk(t, varDir), []slurm.JobID{2, 1})
 	release()
-	seen, _, _ := s.Find(job(1))
+	seen, _ := s.Find(job(1))
 	must.Do(t, s.Close(seen, *at(20)))
 	for _, stays := range []bool{true, false} {
 		must.Do(t, retire(s, historyDir(varDir, node), seen, stays))
-		r, _, err := s.Find(job(1))
+		r, err := s.Find(job(1))
 		must.Not(t, err != nil || len(r.Ends) != 2 || r.Archived, "stays %v: %+v, %v", stays, r, err)
 	}
 	archive(t, s, varDir, 0, 0)

@@ -93,6 +93,6 @@ func TestCloseDamaged(t *testing.T) {
 	must.Do(t, s.Close(record.Run{Job: j}, *at(11)))
 	aside, err := os.ReadDir(filepath.Join(s.dir, damagedName))
 	must.Not(t, err != nil || len(aside) != 1, "set aside: %v, %v", aside, err)
-	r, _, err := s.Find(j)
+	r, err := s.Find(j)
 	must.Not(t, err != nil || !r.Closed() || r.Start != nil, "%+v, %v", r, err)
 }

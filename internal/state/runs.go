@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attribution"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
@@ -105,18 +104,17 @@ func (s *Store) change(doing string, run record.Run, edit func(now *record.Run) 
 	return about(run.Job, doing, err)
 }
 
-// Find returns the run that an epilog is for, by attribution.Match. If the error is a Damage, the rest is valid.
-func (s *Store) Find(job slurm.Job) (record.Run, attribution.Which, error) {
+// Find returns the run that an epilog is for, by record.Match. If the error is a Damage, the rest is valid.
+func (s *Store) Find(job slurm.Job) (record.Run, error) {
 	if err := check(s.node, job); err != nil {
-		return record.Run{}, attribution.NoRun, fmt.Errorf("find run: %w", err)
+		return record.Run{}, fmt.Errorf("find run: %w", err)
 	}
 	runs, damage := s.ofJob(job.ID)
 	var err error
 	if len(damage) > 0 {
 		err = damage[0]
 	}
-	run, which := attribution.Match(runs, job)
-	return run, which, err
+	return record.Match(runs, job), err
 }
 
 // Runs returns every usable record of the node, and the damage: if there are too many, the newest, and an Unread one.

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attribution"
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -27,7 +26,7 @@ func TestRoundTrip(t *testing.T) {
 	s := fresh(t)
 	want := full(7)
 	must.Do(t, s.Begin(want))
-	got := must.Have(finds(s, want.Job, attribution.OpenRun))(t)
+	got := must.Have(finds(s, want.Job, "open"))(t)
 	want.Version, want.Key, want.Start = Version, string(sluidA), recorded(want.Start)
 	must.Be(t, "the record", got, want)
 	end := *full(7).Start
@@ -72,13 +71,13 @@ func TestEncodingIsOne(t *testing.T) {
 // file's name is another's record.
 func TestFind(t *testing.T) {
 	s := fresh(t)
-	must.Be(t, "none", must.Err(finds(s, job(1), attribution.NoRun)), nil)
+	must.Be(t, "none", must.Err(finds(s, job(1), "none")), nil)
 	begin(t, s, job(1), 1)
 	second := job(1)
 	second.SLUID = sluidA
 	begin(t, s, second, 3)
-	must.Be(t, "the latest", must.Have(finds(s, job(1), attribution.OpenRun))(t).First().At, at(3).At)
-	must.Be(t, "another job", must.Err(finds(s, job(2), attribution.NoRun)), nil)
+	must.Be(t, "the latest", must.Have(finds(s, job(1), "open"))(t).First().At, at(3).At)
+	must.Be(t, "another job", must.Err(finds(s, job(2), "none")), nil)
 	for _, name := range []string{"x", "..", "t", "T5"} {
 		damageFile(t, s, 7, name, must.Have(encode(record.Run{Key: name, Job: job(7)}))(t))
 	}
@@ -86,12 +85,23 @@ func TestFind(t *testing.T) {
 }
 
 // finds is the run of a job that an epilog takes, which must be so.
-func finds(s *Store, j slurm.Job, want attribution.Which) (record.Run, error) {
-	r, which, err := s.Find(j)
-	if err == nil && which != want {
+func finds(s *Store, j slurm.Job, want string) (record.Run, error) {
+	r, err := s.Find(j)
+	if which := kindOf(r); err == nil && which != want {
 		err = fmt.Errorf("%s, not %s: %+v", which, want, r)
 	}
 	return r, err
+}
+
+// kindOf says whether a run is on record, and whether an epilog has closed it.
+func kindOf(r record.Run) string {
+	switch {
+	case r.Key == "":
+		return "none"
+	case r.Epilog() != nil:
+		return "closed"
+	}
+	return "open"
 }
 
 func TestBeginKeepsTheFirst(t *testing.T) {
@@ -100,26 +110,26 @@ func TestBeginKeepsTheFirst(t *testing.T) {
 	j.SLUID = sluidA
 	begin(t, s, j, 10)
 	must.Fail(t, "a second prolog", s.Begin(record.Run{Job: j, Start: at(20)}), ErrExists)
-	must.Be(t, "its start", must.Have(finds(s, j, attribution.OpenRun))(t).Start.At, at(10).At)
+	must.Be(t, "its start", must.Have(finds(s, j, "open"))(t).Start.At, at(10).At)
 	damageFile(t, s, j.ID, string(sluidA), []byte("garbage"))
 	begin(t, s, j, 30)
-	must.Be(t, "in the place of a damaged one", must.Have(finds(s, j, attribution.OpenRun))(t).Start.At, at(30).At)
+	must.Be(t, "in the place of a damaged one", must.Have(finds(s, j, "open"))(t).Start.At, at(30).At)
 }
 
 // What was seen of a run is its record's, not the caller's; of too many epilogs the first and the last count.
 func TestManyEpilogs(t *testing.T) {
 	s := fresh(t)
 	must.Do(t, s.Close(record.Run{Job: job(2)}, *at(10)))
-	r := must.Have(finds(s, job(2), attribution.ClosedRun))(t)
+	r := must.Have(finds(s, job(2), "closed"))(t)
 	must.Be(t, "one without a start", r.Start == nil && len(r.Ends) == 1, true)
 	begin(t, s, job(1), 10)
 	for i := range maxEnds + 2 {
-		r, _, err := s.Find(job(1))
+		r, err := s.Find(job(1))
 		must.Do(t, err)
 		r.Start, r.Ends = nil, nil
 		must.Do(t, s.Close(r, *at(20 + i)))
 	}
-	r = must.Have(finds(s, job(1), attribution.ClosedRun))(t)
+	r = must.Have(finds(s, job(1), "closed"))(t)
 	must.Be(t, "the list that the end has compared", r.Start.SharedMemory, nil)
 	first, last := r.Ends[0].At, r.Ends[len(r.Ends)-1].At
 	must.Not(t, r.Start == nil || len(r.Ends) != maxEnds || first != at(20).At || last != at(20+maxEnds+1).At, "%+v", r)
@@ -141,10 +151,10 @@ func TestHugeRunKeepsItsVerdicts(t *testing.T) {
 	start := huge(1)
 	must.Do(t, s.Begin(record.Run{Job: job(1), Start: &start}))
 	for i := range maxEnds + 1 {
-		r := must.Have(finds(s, job(1), map[bool]attribution.Which{true: attribution.OpenRun, false: attribution.ClosedRun}[i == 0]))(t)
+		r := must.Have(finds(s, job(1), map[bool]string{true: "open", false: "closed"}[i == 0]))(t)
 		must.Do(t, s.Close(r, huge(2+i)))
 	}
-	r := must.Have(finds(s, job(1), attribution.ClosedRun))(t)
+	r := must.Have(finds(s, job(1), "closed"))(t)
 	must.Be(t, "ends", len(r.Ends), maxEnds)
 	for _, e := range append(r.Ends, *r.Start) {
 		must.Not(t, e.Verdict.Exit != 10 || !e.Verdict.Drains(0) || e.Findings[0].Code != catalog.Orphan || e.Rest["evidence"] != 1, "%+v", e)
@@ -158,10 +168,10 @@ func TestLongerListsOfEarlierVersions(t *testing.T) {
 	r.Start.Snapshot.Readings = []gpu.Reading{{Processes: make([]gpu.Process, 1024)}}
 	r.Start.Rest = map[string]int{"kills": 3}
 	damageFile(t, s, 7, r.Key, must.Have(json.Marshal(r))(t))
-	found := must.Have(finds(s, r.Job, attribution.OpenRun))(t)
+	found := must.Have(finds(s, r.Job, "open"))(t)
 	must.Be(t, "as it was found", found, r)
 	must.Do(t, s.Close(found, *at(2)))
-	must.Be(t, "its start", must.Have(finds(s, r.Job, attribution.ClosedRun))(t).Start, r.Start)
+	must.Be(t, "its start", must.Have(finds(s, r.Job, "closed"))(t).Start, r.Start)
 }
 
 // damageFile overwrites a record behind the store's back.
@@ -242,9 +252,9 @@ func TestLockedIsUnknown(t *testing.T) {
 		"Close": s.Close(record.Run{Job: job(1)}, *at(1))} {
 		must.Fail(t, name, err, ErrLocked)
 	}
-	r, which, err := s.Find(job(1))
-	must.Not(t, which != attribution.OpenRun || r.Start.At != at(10).At || err == nil,
-		"reading needs no lock: %s, %v", which, err)
+	r, err := s.Find(job(1))
+	must.Not(t, kindOf(r) != "open" || r.Start.At != at(10).At || err == nil,
+		"reading needs no lock: %+v, %v", r, err)
 	must.Be(t, "another job's", s.Begin(record.Run{Job: job(2), Start: at(20)}), nil)
 	release()
 	must.Do(t, s.Begin(record.Run{Job: job(1), Start: at(20)}))

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attribution"
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -135,7 +134,7 @@ func TestNamesAreChecked(t *testing.T) {
 		{Node: node, ID: 1, SLUID: "../../../../etc/x"},
 		{Node: node, ID: 1, SLUID: "sCHNM7Y8WBK90/"},
 	} {
-		_, which, find := s.Find(bad)
+		found, find := s.Find(bad)
 		for name, err := range map[string]error{
 			"Begin": s.Begin(record.Run{Job: bad}), "Close": s.Close(record.Run{Job: bad}, record.End{}), "Find": find,
 			"PutReport": s.Users.PutReport(bad, Report{}), "MakeDrop": s.Users.MakeDrop(bad),
@@ -143,7 +142,7 @@ func TestNamesAreChecked(t *testing.T) {
 		} {
 			must.Fail(t, fmt.Sprintf("%s(%+v)", name, bad), err, ErrName)
 		}
-		must.Not(t, which != attribution.NoRun, "%+v: found %s", bad, which)
+		must.Not(t, kindOf(found) != "none", "%+v: found %+v", bad, found)
 	}
 	must.Fail(t, "key", s.Begin(record.Run{Key: "../x", Job: job(1)}), ErrName)
 	for _, owner := range []slurm.Owner{{}, {SLUID: "../x"}, {ID: 1, SLUID: "../x"}} {
@@ -195,8 +194,8 @@ func TestUnwritable(t *testing.T) {
 		}
 		say, _ := s.Repeat("X", 0)
 		must.Not(t, !say, "a fault went silent")
-		_, which, err := open(t, run).Find(job(1))
-		must.Not(t, which != attribution.OpenRun || err != nil, "the record from before: %s, %v", which, err)
+		found, err := open(t, run).Find(job(1))
+		must.Not(t, kindOf(found) != "open" || err != nil, "the record from before: %+v, %v", found, err)
 	}
 	writers(unix.ENOSPC)
 	must.Do(t, os.Remove(filler))

@@ -145,12 +145,12 @@ func fill(n *node) {
 		at := time.Duration(i+1) * time.Millisecond
 		job := slurm.Job{ID: slurm.JobID(1000 + i), Node: nodeName, UID: user, GID: user}
 		job.Start = now.Add(time.Duration(i) * time.Minute)
-		found, _, _ := store.Find(job)
+		found, _ := store.Find(job)
 		if found.Key != "" {
 			continue
 		}
 		rig.Try(store.Begin(record.Run{Job: job, Start: &record.End{At: at, Wall: now}}))
-		found, _, err := store.Find(job)
+		found, err := store.Find(job)
 		rig.Try(err)
 		rig.Try(store.Close(found, record.End{At: at + 1, Wall: now}))
 	}

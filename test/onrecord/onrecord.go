@@ -31,7 +31,7 @@ func Epilog(t *testing.T, closed bool) (*node.Access, judge.Case) {
 	a, _ := Node(t, slurm.Epilog)
 	a.Job = slurm.Job{ID: 7, Node: "n1", UID: 1000, Start: time.Unix(1_800_000_000, 0), Context: slurm.Epilog}
 	must.Do(t, a.Store.Begin(record.Run{Job: a.Job, Start: &record.End{At: time.Second}}))
-	found, _, err := a.Store.Find(a.Job)
+	found, err := a.Store.Find(a.Job)
 	must.Do(t, err)
 	if closed {
 		must.Do(t, a.Store.Close(found, record.End{At: 2 * time.Second}))

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attribution"
 	"bookend/internal/catalog"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
@@ -140,13 +139,13 @@ func (h *hook) cardsOf() (cards []record.Assigned) {
 }
 
 func (h *hook) recall() {
-	run, which := attribution.Match(h.book.runs, h.Job)
+	run := record.Match(h.book.runs, h.Job)
 	h.Past.Run = run
 	h.Past.Recording = h.recorder.kept.About(run)
-	switch which {
-	case attribution.NoRun:
+	switch {
+	case run.Key == "":
 		h.Faults = append(h.Faults, record.Finding{Code: catalog.NoRecord, Observed: "no record"})
-	case attribution.ClosedRun:
+	case run.Epilog() != nil:
 		h.Past.Turn = judge.Repeated
 		h.Faults = append(h.Faults, record.Finding{Code: catalog.Again, Observed: "a second epilog"})
 	}
