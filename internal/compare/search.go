@@ -64,13 +64,7 @@ func (v view) against(p record.Process, o attribution.Attribution, candidate boo
 	began := v.in.Now.Snapshot.At - v.curve.Span
 	// At a start the driver lists what root's process holds, so that process does not excuse the job before.
 	mayBeService := (candidate || v.in.ending()) && o.Kind != attribution.ThisJob && (p.UID == 0 || p.OfSystem())
-	// A job without a record may have ended a moment ago, where jobs take turns on a GPU. This does not count for a
-	// process of the job's own user: the environment is that user's claim.
-	self := v.in.Book.Self
-	unrecorded := candidate && v.in.ending() && o.Kind == attribution.NoJob && p.EnvJobID != 0 && p.UID != self.UID &&
-		p.Start > self.Start
 	return reasons(
-		doubt{unrecorded, fmt.Sprintf("its environment names job %d, of which this node has no record", p.EnvJobID)},
 		doubt{o.Kind == attribution.LiveJob, "it is a live job's"},
 		doubt{o.Kind == attribution.CannotTell, "its owner could not be told: " + o.Why},
 		doubt{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},

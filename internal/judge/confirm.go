@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -121,9 +122,22 @@ func (o Order) searchAgain(e Eyes, side *record.Side, before gpu.Snapshot) searc
 	scan := e.Holders(teardown)
 	s := search{before: before, looks: e.Watch(o.Cards, o.watchFor(teardown))}
 	if scan != nil && scan.Partial == "" && len(s.looks) > 0 {
+		keepHere(side.Scan.Holdings, scan.Holdings)
 		side.Scan = scan
 	}
 	return s
+}
+
+// keepHere keeps of the processes found again that the job in their environment was on the node: one without a record
+// that has ended since is no invention, and what it had is being freed.
+func keepHere(found, again []record.Holding) {
+	for i := range again {
+		h := &again[i]
+		same := func(o record.Holding) bool { return o.PID == h.PID && o.Start == h.Start }
+		if was := slices.IndexFunc(found, same); was >= 0 {
+			h.EnvJobHere = cmp.Or(h.EnvJobHere, found[was].EnvJobHere)
+		}
+	}
 }
 
 // anyEnded reports whether a process found by the search has ended since.

@@ -632,6 +632,28 @@ func TestEndedHoldersHideNothing(t *testing.T) {
 	}
 }
 
+// The job in a process's environment was on the node when the first search found the process, and has ended before the
+// second: what it had is still being freed. The PID alone is not the process.
+func TestJobThatEndsBetweenSearches(t *testing.T) {
+	const here = "a slurmstepd of it runs on this node"
+	found := func(here string, starts ...time.Duration) (all []record.Holding) {
+		for i, start := range starts {
+			p := record.Process{PID: 71 + i, Start: start, EnvJobID: 777, EnvJobHere: here}
+			all = append(all, record.Holding{Process: p, Control: true})
+		}
+		return all
+	}
+	e := &eyes{watches: series(looks(10, 7, 2*gib), looks(17, 2, 2*gib), looks(19, 1, 2*gib)), who: is(record.Process{Gone: true})}
+	e.scan.Holdings = append(found(here, 6, 6), record.Holding{Process: record.Process{PID: 70, Start: 5}, Control: true})
+	e.next = &record.Scan{Holdings: found("", 6, 8, 9)}
+	side, _ := Observe(e, order())
+	for i, want := range []string{here, "", ""} {
+		if got := side.Scan.Holdings[i].EnvJobHere; got != want {
+			t.Errorf("of process %d: %q", 71+i, got)
+		}
+	}
+}
+
 // Of two GPUs: a process whose PID is another's now has ended on both that list it; a dead one on the one is watched
 // again for the whole flat time, and what the other showed before still counts, also where that time is not to be had.
 func TestTwoGPUs(t *testing.T) {
