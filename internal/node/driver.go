@@ -169,7 +169,7 @@ func (a *Access) meet() (met func(), refused *Answer) {
 	if a.Store == nil {
 		return met, nil
 	}
-	asks, err := a.Store.Turns.AskDriver(max(0, a.Left(a.Times.Driver)-own))
+	asks, err := a.Store.Turns.AskDriver(a.Env.Clock.Wall(), max(0, a.Left(a.Times.Driver)-own))
 	if err == nil {
 		met = asks
 		a.met.Store(&asks)

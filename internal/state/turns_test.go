@@ -71,17 +71,19 @@ func TestQuiet(t *testing.T) {
 }
 
 // Of hooks that begin at once one asks the driver first; the others ask once it has an answer, and not before.
+// None waits shortly after an answer, whoever got it.
 func TestOneHookAsksTheDriverFirst(t *testing.T) {
 	s := fresh(t)
-	met, err := s.Turns.AskDriver(time.Hour)
+	later := time.Now().Add(time.Hour)
+	met, err := s.Turns.AskDriver(later, time.Hour)
 	must.Do(t, err)
-	_, err = s.Turns.AskDriver(0)
+	_, err = s.Turns.AskDriver(later, 0)
 	must.Fail(t, "another while it waits", err, ErrLocked)
 	const others = 8
 	asking := make(chan func(), others)
 	for range others {
 		go func() {
-			met, err := s.Turns.AskDriver(time.Hour)
+			met, err := s.Turns.AskDriver(later, time.Hour)
 			if err != nil {
 				t.Error(err)
 			}
@@ -94,9 +96,17 @@ func TestOneHookAsksTheDriverFirst(t *testing.T) {
 		(<-asking)()
 	}
 	met() // again, without effect
-	again, err := s.Turns.AskDriver(0)
+	met, err = s.Turns.AskDriver(later, 0)
 	must.Do(t, err)
-	again()
+	s.Turns.DriverAnswered()
+	now := time.Now()
+	for _, at := range []time.Time{now, now.Add(2 * time.Second)} {
+		must.Do(t, must.Err(s.Turns.AskDriver(at, 0)))
+	}
+	for _, at := range []time.Time{now.Add(time.Minute), now.Add(-time.Minute)} { // the clock was set back
+		must.Fail(t, at.String(), must.Err(s.Turns.AskDriver(at, 0)), ErrLocked)
+	}
+	met()
 }
 
 // Which readers of /proc keep a new one from being started.
