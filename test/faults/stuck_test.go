@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -216,7 +217,8 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 	}
 }
 
-// Many hooks at once, on a driver that has stopped answering, leave one child: the others wait for the first one's answer.
+// Many hooks at once, on a driver that has not answered for a while, leave one child: the others wait for the first one's
+// answer.
 func TestManyHooksOnAStuckDriver(t *testing.T) {
 	n, f := wedged(t, "enforce", writesFirst)
 	jobs := jobsFrom(100, 12)
@@ -224,6 +226,8 @@ func TestManyHooksOnAStuckDriver(t *testing.T) {
 		n.clean(n.own(prolog), j)
 	}
 	n.configure(func(c *conf) { c.onUnknown, c.tight = "drain", true })
+	earlier := time.Now().Add(-time.Minute)
+	must.Do(n, os.Chtimes(n.inState("lock-driver"), earlier, earlier))
 	f.Freeze()
 	n.together(n.own(epilog), jobs, nil)
 	n.staysAlone(f, 300)
