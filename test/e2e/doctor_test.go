@@ -2,12 +2,12 @@ package e2e
 
 import (
 	"encoding/json"
-	"os/exec"
 	"slices"
 	"testing"
 
 	"bookend/internal/doctor"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -23,13 +23,10 @@ func TestDoctor(t *testing.T) {
 	} else {
 		ignored = append(ignored, "cgroups", "devices")
 	}
-	if cluster.Root() != "/" { // where the doctor does not look for Slurm
-		ignored = append(ignored, "slurm-version")
-	}
 	s := given(t, o)
 	s.runs(s.user, "true", oneGPU)
-	cmd := exec.Command(s.on.Program("bookend"), "doctor", "--json")
-	cmd.Env = []string{"BOOKEND_CONFIG=" + s.on.ConfigFile("n1"), "SLURM_CONF=" + s.on.ConfFile(), "SLURMD_NODENAME=n1"}
+	cmd := must.Have(s.on.Command("", s.on.Program("bookend"), "doctor", "--json"))(t)
+	cmd.Env = append(cmd.Env, "BOOKEND_CONFIG="+s.on.ConfigFile("n1"), "SLURMD_NODENAME=n1")
 	out, _ := cmd.Output() // its exit code tells of the machine too
 	var said struct{ Results []doctor.Result }
 	if err := json.Unmarshal(out, &said); err != nil || len(said.Results) < len(doctor.Checks()) {
