@@ -131,11 +131,11 @@ func (o Order) searchAgain(e Eyes, side *record.Side, before gpu.Snapshot) searc
 // keepHere keeps of the processes found again that the job in their environment was on the node: one without a record
 // that has ended since is no invention, and what it had is being freed.
 func keepHere(found, again []record.Holding) {
-	for i := range again {
-		h := &again[i]
-		same := func(o record.Holding) bool { return o.PID == h.PID && o.Start == h.Start }
-		if was := slices.IndexFunc(found, same); was >= 0 {
-			h.EnvJobHere = cmp.Or(h.EnvJobHere, found[was].EnvJobHere)
+	for _, was := range found {
+		for i := range again {
+			if h := &again[i]; h.PID == was.PID && h.Start == was.Start {
+				h.EnvJobHere = cmp.Or(h.EnvJobHere, was.EnvJobHere)
+			}
 		}
 	}
 }
