@@ -212,7 +212,7 @@ func (f *procDir) identify(pid int) (p record.Process, err error) {
 		Cgroup: slurm.OwnerOfCgroup(cgroup),
 	}
 	if !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
-		p.Service, p.Container = parseUnit(cgroup)
+		p.Service, p.Container = slurm.UnitOfCgroup(cgroup)
 	}
 	return p, nil
 }
