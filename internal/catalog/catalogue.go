@@ -236,6 +236,13 @@ var entries = []Entry{
 			"seen there.",
 		"Remove them with the command in the finding. A private /dev/shm for each job (JobContainerType) prevents it.",
 		Traits{Start: ToWarn, End: ToWarn}},
+	{Survivor, Warning, Host, Job, "process left running",
+		"A process of the job's user that began while the job ran and goes on outside its cgroup, with or without a " +
+			"GPU: a daemon, MPS, or the monitor of a container. This job alone is named only if the process's " +
+			"environment or cgroup names it. Processes of logins, services and live jobs are not reported.",
+		"End it with the command in the finding. ProctrackType=proctrack/cgroup ends what a job leaves in its cgroup; " +
+			"containers of a daemon must be stopped in the script.",
+		Traits{Start: ToWarn, End: ToWarn}},
 
 	{BackendMissing, Warning, Own, Site, "backend is missing",
 		"The backend program was not found or could not be started.",

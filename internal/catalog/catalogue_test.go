@@ -133,7 +133,7 @@ var scopes = []struct {
 	{Card, "On one GPU of the job"},
 	{Elsewhere, "On another GPU of the node"},
 	{Driver, "On the driver as a whole"},
-	{Host, "On the node's own memory"},
+	{Host, "On the node itself"},
 	{Own, "On Bookend itself"},
 }
 

@@ -23,7 +23,7 @@ const (
 	Card      Scope = "card"      // one GPU of the hook's job
 	Elsewhere Scope = "elsewhere" // another GPU of the node: never drains, and decides no exit code
 	Driver    Scope = "driver"    // the driver or backend as a whole
-	Host      Scope = "host"      // the node's own memory: never drains
+	Host      Scope = "host"      // the node's own memory and processes: never drains
 	Own       Scope = "own"       // Bookend itself: never drains unless on_own_error says so
 
 	Job  Actor = "job"  // the user whose job caused it
@@ -83,6 +83,8 @@ const (
 
 	// SharedMemory is what a job left in the host's memory, not in a GPU's.
 	SharedMemory Code = "BKD-SHM"
+	// Survivor is a process or container that a job left, with or without a GPU.
+	Survivor Code = "BKD-SURVIVOR"
 
 	BackendMissing Code = "BKD-BK-MISSING"
 	BackendRefused Code = "BKD-BK-REFUSED"
@@ -206,7 +208,7 @@ func (e Entry) NeverDrains() string {
 	case e.Scope == Elsewhere:
 		return "it is about a GPU that is not the hook's job's"
 	case e.Scope == Host:
-		return "its user can remove it, and no later check would tell that it is gone"
+		return "its user can remove or end it, and no later check would tell that it is gone"
 	case e.Scope == Card && e.Severity == Note:
 		return "it tells of a GPU and says nothing against it"
 	}

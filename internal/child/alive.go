@@ -72,6 +72,8 @@ type Stat struct {
 	Flags   uint64
 	Threads int
 	Ticks   uint64 // start time
+	// Terminal reports a controlling terminal, which a daemon does not have.
+	Terminal bool
 }
 
 func (s Stat) dead() bool { return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1 }
@@ -93,10 +95,11 @@ func readStat(proc string, pid int) (st Stat, err error) {
 
 // Positions of the fields in proc(5), counted from the state, field 3.
 const (
-	fieldParent  = 4 - 3
-	fieldFlags   = 9 - 3
-	fieldThreads = 20 - 3
-	fieldStart   = 22 - 3
+	fieldParent   = 4 - 3
+	fieldTerminal = 7 - 3
+	fieldFlags    = 9 - 3
+	fieldThreads  = 20 - 3
+	fieldStart    = 22 - 3
 )
 
 // ParseStat parses a stat line. Threat: the process chose its name, which may hold brackets, blanks, newlines and a
@@ -117,5 +120,6 @@ func ParseStat(text string) (Stat, error) {
 	if err := errors.Join(errParent, errFlags, errThreads, errTicks); err != nil {
 		return Stat{}, fmt.Errorf("parse stat: %w", err)
 	}
-	return Stat{text[open+1 : end], fields[0][0], int(parent), flags, threads, ticks}, nil
+	terminal := fields[fieldTerminal] != "0"
+	return Stat{text[open+1 : end], fields[0][0], int(parent), flags, threads, ticks, terminal}, nil
 }

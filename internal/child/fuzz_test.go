@@ -25,8 +25,8 @@ func FuzzParseStat(f *testing.F) {
 		if len(state) != 1 || strings.TrimSpace(state) == "" || state == ")" {
 			return
 		}
-		want := Stat{name, state[0], parent, uint64(flags), threads, ticks}
-		got, err := ParseStat(fmt.Sprintf("42 (%s) %s %d 0 0 0 0 %d%s %d 0 %d 9\n", name, state, parent, flags,
+		want := Stat{name, state[0], parent, uint64(flags), threads, ticks, flags%2 == 1}
+		got, err := ParseStat(fmt.Sprintf("42 (%s) %s %d 0 0 %d 0 %d%s %d 0 %d 9\n", name, state, parent, flags&1*34816, flags,
 			strings.Repeat(" 0", fieldThreads-fieldFlags-1), threads, ticks))
 		if possible := parent >= 0 && parent < 1<<31 && flags >= 0; (err == nil) != possible || err == nil && got != want {
 			t.Errorf("name %q: %+v, %v; want %+v", name, got, err, want)
@@ -57,6 +57,24 @@ func FuzzGroups(f *testing.F) {
 			} else if len(rest) > 0 && n != 0 {
 				must.Not(t, !slices.Contains(all, uint32(n)), "%d of %q is missing", n, out)
 			}
+		}
+	})
+}
+
+// A user, and a PID namespace, is what the kernel's own lines say, whatever lines a name makes up.
+func FuzzStatus(f *testing.F) {
+	for _, seed := range []string{"sleep", "x\nUid:\t0\t0\t0\t0", "\nUid:\t1\t1\t1\t1\nUid:", "x\nNSpid:\t1\t2"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if uid, _, err := ParseStatus(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
+			err != nil && uid != 0 {
+			t.Errorf("%q: %d, %v", text, uid, err)
+		}
+		rest := "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t7"
+		for pids, want := range map[string]bool{"\nNSpgid:\t7\t1\n": false, "\t1\nNSpgid:\t7\t1\n": true} {
+			uid, other, err := ParseStatus("Name:\t" + text + rest + pids)
+			must.Not(t, uid != 1000 || other != want || err != nil, "name %q: %d, %v, %v", text, uid, other, err)
 		}
 	})
 }

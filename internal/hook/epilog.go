@@ -20,12 +20,13 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	c = h.know(recall(a, c))
 	h.stopped.setUnfinished(closing(a.Store, c.Self()))
-	memory := sharedMemory(a).Read(a.Env.Clock.Wall())
+	memory, own := sharedMemory(a).Read(a.Env.Clock.Wall()), ownProcesses(a)
 	c, seen := node.Observe(a, c)
 	h.stopped.setUnfinished(closing(a.Store, completed(h.know(c))))
 	c = cleanUp(a, node.Consult(a, c))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
-	c, hangs := seen.Output.Await(leftInMemory(a, outlast(a, c), memory))
+	c = leftRunning(a, leftInMemory(a, outlast(a, c), memory), j, own)
+	c, hangs := seen.Output.Await(c)
 	c = probe.AtEnd(a, h.know(c), j) // a message in the output may ask for a test
 	c, j = h.judge(c)
 	why, faults := diagnose(a, c, j)

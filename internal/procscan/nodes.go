@@ -2,12 +2,10 @@ package procscan
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -160,47 +158,25 @@ func stateOf(first, answer child.Stat) string {
 
 func startOf(st child.Stat) time.Duration { return time.Duration(st.Ticks) * record.Tick }
 
-// parseUID returns the real uid in the text of /proc/PID/status. Threat: a kernel may not escape the name in the first
-// line, which lets a process write a Uid line of its own; the kernel's is the last.
-func parseUID(text string) (uint32, error) {
-	line := statusLine(text, "Uid")
-	if fields := strings.Fields(line); len(fields) == 4 {
-		if uid, err := strconv.ParseUint(fields[0], 10, 32); err == nil {
-			return uint32(uid), nil
+// wholeEntries returns the text of an environment that was cut without its last entry.
+func wholeEntries(text string) string { return text[:strings.LastIndexByte(text, 0)+1] }
+
+// variable returns a variable's value in an environment, empty if it has none. The first entry counts.
+func variable(text, name string) string {
+	for entry := range strings.SplitSeq(text, "\x00") {
+		if value, is := strings.CutPrefix(entry, name+"="); is {
+			return value
 		}
 	}
-	return 0, fmt.Errorf("parse status: Uid line %.80q", line)
-}
-
-// parseOtherPIDs reports a PID in another namespace too: NSpid has several numbers. Linux before 4.1 has no NSpid.
-func parseOtherPIDs(text string) bool {
-	return len(strings.Fields(statusLine(text, "NSpid"))) > 1
-}
-
-// statusLine returns the value of a key in the text of /proc/PID/status. The last line with the key is the kernel's.
-func statusLine(text, key string) string {
-	at := strings.LastIndex(text, "\n"+key+":")
-	if at < 0 {
-		return ""
-	}
-	line, _, _ := strings.Cut(text[at+len(key)+len("\n:"):], "\n")
-	return line
+	return ""
 }
 
 // parseEnviron returns the job id in an environment, or 0, and whether Jupyter started the process as a notebook's
-// kernel. The first entry counts; a cut text loses its last entry.
-func parseEnviron(text string, cut bool) (job slurm.JobID, notebook bool) {
-	if cut {
-		text = text[:strings.LastIndexByte(text, 0)+1]
+// kernel; nothing if even root may not read it.
+func parseEnviron(text string, err error) (job slurm.JobID, notebook bool) {
+	if err != nil {
+		return 0, false
 	}
-	known := false
-	for entry := range strings.SplitSeq(text, "\x00") {
-		name, value, _ := strings.Cut(entry, "=")
-		if name == "SLURM_JOB_ID" && !known {
-			job, _ = slurm.ParseJobID(value)
-			known = true
-		}
-		notebook = notebook || name == "JPY_PARENT_PID"
-	}
-	return job, notebook
+	job, _ = slurm.ParseJobID(variable(text, "SLURM_JOB_ID"))
+	return job, variable(text, "JPY_PARENT_PID") != ""
 }

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
-	"bookend/internal/slurm"
 )
 
 // Sizes of files in /proc/PID. A longer file is not trusted, or not read further.
@@ -159,10 +158,10 @@ func (f procDir) process() procDir { return procDir{fd: f.fd} }
 
 func (f procDir) status() (uid uint32, otherPIDs bool, err error) {
 	text, err := f.process().text("status", maxStatus)
-	if err == nil {
-		uid, err = parseUID(text)
+	if err != nil {
+		return 0, false, err
 	}
-	return uid, parseOtherPIDs(text), err
+	return child.ParseStatus(text)
 }
 
 func (f procDir) link(name string) (string, error) {
@@ -195,13 +194,13 @@ func (f procDir) foreign(mounts string) bool {
 	return err != nil && !gone(err) || err == nil && own != mounts
 }
 
-// environment returns what parseEnviron finds in the initial environment; nothing if even root may not read it.
-func (f procDir) environment() (job slurm.JobID, notebook bool) {
+// environ returns the initial environment, up to a bound.
+func (f procDir) environ() (string, error) {
 	text, err := f.text("environ", maxEnviron)
-	if err != nil && !errors.Is(err, errTooLarge) {
-		return 0, false
+	if errors.Is(err, errTooLarge) {
+		return wholeEntries(text), nil
 	}
-	return parseEnviron(text, err != nil)
+	return text, err
 }
 
 // gone reports whether an error means that the process, thread or descriptor no longer exists.

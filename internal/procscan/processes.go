@@ -119,7 +119,7 @@ func (s *survey) read(pid int) (record.Process, error) {
 	hung := s.unread(p, "it does not answer: its environment was not read in time")
 	hung.Hangs = true
 	s.keep(hung)
-	p.EnvJobID, p.Notebook = f.environment()
+	p.EnvJobID, p.Notebook = parseEnviron(f.environ())
 	if s.dev != "" && !p.Gone && p.State != ending {
 		return s.listed(f, p)
 	}
@@ -287,7 +287,7 @@ func (f procDir) of(uid uint32, in slurm.Owner) bool {
 		return false
 	}
 	own, _, err := f.status()
-	job, _ := f.environment()
+	job, _ := parseEnviron(f.environ())
 	return err == nil && own == uid && job == in.ID
 }
 

@@ -944,24 +944,6 @@ func TestLongExe(t *testing.T) {
 	}
 }
 
-// A user, and a PID namespace, is what the kernel's own lines say, whatever lines a name makes up.
-func FuzzStatus(f *testing.F) {
-	for _, seed := range []string{"sleep", "x\nUid:\t0\t0\t0\t0", "\nUid:\t1\t1\t1\t1\nUid:", "x\nNSpid:\t1\t2"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		if uid, err := parseUID(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
-			err != nil && uid != 0 {
-			t.Errorf("%q: %d, %v", text, uid, err)
-		}
-		rest := "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t7"
-		must.Be(t, fmt.Sprintf("name %q", text), must.Have(parseUID("Name:\t"+text+rest+"\n"))(t), 1000)
-		for pids, want := range map[string]bool{"\nNSpgid:\t7\t1\n": false, "\t1\nNSpgid:\t7\t1\n": true} {
-			must.Be(t, fmt.Sprintf("name %q", text), parseOtherPIDs("Name:\t"+text+rest+pids), want)
-		}
-	})
-}
-
 // The job is that of the first entry of its name, and one that was cut off is none.
 func FuzzEnviron(f *testing.F) {
 	f.Add("A=1\x00SLURM_JOB_ID=77\x00B=2\x00", 9)
@@ -976,7 +958,7 @@ func FuzzEnviron(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, at int) {
 		plain := slurm.JobID(0)
-		whole, notebook := parseEnviron(text, false)
+		whole, notebook := parseEnviron(text, nil)
 		for _, entry := range strings.Split(text, "\x00") {
 			if name, value, _ := strings.Cut(entry, "="); name == "SLURM_JOB_ID" && strings.Contains(entry, "=") {
 				if id, ok := slurm.ParseJobID(value); ok {
@@ -989,7 +971,7 @@ func FuzzEnviron(f *testing.F) {
 		if at < 0 || at > len(text) {
 			return
 		}
-		part, also := parseEnviron(text[:at], true)
+		part, also := parseEnviron(wholeEntries(text[:at]), nil)
 		must.Not(t, also && !notebook, "cut at %d, %q is a notebook's", at, text)
 		must.Not(t, part != 0 && part != whole, "cut at %d, %q reads %d for %d", at, text, part, whole)
 	})

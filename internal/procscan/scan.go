@@ -263,7 +263,7 @@ func (s *search) read(pid int, what part) (h held, err error) {
 		}
 		if h.PID != 0 {
 			s.keep(pid, h) // reading its environment may hang too
-			h.EnvJobID, h.Notebook = f.environment()
+			h.EnvJobID, h.Notebook = parseEnviron(f.environ())
 		}
 	}
 	if h.PID != 0 {

@@ -65,7 +65,7 @@ func End(s Scene) string {
 	case s.Show == config.ShowNone, s.Show == config.ShowProblems && s.Clean():
 		return ""
 	case s.untroubled(told) && len(ended) == 0:
-		return lines(append([]string{s.inOneLine()}, inMemory(s)...)...)
+		return lines(append([]string{s.inOneLine()}, onNode(s)...)...)
 	case s.asked():
 		body = append(s.why(), body...)
 	case len(told) == 0:
@@ -74,20 +74,26 @@ func End(s Scene) string {
 	if never := neverUsed(s); never != "" {
 		body = append(body, s.Run.Job.Node+never)
 	}
-	return s.bounded(body, slices.Concat(inMemory(s), s.endAdvice(told, len(ended) > 0)))
+	return s.bounded(body, slices.Concat(onNode(s), s.endAdvice(told, len(ended) > 0)))
 }
 
-// inMemory returns the lines about what was left in the node's own memory.
-func inMemory(s Scene) (out []string) {
+// onNode returns the lines about what was left on the node itself: memory, and processes.
+func onNode(s Scene) (out []string) {
 	for i, f := range s.Findings {
-		if f.Code != catalog.SharedMemory || !s.Verdict.Tells(i) {
+		if e, _ := catalog.Lookup(f.Code); e.Scope != catalog.Host || !s.Verdict.Tells(i) {
 			continue
 		}
-		what, remove, some := strings.Cut(f.Observed, "; remove: ")
-		out = append(out, fmt.Sprintf("WARNING: %s: %s (%s of the node's memory)", s.Run.Job.Node, what,
-			gpu.Size(f.Bytes.Bytes)))
+		separator, how := "; remove: ", "  Remove: "
+		if f.Code == catalog.Survivor {
+			separator, how = "; end: ", "  End: "
+		}
+		what, command, some := strings.Cut(f.Observed, separator)
+		if f.Bytes.Bytes > 0 {
+			what += fmt.Sprintf(" (%s of the node's memory)", gpu.Size(f.Bytes.Bytes))
+		}
+		out = append(out, fmt.Sprintf("WARNING: %s: %s", s.Run.Job.Node, what))
 		if some {
-			out = append(out, "  Remove: "+remove)
+			out = append(out, how+command)
 		}
 	}
 	return out
@@ -118,7 +124,7 @@ func (s Scene) inOneLine() string {
 
 // Clean reports whether there is nothing to report beyond one line.
 func (s Scene) Clean() bool {
-	return len(s.reported())+len(s.ended())+len(inMemory(s)) == 0 && !s.asked()
+	return len(s.reported())+len(s.ended())+len(onNode(s)) == 0 && !s.asked()
 }
 
 // reported returns the findings for the owner: about the job's GPUs or the driver, neither ignored nor noted.

@@ -1,0 +1,91 @@
+package procscan
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/child"
+)
+
+// Owned lists a user's processes by the owners of the directories in /proc. It needs no child: for these the kernel
+// asks the process for nothing and waits for no lock.
+func Owned(proc string, uid uint32) (pids []int, err error) {
+	all, err := listPIDs(proc)
+	dir, cannot := unix.Open(proc, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	defer unix.Close(dir)
+	for _, pid := range all {
+		var st unix.Stat_t
+		if unix.Fstatat(dir, strconv.Itoa(pid), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Uid == uid {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, errors.Join(err, cannot)
+}
+
+// Survivor is a process that may have outlived a job of its user. Threat: it chose its name, arguments and environment.
+type Survivor struct {
+	PID       int           `json:"pid"`
+	Parent    int           `json:"parent"`
+	Start     time.Duration `json:"start_ns"` // CLOCK_BOOTTIME, rounded down to a tick
+	Name      string        `json:"name"`
+	Stuck     bool          `json:"stuck,omitempty"`    // in the kernel, at this moment
+	Terminal  bool          `json:"terminal,omitempty"` // has a controlling terminal
+	Apart     bool          `json:"apart,omitempty"`    // is in a PID namespace of its own
+	Cgroups   string        `json:"cgroups"`            // the text of its cgroup file
+	Arguments string        `json:"arguments"`          // each ends with NUL
+	// Environ has the variables that were asked for, as far as they are in its environment.
+	Environ map[string]string `json:"environ"`
+}
+
+// Survivors reads processes, as far as they are the user's and go on. With an error nothing is known: one that could
+// not be read may be of a job that goes on.
+var Survivors = child.NewOperation("survivors", SurvivorRequest.survivors)
+
+// SurvivorRequest asks for those of the processes.
+type SurvivorRequest struct {
+	Proc string `json:"proc"`
+	UID  uint32 `json:"uid"`
+	PIDs []int  `json:"pids"`
+	// Variables are the names of those that matter in an environment.
+	Variables []string `json:"variables"`
+}
+
+func (r SurvivorRequest) survivors() (all []Survivor, err error) {
+	for _, pid := range r.PIDs {
+		s, err := r.read(pid)
+		if err != nil && !gone(err) {
+			return nil, fmt.Errorf("process %d: %w", pid, err)
+		}
+		if err == nil {
+			all = append(all, s)
+		}
+	}
+	return all, onHost(r.Proc)
+}
+
+func (r SurvivorRequest) read(pid int) (s Survivor, err error) {
+	f, err := openProcDir(r.Proc, pid)
+	if err != nil {
+		return s, err
+	}
+	defer f.close()
+	first, err := f.stat()
+	f, answer := f.ask(first)
+	uid, apart, errStatus := f.status()
+	if err == nil && errStatus == nil && (uid != r.UID || !goesOn(answer)) {
+		return s, unix.ESRCH
+	}
+	cgroups, errCgroups := f.text("cgroup", maxCgroup)
+	environ, errEnviron := f.environ()
+	arguments, _ := f.text("cmdline", maxTitle) // only for advice
+	s = Survivor{PID: pid, Parent: first.Parent, Start: startOf(first), Name: first.Name, Stuck: first.State == 'D',
+		Terminal: first.Terminal, Apart: apart, Cgroups: cgroups, Arguments: arguments, Environ: map[string]string{}}
+	for _, name := range r.Variables {
+		s.Environ[name] = variable(environ, name)
+	}
+	return s, errors.Join(err, errStatus, errCgroups, errEnviron)
+}
