@@ -52,9 +52,12 @@ func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]
 	if err != nil {
 		return c
 	}
-	over := span{cluster: a.Env.Getenv(clusterVariable), job: slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node},
-		from: cmp.Or(start.Began, start.At), to: a.Deadline.Start, exclusive: c.Past.Run.Job.Exclusive && c.Job.Exclusive}
-	c.Faults = append(c.Faults, over.findings(all)...)
+	ended := span{
+		cluster: a.Env.Getenv(clusterVariable), job: slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node},
+		from: cmp.Or(start.Began, start.At), to: a.Deadline.Start,
+		exclusive: c.Past.Run.Job.Exclusive && c.Job.Exclusive,
+	}
+	c.Faults = append(c.Faults, ended.findings(all)...)
 	return c
 }
 
@@ -98,8 +101,9 @@ func (s span) findings(all []procscan.Survivor) (found []record.Finding) {
 			"what left it is unknown"},
 		{boxed, "a container began while this job ran and is still running: %s", "whose container it is is unknown"},
 	} {
-		left := slices.DeleteFunc(slices.Clone(all), func(p procscan.Survivor) bool { return s.origin(p, alone) != tt.of })
-		left = roots(left)
+		left := roots(slices.DeleteFunc(slices.Clone(all), func(p procscan.Survivor) bool {
+			return s.origin(p, alone) != tt.of
+		}))
 		if len(left) == 0 {
 			continue
 		}
@@ -116,14 +120,18 @@ func (s span) findings(all []procscan.Survivor) (found []record.Finding) {
 // ofOther reports a process of another of the user's jobs, which may go on.
 func (s span) ofOther(p procscan.Survivor) bool {
 	owner := slurm.OwnerOfCgroup(p.Cgroups)
-	return owner.Conflict != "" || owner.Found() && !owner.Same(s.job) || !owner.Found() && !s.claims(p) && p.Environ[jobVariable] != ""
+	if owner.Found() || owner.Conflict != "" {
+		return !owner.Same(s.job)
+	}
+	return p.Environ[jobVariable] != "" && !s.claims(p)
 }
 
 // claims reports whether the environment says that it is the job's, on this node. Threat: a user forges it, and so
 // blames only a job of their own: the process has that user's uid.
 func (s span) claims(p procscan.Survivor) bool {
 	is := func(name, want string) bool { return p.Environ[name] == "" || p.Environ[name] == want }
-	return p.Environ[jobVariable] == fmt.Sprint(s.job.ID) && is(nodeVariable, s.job.Node) && is(clusterVariable, s.cluster)
+	names := p.Environ[jobVariable] == fmt.Sprint(s.job.ID)
+	return names && is(nodeVariable, s.job.Node) && is(clusterVariable, s.cluster)
 }
 
 // origin decides where a process comes from. alone means that no other job of the user is known to be on the node. What

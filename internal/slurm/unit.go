@@ -9,8 +9,9 @@ import (
 // maxUnit bounds the name of a unit; the kernel bounds the name of a directory at 255.
 const maxUnit = 128
 
-// UnitOfCgroup returns the systemd service or the container in a /proc/PID/cgroup without a job. A process in user.slice
-// is never a service, whatever another hierarchy of cgroup v1 contains, and no name below a user's manager counts.
+// UnitOfCgroup returns the systemd service or the container in a /proc/PID/cgroup without a job. A process in
+// user.slice is never a service, whatever another hierarchy of cgroup v1 contains, and no name below a user's manager
+// counts.
 func UnitOfCgroup(text string) (service, container string) {
 	users := false
 	for path := range CgroupPaths(text) {
