@@ -57,7 +57,7 @@ func TestSharedMemory(t *testing.T) {
 			if !told {
 				want = strings.Replace(want, "this job left", "job N or something else of its user left", 1)
 			}
-			job := s.runs(s.user, inMemory(tt.script), append(strings.Fields(tt.args), oneGPU)...)
+			job := s.runsAfter(s.user, inMemory(tt.script), append(strings.Fields(tt.args), oneGPU)...)
 			s.left(job, want)
 			if want != "" {
 				s.removes(job, strings.Contains(want, "1 file"))
@@ -69,7 +69,7 @@ func TestSharedMemory(t *testing.T) {
 		s.adminConfigures("n1", "observe", "clean_up: {shm: true}\n")
 		defer s.adminConfigures("n1", "observe", "")
 		must.Do(s.t, os.WriteFile("/dev/shm/job-other", nil, 0o666))
-		job := s.runs(s.user, inMemory(full+"; "+full+"b"), alone, oneGPU)
+		job := s.runsAfter(s.user, inMemory(full+"; "+full+"b"), alone, oneGPU)
 		shared := s.runs(s.user, inMemory(full), oneGPU)
 		s.left(shared, "job N or something else of its user left 1 file job")
 		left := len(must.Have(filepath.Glob("/dev/shm/job*"))(s.t))

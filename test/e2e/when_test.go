@@ -39,6 +39,14 @@ func (s *story) runs(user, script string, args ...string) cluster.JobID {
 	return id
 }
 
+// runsAfter is runs for a job that begins when the user's sbatch has ended: other nodes have none of the user's processes.
+func (s *story) runsAfter(user, script string, args ...string) cluster.JobID {
+	id := s.submits(user, script, append(args, "--hold")...)
+	must.Do(s.t, s.on.Scontrol("release", string(id)))
+	s.ends(id)
+	return id
+}
+
 // ends waits until a job, or every task of an array, has ended in whatever way.
 func (s *story) ends(id cluster.JobID) {
 	must.Have(s.on.Wait(id, patience))(s.t)
