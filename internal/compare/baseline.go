@@ -158,6 +158,8 @@ const wander = 4 << 20
 // sameBaseline reports whether two baselines differ by no more than that.
 func sameBaseline(b, o record.Baseline) bool {
 	near := func(x, y uint64) bool { return max(x, y)-min(x, y) <= wander }
-	sameResident := func(x, y record.Resident) bool { return x.PID == y.PID && x.Start == y.Start && near(x.Bytes, y.Bytes) }
+	sameResident := func(x, y record.Resident) bool {
+		return x.PID == y.PID && x.Start == y.Start && near(x.Bytes, y.Bytes)
+	}
 	return near(b.Bytes, o.Bytes) && b.Holder == o.Holder && slices.EqualFunc(b.Residents, o.Residents, sameResident)
 }

@@ -55,7 +55,8 @@ func (s Input) Again(first, second []record.Finding) []record.Finding {
 	var kept []record.Finding
 	for _, f := range first {
 		settled := f.GPU != "" && s.Now.Curves[f.GPU].State.AtRest() || f.GPU == "" && s.Now.Settled(s.Cards)
-		if settled || slices.ContainsFunc(second, func(o record.Finding) bool { return isSame(f, o) }) || lacks(s.Now, f) {
+		again := slices.ContainsFunc(second, func(o record.Finding) bool { return isSame(f, o) })
+		if settled || again || lacks(s.Now, f) {
 			continue
 		}
 		if f.Holder != nil && f.Code != catalog.Trespass || f.WithoutProcess() {

@@ -32,10 +32,10 @@ func Causes() []CauseName {
 // Title returns a cause's name in a table, "" if there is no such cause.
 func (n CauseName) Title() string {
 	return map[CauseName]string{
-		CauseOthers: "another process", CauseLeftover: "left by an earlier job", CauseUnlisted: "memory without process",
-		CausePieces: "fragmented memory", CausePool: "framework's pool", CauseFault: "GPU or driver fault",
-		CauseOwn: "your own use", CauseProcesses: "several processes", CauseLimits: "limits, host memory",
-		CauseShare: "only a share",
+		CauseOthers: "another process", CauseLeftover: "left by an earlier job",
+		CauseUnlisted: "memory without process", CausePieces: "fragmented memory", CausePool: "framework's pool",
+		CauseFault: "GPU or driver fault", CauseOwn: "your own use", CauseProcesses: "several processes",
+		CauseLimits: "limits, host memory", CauseShare: "only a share",
 	}[n]
 }
 
