@@ -86,7 +86,8 @@ func vetNow(a *app, cfg config.Config, job slurm.Owner, node string) (avoid reco
 		}
 	}
 	shared := slices.Contains(cfg.Slurm.SharedPartitions, a.env.Getenv("SLURM_JOB_PARTITION")) ||
-		slurmcmd.NodeSharing(cfg.Slurm, a.env.Getenv("SLURM_CONF"), node, slurmcmd.SharingTime).Shared != slurm.No
+		slurmcmd.NodeSharing(cfg.Slurm.Sharing(), cfg.Slurm.GresConf, a.env.Getenv("SLURM_CONF"), node,
+			slurmcmd.SharingTime).Shared != slurm.No
 	pids, _ := os.Readlink(filepath.Join(cfg.Paths.Proc, "self/ns/pid"))
 	if shared || pids != "pid:[4026531836]" { // PROC_PID_INIT_INO: in another namespace own processes cannot be seen
 		return record.CannotTell, why + ", and another job or step may have the GPU too"

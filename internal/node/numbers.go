@@ -93,6 +93,7 @@ func (n *numbers) check(kept *slurmconf.Kept, slurmConf string) (collect func() 
 		Request: slurmcmd.NumberingRequest{
 			Proc: proc, Boot: nodefiles.BootID(proc), Hook: a.Env.PID, Node: a.Job.Node, SlurmConf: slurmConf,
 			GresConf: conf.GresConf, Slurmd: conf.Slurmd, Scontrol: conf.Scontrol,
+			PIDFile: config.SlurmdPIDFile,
 		},
 		Kept: kept, Check: a.Phase == slurm.HealthCheck, InJob: a.InJob, Clock: a.Env.Clock,
 		Scan: func() time.Duration { return a.Left(a.Times.Scan) }, Slurmd: n.slurmd,

@@ -126,7 +126,8 @@ func sharing(a *Access) slurm.Sharing {
 
 func nodeSharing(a *Access) slurm.Sharing {
 	limit := a.Left(config.Duration(slurmcmd.SharingTime))
-	return slurmcmd.NodeSharing(a.Config.Slurm, a.Env.Getenv("SLURM_CONF"), a.Job.Node, limit)
+	s := a.Config.Slurm
+	return slurmcmd.NodeSharing(s.Sharing(), s.GresConf, a.Env.Getenv("SLURM_CONF"), a.Job.Node, limit)
 }
 
 // Exclusive reports whether Slurm's files say for certain that no GPU of this node is given out in parts.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"bookend/internal/child"
@@ -61,11 +62,12 @@ type round struct {
 	free chan struct{} // one for each worker that may start
 	over chan struct{} // closed when all were read
 	busy sync.WaitGroup
+	// spare is how many workers may still be added to replace hanging ones; below 0, as many would be needed.
+	spare atomic.Int32
 
-	mu    sync.Mutex
-	done  int
-	spare int          // workers that may still be added to replace hanging ones
-	at    map[int]bool // the processes being read, and whether another worker replaces that one
+	mu   sync.Mutex
+	done int
+	at   map[int]bool // the processes being read
 }
 
 // maxRelief limits how many hanging workers a round replaces: each may be a thread that cannot be killed.
@@ -74,9 +76,9 @@ const maxRelief = 64
 // send has up to most workers at a time call look for each process, and one more for each that hangs, so that the
 // others are read.
 func (c *crew) send(most int, pids []int, look func(pid int)) *round {
-	r := &round{pids: pids, look: look, over: make(chan struct{}), spare: maxRelief, at: map[int]bool{}}
-	r.free = make(chan struct{}, most+maxRelief)
-	for range min(most, len(pids)) {
+	r := &round{pids: pids, look: look, over: make(chan struct{}), free: make(chan struct{}, most), at: map[int]bool{}}
+	r.spare.Store(maxRelief)
+	for range most {
 		r.free <- struct{}{}
 	}
 	child.Go(c.panicked, func() {
@@ -89,7 +91,7 @@ func (c *crew) send(most int, pids []int, look func(pid int)) *round {
 				return
 			}
 			r.mu.Lock()
-			r.at[pid] = false
+			r.at[pid] = true
 			r.mu.Unlock()
 			r.busy.Add(1)
 			child.Go(c.panicked, func() {
@@ -112,31 +114,23 @@ const patience = 50 * time.Millisecond
 
 // work reads one process. It counts as unread if the time was up meanwhile.
 func (r *round) work(c *crew, pid int) {
-	late := time.AfterFunc(patience, func() { r.relieve(pid) })
+	replace := sync.OnceFunc(func() { r.free <- struct{}{} })
+	late := time.AfterFunc(patience, func() {
+		if r.spare.Add(-1) >= 0 {
+			replace()
+		}
+	})
 	r.look(pid)
-	late.Stop()
+	if !late.Stop() { // it has not hung after all
+		r.spare.Add(1)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.going() {
 		r.done++
 	}
-	if r.at[pid] { // another took its place, but it has not hung after all
-		r.spare++
-	} else {
-		r.free <- struct{}{}
-	}
 	delete(r.at, pid)
-}
-
-// relieve lets a worker start in place of one that hangs at a process.
-func (r *round) relieve(pid int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, reading := r.at[pid]; reading && r.spare > 0 {
-		r.at[pid] = true
-		r.spare--
-		r.free <- struct{}{}
-	}
+	replace()
 }
 
 // hung returns how many processes were not read completely, and which processes workers are still reading.

@@ -29,7 +29,7 @@ const (
 // Expedited reports whether this epilog's exit status may start its job again at once. It reads slurm.conf, so it is
 // called only before a drain. If that cannot be read, the version decides: only 25.11 and later can.
 func Expedited(a *node.Access) slurm.Answer {
-	answer := slurmcmd.Expedites(a.Config.Slurm, a.Env.Getenv("SLURM_CONF"))
+	answer := slurmcmd.Expedites(a.Config.Slurm.GresConf, a.Env.Getenv("SLURM_CONF"))
 	if answer == slurm.Unknown && a.Env.Getenv("SLURM_JOB_SLUID") == "" { // hooks get it from 25.11 on
 		return slurm.No
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/config"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -24,6 +23,7 @@ type NumberingRequest struct {
 	GresConf  string        `json:"gres_conf"`  // configured; empty: where slurmd looks
 	SlurmConf string        `json:"slurm_conf"` // SLURM_CONF of the hook
 	Slurmd    string        `json:"slurmd"`     // configured; empty: the running one
+	PIDFile   string        `json:"pid_file"`   // of slurmd, if slurm.conf names none
 	Scontrol  string        `json:"scontrol"`
 	Kept      slurmconf.Key `json:"kept,omitzero"` // key of the answer on record
 }
@@ -73,7 +73,7 @@ func (r NumberingRequest) byFile(conf slurmconf.Conf) slurmconf.Daemon {
 	path, _ := conf.Get("SlurmdPidFile")
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
-	name := strings.NewReplacer("%n", r.Node, "%h", host).Replace(cmp.Or(path.Text, config.SlurmdPIDFile))
+	name := strings.NewReplacer("%n", r.Node, "%h", host).Replace(cmp.Or(path.Text, r.PIDFile))
 	return ByFile(r.Proc, name)
 }
 
@@ -137,8 +137,8 @@ var expedites = child.NewOperation("expedited", func(r NumberingRequest) (slurm.
 })
 
 // Expedites reports whether an epilog's exit status may start a failed job again at once.
-func Expedites(c config.Slurm, slurmConf string) slurm.Answer {
-	answer, err := expedites.Ask(NumberingRequest{GresConf: c.GresConf, SlurmConf: slurmConf}, SharingTime)
+func Expedites(gresConf, slurmConf string) slurm.Answer {
+	answer, err := expedites.Ask(NumberingRequest{GresConf: gresConf, SlurmConf: slurmConf}, SharingTime)
 	if err != nil {
 		return slurm.Unknown
 	}
@@ -149,15 +149,12 @@ func unknown(why string) slurm.Sharing {
 	return slurm.Sharing{Shared: slurm.Unknown, Why: why}
 }
 
-// NodeSharing answers from the configuration, or else from Slurm's files. If the child fails, the answer is unknown.
-func NodeSharing(c config.Slurm, slurmConf, node string, timeout time.Duration) slurm.Sharing {
-	switch c.Shards {
-	case config.ShardsYes:
-		return slurm.Sharing{Shared: slurm.Yes, Why: "GPUs are given out in shards here (slurm.shards)"}
-	case config.ShardsNo:
-		return slurm.Sharing{Shared: slurm.No}
+// NodeSharing is what the configuration says, or else Slurm's files. If the child fails, the answer is unknown.
+func NodeSharing(configured *slurm.Sharing, gresConf, slurmConf, node string, timeout time.Duration) slurm.Sharing {
+	if configured != nil {
+		return *configured
 	}
-	answer, err := SharingOf.Ask(NumberingRequest{GresConf: c.GresConf, SlurmConf: slurmConf, Node: node}, timeout)
+	answer, err := SharingOf.Ask(NumberingRequest{GresConf: gresConf, SlurmConf: slurmConf, Node: node}, timeout)
 	if err != nil {
 		return unknown(err.Error())
 	}
