@@ -234,17 +234,6 @@ type Record struct {
 }
 
 // CleanUp says whether the epilog ends processes that a cgroup proves to be the ended job's.
-// Sharing is what the admin says of GPUs that are given out in parts, nil if Slurm's files are to say it.
-func (s Slurm) Sharing() *slurm.Sharing {
-	switch s.Shards {
-	case ShardsYes:
-		return &slurm.Sharing{Shared: slurm.Yes, Why: "GPUs are given out in shards here (slurm.shards)"}
-	case ShardsNo:
-		return &slurm.Sharing{Shared: slurm.No}
-	}
-	return nil
-}
-
 type CleanUp struct {
 	Enabled bool     `yaml:"enabled"`
 	Grace   Duration `yaml:"grace" allow:"100ms to 10s"` // between SIGTERM and SIGKILL

@@ -67,3 +67,14 @@ func within(edits int, a, b string) bool {
 	}
 	return edits > 0 && (within(edits-1, a[1:], b[1:]) || within(edits-1, a[1:], b) || within(edits-1, a, b[1:]))
 }
+
+// Sharing is what the admin says of GPUs that are given out in parts, nil if Slurm's files are to say it.
+func (s Slurm) Sharing() *slurm.Sharing {
+	switch s.Shards {
+	case ShardsYes:
+		return &slurm.Sharing{Shared: slurm.Yes, Why: "GPUs are given out in shards here (slurm.shards)"}
+	case ShardsNo:
+		return &slurm.Sharing{Shared: slurm.No}
+	}
+	return nil
+}

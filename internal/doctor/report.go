@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/record"
 	"bookend/internal/safetext"
-	"bookend/internal/slurm"
 )
 
 // Result is the result of one check.
@@ -83,21 +81,4 @@ func (r Report) Text(w io.Writer) {
 			}
 		}
 	}
-}
-
-// Unlogged says how many runs on record ended with a report that is in no file, because its name was not known.
-func Unlogged(runs []record.Run) string {
-	hasFile := func(o record.Output) bool { return o.Path != "" && o.Kind != record.StepOutput }
-	count := 0
-	for _, r := range runs {
-		end := r.Epilog()
-		if end != nil && end.Report != "" && len(end.Outputs) > 0 && !slices.ContainsFunc(end.Outputs, hasFile) &&
-			strings.HasPrefix(end.Outputs[0].Why, slurm.UnknownName) {
-			count++
-		}
-	}
-	if count == 0 {
-		return ""
-	}
-	return fmt.Sprintf("reports in no file (BKD-OUTPUT): %d", count)
 }

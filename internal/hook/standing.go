@@ -20,6 +20,12 @@ func withStanding(a *node.Access, c judge.Case) judge.Case {
 // keepStanding puts on record what this hook has learned of fatal errors. drained is set if the node is drained for
 // what is judged so. A job's hook without news writes nothing.
 func keepStanding(a *node.Access, c judge.Case, j judge.Judgement, drained bool) []record.Finding {
-	next := func(now record.Standing) record.Standing { return c.StandingAfter(now, j, drained) }
-	return node.Fault(a.Store.KeepStanding(a.Phase == slurm.HealthCheck, next))
+	return node.Fault(state.Standing.Update(a.Store, func(now *record.Standing) error {
+		next := c.StandingAfter(*now, j, drained)
+		if a.Phase != slurm.HealthCheck && next.Epoch == now.Epoch && slices.Equal(next.Faults, now.Faults) {
+			return state.ErrUnchanged
+		}
+		*now = next
+		return nil
+	}))
 }

@@ -83,6 +83,32 @@ type Searched struct {
 	Earlier bool   `json:"earlier,omitempty"` // as in Search
 }
 
+// Join returns the outputs with the search's results, one in the same order for each that has a path, and the messages
+// with the numbers of their outputs. In a requeued job's output, what precedes an end report is an earlier run's, and
+// not part of this one's output.
+func (r TailReply) Join(all []Stream, requeued bool) (outputs []record.Output, messages []record.Message) {
+	messages = slices.Clone(r.Messages)
+	file := 0
+	for _, w := range all {
+		o := w.Output
+		if o.Path != "" {
+			f := r.Files[file]
+			for i, m := range r.Messages {
+				if m.File == file {
+					messages[i].File = len(outputs)
+				}
+			}
+			file++
+			if requeued && f.Earlier {
+				f.Size, f.Earlier = f.Read, false
+			}
+			o.Size, o.Read, o.Why = f.Size, f.Read, f.Why()
+		}
+		outputs = append(outputs, o)
+	}
+	return outputs, messages
+}
+
 // lookBack is how many bytes of a job's outputs are searched before the last oom.MaxTail ones: 0.4 s of usual text.
 const lookBack = 8 << 20
 

@@ -91,28 +91,10 @@ func unsearchable(a *Access, c judge.Case) string {
 	return ""
 }
 
-// outputOf joins the outputs with the search's results: one, in the same order, for each output that has a path. In a
-// requeued job's output, what precedes an end report is an earlier run's, and not part of this one's output.
+// outputOf adds what the search of the outputs has found, or why nothing was searched.
 func outputOf(h judge.JobOutput, all []joblog.Stream, r joblog.TailReply, requeued bool) judge.JobOutput {
-	h.Messages, h.Cancelled = slices.Clone(r.Messages), r.Cancelled
-	file := 0
-	for _, w := range all {
-		o := w.Output
-		if o.Path != "" {
-			f := r.Files[file]
-			for i, m := range r.Messages {
-				if m.File == file {
-					h.Messages[i].File = len(h.Outputs)
-				}
-			}
-			file++
-			if requeued && f.Earlier {
-				f.Size, f.Earlier = f.Read, false
-			}
-			o.Size, o.Read, o.Why = f.Size, f.Read, f.Why()
-		}
-		h.Outputs = append(h.Outputs, o)
-	}
+	h.Outputs, h.Messages = r.Join(all, requeued)
+	h.Cancelled = r.Cancelled
 	words, none := joblog.Unread(h.Outputs)
 	if none {
 		h.Unknown = words

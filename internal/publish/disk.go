@@ -216,13 +216,13 @@ func (w *diskWork) publish() {
 	if err != nil { // the hook has reported that
 		return
 	}
-	_ = s.NoteDisk(w.outcomes, w.Now)
+	_ = noteDisk(s, w.outcomes, w.Now)
 	for _, task := range slices.Sorted(maps.Keys(w.outcomes)) {
 		t := w.outcomes[task]
 		if t == nil {
 			continue
 		}
-		if say, suppressed := s.Repeat("disk "+string(task), w.Boot); say {
+		if say, suppressed := repeat(s, "disk "+string(task), w.Boot); say {
 			w.report(*t, suppressed)
 		}
 	}

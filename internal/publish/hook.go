@@ -153,7 +153,7 @@ func faultLines(a *node.Access, o Account) (out []Entry) {
 		}
 		say, suppressed := true, 0
 		if a.Store != nil {
-			say, suppressed = a.Store.Repeat(subject(f), a.Env.Clock.Boot())
+			say, suppressed = repeat(a.Store, subject(f), a.Env.Clock.Boot())
 		}
 		if say {
 			e := newEntry(a, config.Warning, fmt.Sprintf("%s: %s: %s", f.Code, known.Title, words(f)))

@@ -143,12 +143,12 @@ func exchange(s *Store, seen record.Run, next *record.Run) (done bool, err error
 		done = reflect.DeepEqual(*now, seen)
 		switch {
 		case !done:
-			return errUnchanged
+			return ErrUnchanged
 		case next != nil:
 			*now = *next
 			return nil
 		}
-		return cmp.Or(forget(s, seen), errNone)
+		return cmp.Or(forget(s, seen), ErrNone)
 	})
 	if errors.Is(err, ErrLocked) {
 		return false, nil

@@ -334,28 +334,3 @@ func TestArchiveStopsAtAFullDisk(t *testing.T) {
 	err := Archive(s.Users.Run, varDir, node, now)
 	must.Not(t, !errors.Is(err, unix.ENOSPC) || strings.Count(err.Error(), "no space") != 1, "%v", err)
 }
-
-func TestDiskTroubles(t *testing.T) {
-	s := fresh(t)
-	must.Be(t, "clean", len(DiskTroubles.PeekNode(s.Users.Run, node)), 0)
-	must.Do(t, s.NoteDisk(map[record.DiskTask]*record.DiskTrouble{record.DiskLog: nil, record.DiskHistory: nil}, now))
-	must.Be(t, "clean", len(DiskTroubles.PeekNode(s.Users.Run, node)), 0)
-	full := record.DiskTrouble{Task: record.DiskHistory, Code: catalog.StateWrite, Detail: strings.Repeat("x", 2*maxDiskDetail), Dropped: 2}
-	for i := range 3 {
-		must.Do(t, s.NoteDisk(map[record.DiskTask]*record.DiskTrouble{record.DiskLog: nil, record.DiskHistory: &full}, now.Add(time.Duration(i))))
-	}
-	must.Do(t, s.NoteDisk(map[record.DiskTask]*record.DiskTrouble{record.DiskLog: nil}, now)) // a hook that had nothing to archive
-	all := must.Have(DiskTroubles.Load(s))(t)
-	must.Not(t, len(all) != 1 || all[0].Count != 3 || all[0].Dropped != 6 || !all[0].Since.Equal(now) ||
-		!all[0].Last.After(now) || len(all[0].Detail) != maxDiskDetail, "%+v", all)
-	hangs := record.DiskTrouble{Task: record.DiskLog, Code: catalog.LogFailed, Detail: "it hangs"}
-	must.Do(t, s.NoteDisk(map[record.DiskTask]*record.DiskTrouble{record.DiskLog: &hangs, record.DiskHistory: &full}, now))
-	all = must.Have(DiskTroubles.Load(s))(t)
-	must.Not(t, len(all) != 2 || all[0].Task != record.DiskHistory || all[1].Task != record.DiskLog, "%+v", all)
-	since := now.Format(time.DateTime)
-	must.Be(t, "words", all[1].Words(), "log: it hangs (1 times since "+since+")")
-	must.Not(t, !strings.HasSuffix(all[0].Words(), " (4 times since "+since+"); 8 ended jobs are in no history"),
-		"%s", all[0].Words())
-	must.Do(t, s.NoteDisk(map[record.DiskTask]*record.DiskTrouble{record.DiskHistory: nil, record.DiskLog: nil}, now))
-	must.Be(t, "over", len(DiskTroubles.PeekNode(s.Users.Run, node)), 0)
-}

@@ -37,9 +37,10 @@ type versioned[T any] struct {
 }
 
 var (
-	errRecord    = errors.New("not a whole record")
-	errUnchanged = errors.New("nothing to be written")
-	errNone      = errors.New("nothing to be kept")
+	errRecord = errors.New("not a whole record")
+	// ErrUnchanged and ErrNone are what a function that edits a file returns if nothing is to be written, or kept.
+	ErrUnchanged = errors.New("nothing to be written")
+	ErrNone      = errors.New("nothing to be kept")
 )
 
 // read returns the content and changes nothing. Content that is not a complete record is errRecord.
@@ -112,7 +113,7 @@ func (f File[T]) Save(s *Store, content T) error {
 }
 
 // Update lets edit change the content, under the lock, and writes it. It does not write it if edit returns
-// errUnchanged, and removes the file if that is errNone. An unusable file is set aside and counts as none; one that
+// ErrUnchanged, and removes the file if that is ErrNone. An unusable file is set aside and counts as none; one that
 // cannot be read now stays.
 func (f File[T]) Update(s *Store, edit func(*T) error) error {
 	return f.failed("change", locked(s.dir, f.lock, func() error {
@@ -124,9 +125,9 @@ func (f File[T]) Update(s *Store, edit func(*T) error) error {
 		}
 		err = edit(&content)
 		switch {
-		case errors.Is(err, errUnchanged):
+		case errors.Is(err, ErrUnchanged):
 			return nil
-		case errors.Is(err, errNone):
+		case errors.Is(err, ErrNone):
 			return removeOwn(s.dir, f.name)
 		case err != nil:
 			return err

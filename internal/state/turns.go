@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -247,41 +246,4 @@ func firstStuck(all []Stuck, user *uint32, alive Alive) *Stuck {
 		}
 	}
 	return nil
-}
-
-const sayAgain = time.Hour
-
-var faultsFile = File[map[string]fault]{name: "faults.json", most: maxShared}
-
-type fault struct {
-	Said       time.Duration `json:"said_ns"` // CLOCK_BOOTTIME
-	Suppressed int           `json:"suppressed"`
-}
-
-// lately reports whether a fault was reported within the hour. A time after now is of an earlier boot.
-func (f fault) lately(now time.Duration) bool {
-	return f.Said > 0 && now >= f.Said && now-f.Said < sayAgain
-}
-
-// Repeat reports whether to report a fault now: once an hour per node. suppressed is how often it was not, since it was
-// last reported. If the count cannot be stored, the fault is reported each time: it is never silent.
-func (s *Store) Repeat(code string, now time.Duration) (say bool, suppressed int) {
-	err := faultsFile.Update(s, func(faults *map[string]fault) error {
-		all := maps.Collect(maps.All(*faults))
-		f := all[code]
-		if f.lately(now) {
-			f.Suppressed++
-		} else {
-			say, suppressed = true, f.Suppressed
-			f = fault{Said: now}
-		}
-		maps.DeleteFunc(all, func(_ string, f fault) bool { return !f.lately(now) }) // or they would accumulate
-		all[code] = f
-		*faults = all
-		return nil
-	})
-	if err != nil {
-		return true, 0
-	}
-	return say, suppressed
 }

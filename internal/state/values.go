@@ -34,6 +34,8 @@ var (
 	Standing = File[record.Standing]{name: "standing.json", most: 512 << 10, isValue: true}
 	// Quarantines are the jobs that keep GPUs from other jobs: hooks do nothing for them.
 	Quarantines = File[[]Quarantine]{name: "quarantine.json", most: 64 << 10, isValue: true}
+	// DiskTroubles are the troubles of each task whose last attempt failed.
+	DiskTroubles = File[[]record.DiskTrouble]{name: "disk-troubles.json", most: maxShared}
 	// drainFile has room for more recorded exits that drained than a node can have: they take 50 bytes each.
 	drainFile = File[drainContent]{name: "drain.json", most: 64 << 10, wrong: wrongDrain}
 )
@@ -122,19 +124,6 @@ func wrongDrain(c drainContent) string {
 		return fmt.Sprintf("the reason %.200q of %d causes and %v is none of ours", w.Reason, len(w.Causes), w.Wall)
 	}
 	return otherVersion(c.Version)
-}
-
-// KeepStanding lets next change what the node keeps of its GPUs' fatal errors. always writes it even if only the mark
-// has changed.
-func (s *Store) KeepStanding(always bool, next func(now record.Standing) record.Standing) error {
-	return Standing.Update(s, func(now *record.Standing) error {
-		then := next(*now)
-		if !always && then.Epoch == now.Epoch && slices.Equal(then.Faults, now.Faults) {
-			return errUnchanged
-		}
-		*now = then
-		return nil
-	})
 }
 
 // RecorderState is what the node's recorder has seen so far.

@@ -79,44 +79,6 @@ func TestReadersAreBounded(t *testing.T) {
 	must.Be(t, "on record once one has ended", len(StuckReaders.PeekNode(s.Users.Run, node, alive)), MaxReaders)
 }
 
-func TestRepeat(t *testing.T) {
-	s := fresh(t)
-	for i, tc := range []struct {
-		code       string
-		now        time.Duration
-		say        bool
-		suppressed int
-	}{
-		{"A", time.Minute, true, 0},
-		{"A", 2 * time.Minute, false, 0},
-		{"B", 2 * time.Minute, true, 0},
-		{"A", time.Minute + sayAgain - 1, false, 0},
-		{"A", time.Minute + sayAgain, true, 2},
-		{"A", time.Minute + 2*sayAgain, true, 0},
-		{"A", time.Second, true, 0}, // the node has booted
-		{"A", 2 * time.Second, false, 0},
-	} {
-		say, n := s.Repeat(tc.code, tc.now)
-		must.Not(t, say != tc.say || n != tc.suppressed, "%d: got %v, %d, want %+v", i, say, n, tc)
-	}
-}
-
-// Damage and a lock make no fault silent.
-func TestRepeatIsNeverSilent(t *testing.T) {
-	s := fresh(t)
-	says := func(now time.Duration) bool { say, _ := s.Repeat("A", now); return say }
-	says(0)
-	for _, text := range []string{`{"A":`, `{"A":{"said_ns":1},"B":3}`, "null", `{"A":{"said_ns":-1}}`,
-		`{"A":{"said_ns":9223372036854775807}}`, `{"A":null}`} {
-		must.Do(t, os.WriteFile(filepath.Join(s.dir, faultsFile.name), []byte(text), 0o600))
-		must.Be(t, text, says(1), true)
-		must.Be(t, text+" repaired", says(2), false)
-	}
-	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOther), 0, true))(t)
-	must.Be(t, "locked", says(3), true)
-	release()
-}
-
 const ourReason = "BKD-ORPHAN gpu=0 2518MiB pid=4711 job=42 epilog; see: bookend show 42"
 
 func aDrain() drain.Remembered {
