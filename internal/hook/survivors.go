@@ -14,6 +14,7 @@ import (
 	"bookend/internal/procscan"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 )
 
 // The variables that tell of a process where it began. MPS finds the sockets of its daemon by the last.
@@ -42,23 +43,33 @@ func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]
 	start := c.Past.Run.Start
 	pids, err := own()
 	if start == nil || !c.Past.Turn.Leads() || c.Job.HetJobID != 0 || len(pids) == 0 || err != nil ||
-		c.Past.Run.Epoch.OtherBoot(c.Seen.Epoch) {
+		c.Past.Run.Epoch.OtherBoot(c.Seen.Epoch) || hangsAt(a, pids) {
 		return c
 	}
-	request := procscan.SurvivorRequest{Proc: a.Config.Paths.Proc, UID: a.Job.UID, PIDs: unnamed(pids, j.Found),
-		Variables: []string{jobVariable, nodeVariable, clusterVariable, contextVariable, pipeVariable}}
+	ended := span{
+		job:  slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node},
+		from: cmp.Or(start.Began, start.At), to: a.Deadline.Start, cluster: a.Env.Getenv(clusterVariable),
+		exclusive: c.Past.Run.Job.Exclusive && c.Job.Exclusive,
+	}
+	request := procscan.SurvivorRequest{
+		Proc: a.Config.Paths.Proc, UID: a.Job.UID, PIDs: unnamed(pids, j.Found), Owner: ended.job,
+		Variables: []string{jobVariable, nodeVariable, clusterVariable, contextVariable, pipeVariable},
+	}
 	all, err := procscan.Survivors.Ask(request, a.Deadline.Left(time.Second, a.Reserve()))
 	c.Faults = append(c.Faults, a.AbandonedReader(err, nil)...)
 	if err != nil {
 		return c
 	}
-	ended := span{
-		cluster: a.Env.Getenv(clusterVariable), job: slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node},
-		from: cmp.Or(start.Began, start.At), to: a.Deadline.Start,
-		exclusive: c.Past.Run.Job.Exclusive && c.Job.Exclusive,
-	}
 	c.Faults = append(c.Faults, ended.findings(all)...)
 	return c
+}
+
+// hangsAt reports whether a reader of /proc that cannot be killed hangs at one of the processes, or may do so.
+func hangsAt(a *node.Access, pids []int) bool {
+	at, blocked := state.HungAt(procscan.Survivors.Name, node.StuckReaders(a))
+	return blocked || a.Unkept() || slices.ContainsFunc(at, func(i record.Instance) bool {
+		return i.PID == 0 || slices.Contains(pids, i.PID)
+	})
 }
 
 // unnamed returns the PIDs that no finding names.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
+	"bookend/internal/slurm"
 )
 
 // Owned lists a user's processes by the owners of the directories in /proc. It needs no child: for these the kernel
@@ -50,6 +51,9 @@ type SurvivorRequest struct {
 	Proc string `json:"proc"`
 	UID  uint32 `json:"uid"`
 	PIDs []int  `json:"pids"`
+	// Owner is the ended job. Of another job's processes the memory is not read, which can hang: their cgroups explain
+	// them.
+	Owner slurm.Owner `json:"owner"`
 	// Variables are the names of those that matter in an environment.
 	Variables []string `json:"variables"`
 }
@@ -80,12 +84,16 @@ func (r SurvivorRequest) read(pid int) (s Survivor, err error) {
 		return s, unix.ESRCH
 	}
 	cgroups, errCgroups := f.text("cgroup", maxCgroup)
-	environ, errEnviron := f.environ()
-	arguments, _ := f.text("cmdline", maxTitle) // only for advice
 	s = Survivor{PID: pid, Parent: first.Parent, Start: startOf(first), Name: first.Name, Stuck: first.State == 'D',
-		Terminal: first.Terminal, Apart: apart, Cgroups: cgroups, Arguments: arguments, Environ: map[string]string{}}
+		Terminal: first.Terminal, Apart: apart, Cgroups: cgroups, Environ: map[string]string{}}
+	err = errors.Join(err, errStatus, errCgroups)
+	if owner := slurm.OwnerOfCgroup(cgroups); err != nil || owner.Found() && !owner.Same(r.Owner) {
+		return s, err
+	}
+	s.Arguments, _ = f.text("cmdline", maxTitle) // only for advice
+	environ, err := f.environ()
 	for _, name := range r.Variables {
 		s.Environ[name] = variable(environ, name)
 	}
-	return s, errors.Join(err, errStatus, errCgroups, errEnviron)
+	return s, err
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/slurm"
 	"bookend/test/must"
 )
 
@@ -32,7 +33,8 @@ func TestSurvivors(t *testing.T) {
 		must.Write(t, filepath.Join(folder, "cmdline"), "python3\x00-c\x00")
 		edit(folder)
 	}
-	request := SurvivorRequest{proc, 1000, []int{10, 11, 12, 13, 14}, []string{"SLURM_JOB_ID", "A", "B"}}
+	pipe(fixture(t, proc, "15", strings.Replace(jobCgroup, "77", "78", 1), ""), "environ") // to read it would hang
+	request := SurvivorRequest{proc, 1000, []int{10, 11, 12, 13, 14, 15}, slurm.Owner{ID: 77}, []string{"SLURM_JOB_ID", "A", "B"}}
 	all := must.Have(request.survivors())(t)
 	start := 1234560 * time.Millisecond
 	must.Be(t, "survivors", all, []Survivor{
@@ -40,6 +42,8 @@ func TestSurvivors(t *testing.T) {
 			Environ: map[string]string{"SLURM_JOB_ID": "77", "A": "1", "B": ""}},
 		{PID: 13, Parent: 1, Start: start, Name: "py", Stuck: true, Terminal: true, Apart: true, Cgroups: "0::/\n", Arguments: "python3\x00-c\x00",
 			Environ: map[string]string{"SLURM_JOB_ID": "", "A": "", "B": ""}},
+		{PID: 15, Parent: 1, Start: start, Name: "py (x", Cgroups: strings.Replace(jobCgroup, "77", "78", 1),
+			Environ: map[string]string{}},
 	})
 	must.Do(t, os.Remove(filepath.Join(proc, "10", "environ")))
 	must.Do(t, os.Mkdir(filepath.Join(proc, "10", "environ"), 0o700))

@@ -565,6 +565,9 @@ func TestSharedMemory(t *testing.T) {
 	must.Not(t, s.Clean() || !strings.HasSuffix(End(s), lines), "%s", End(s))
 	dirty := End(scene(1, record.Flat, found(catalog.Residue, nil, nil), left))
 	must.Not(t, !strings.Contains(dirty, lines) || strings.Count(dirty, "WARNING") != 2, "%s", dirty)
+	running := record.Finding{Code: catalog.Survivor, Observed: "this job left process 7 (tmux) running; end: kill 7"}
+	must.Be(t, "a process", End(scene(1, record.Clean, running)), "bookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free\n"+
+		"bookend: WARNING: n1: this job left process 7 (tmux) running\nbookend:   End: kill 7\n")
 	s.Verdict.Judged[0].Action = config.Note
 	must.Not(t, !s.Clean() || End(s) != "", "noted alone: %s", End(s))
 }
