@@ -60,7 +60,7 @@ func TestSurvivors(t *testing.T) {
 		s.survives(job, "", "")
 	})
 	s.tell("two jobs of one user at once", func(s *story) {
-		first := s.starts(s.user, "setsid sleep 987 & "+saysPID+"; env -i setsid sleep 988 & echo ready; "+s.waits("go"), oneGPU)
+		first := s.starts(s.user, "setsid sleep 987 & "+saysPID+"; env -i setsid sleep 60 & echo ready; "+s.waits("go"), oneGPU)
 		second := s.runs(s.user, "setsid sleep 987 & "+saysPID, oneGPU)
 		s.survives(second, left, "kill PID")
 		s.touches(s.user, "go")
