@@ -103,6 +103,35 @@ func TestSurvivors(t *testing.T) {
 	})
 }
 
+// Where Slurm tracks by cgroups, only what left its job's cgroup survives, and a live job's cgroup excuses its processes
+// whatever they say.
+func TestSurvivorsOfCgroups(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Track: inCgroups()})
+	users := cluster.Users(8)
+	s.user, s.stranger = users[6], users[7]
+	s.tell("ended with its job", func(s *story) {
+		s.survives(s.runs(s.user, "setsid sleep 987 & "+saysPID, oneGPU), "", "")
+	})
+	s.tell("out of its job's cgroup", func(s *story) {
+		job := s.starts(s.user, "setsid sleep 987 & "+saysPID+"; echo ready; "+s.waits("go"), oneGPU)
+		must.Do(s.t, cluster.Escape(s.leftBy(job)))
+		s.touches(s.user, "go")
+		s.ends(job)
+		s.survives(job, "this job left process PID (sleep) running", "kill PID")
+	})
+	s.tell("forged, in another live job", func(s *story) {
+		job := s.starts(s.user, "echo ready; "+s.waits("go"), oneGPU)
+		other := s.starts(s.user, "SLURM_JOB_ID="+string(job)+" setsid sleep 987 & echo ready; "+s.waits("end"), oneGPU)
+		s.touches(s.user, "go")
+		s.ends(job)
+		s.survives(job, "", "")
+		s.touches(s.user, "end")
+		s.ends(other)
+		s.survives(other, "", "")
+	})
+}
+
 // saysPID is the end of a line of a script: the job's log has the PID of what it began in the background.
 const saysPID = "echo left=$!"
 
@@ -146,9 +175,9 @@ func (s *story) moves(pid int, name string) bool {
 func (s *story) survives(job cluster.JobID, want, end string) {
 	text := must.Have(s.on.Output(job))(s.t)
 	pid := ""
-	if _, rest, is := strings.Cut(text, "left="); is {
-		pid, _, _ = strings.Cut(rest, "\n")
-		number := must.Have(strconv.Atoi(pid))(s.t)
+	if strings.Contains(text, "left=") {
+		number := s.leftBy(job)
+		pid = fmt.Sprint(number)
 		s.t.Cleanup(func() { _ = syscall.Kill(-number, syscall.SIGKILL); _ = syscall.Kill(number, syscall.SIGKILL) })
 	}
 	if want == "" {
@@ -160,4 +189,11 @@ func (s *story) survives(job cluster.JobID, want, end string) {
 	s.inOrder("the output", text, "WARNING: n1: "+fill.Replace(want), "End: "+end)
 	s.showSays("n1", job, "BKD-SURVIVOR")
 	must.Not(s.t, strings.Contains(text, "DRAIN"), "%s", text)
+}
+
+// leftBy is the PID that a job wrote.
+func (s *story) leftBy(job cluster.JobID) int {
+	_, rest, _ := strings.Cut(must.Have(s.on.Output(job))(s.t), "left=")
+	pid, _, _ := strings.Cut(rest, "\n")
+	return must.Have(strconv.Atoi(pid))(s.t)
 }
