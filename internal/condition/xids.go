@@ -232,9 +232,31 @@ func instances(alike []gpu.Xid) (out []string) {
 	return out
 }
 
-// WithRecorded adds an error that the recorder saw to those of the kernel log. An event without a number adds nothing
-// to an error of the same GPU that has one and is not a program's.
-func WithRecorded(log []gpu.Xid, bus gpu.BusID, f record.RecordedFault) []gpu.Xid {
+// WithRecorded returns the kernel log, nil if it was not read, with the errors that the recorder saw of a run's GPUs; nil
+// if there is neither. An error that is in both is one.
+func WithRecorded(log *gpu.KernelLog, run record.Run, seen record.Recording) *gpu.KernelLog {
+	all := gpu.KernelLog{Unknown: "not read since the job began"}
+	if log != nil {
+		all = *log
+		all.Xids = slices.Clone(log.Xids)
+	}
+	for _, g := range seen.GPUs {
+		i := slices.IndexFunc(run.Devices, func(d record.Assigned) bool { return d.Device.ID == g.ID })
+		if i >= 0 && run.Devices[i].Device.BusID != "" {
+			for _, f := range g.Faults {
+				all.Xids = withFault(all.Xids, run.Devices[i].Device.BusID, f)
+			}
+		}
+	}
+	if log == nil && len(all.Xids) == 0 {
+		return nil
+	}
+	return &all
+}
+
+// withFault adds an error that the recorder saw to those of the kernel log. An event without a number adds nothing to
+// an error of the same GPU that has one and is not a program's.
+func withFault(log []gpu.Xid, bus gpu.BusID, f record.RecordedFault) []gpu.Xid {
 	known := false
 	for i, x := range log {
 		if x.BusID == bus && x.Code == f.Code {

@@ -20,18 +20,9 @@ const gone = "the recorder saw it while the job ran; this end does not"
 
 // intruder is a process that the recorder saw, between the job's two ends, on a GPU that may not be its job's.
 type intruder struct {
-	code    catalog.Code // Foreign, Stray or, for this job's own process, Trespass
-	process record.RecordedProcess
-}
-
-// ofIntruders are what is expected, and what was observed: of a process, its job, and for how long.
-var ofIntruders = map[catalog.Code]struct{ expected, observed string }{
-	catalog.Foreign: {"no other job on this GPU",
-		"process %[1]d of job %[2]d was on this GPU beside the job, for %[3]v"},
-	catalog.Stray: {"no process on this GPU but the job's",
-		"process %[1]d of no job was on this GPU while the job ran, for %[3]v"},
-	catalog.Trespass: {"processes on none but their job's own GPUs",
-		"process %[1]d of this job was on a GPU that it was not given, for %[3]v"},
+	code               catalog.Code // Foreign, Stray or, for this job's own process, Trespass
+	process            record.RecordedProcess
+	expected, observed string // observed is of the process, its job, and for how long
 }
 
 // intrudersOf returns what the recorder saw of other jobs and of no job on this job's GPUs, and of this job on others.
@@ -39,9 +30,9 @@ func intrudersOf(c Case) (all []intruder) {
 	if c.Past.Recording == nil || !c.Past.Turn.Leads() {
 		return nil
 	}
-	add := func(code catalog.Code, p record.RecordedProcess) {
+	add := func(code catalog.Code, p record.RecordedProcess, expected, observed string) {
 		if p.Owner.Conflict == "" && p.Most >= c.limits().Report {
-			all = append(all, intruder{code, p})
+			all = append(all, intruder{code, p, expected, observed})
 		}
 	}
 	self, site := c.Self(), c.Config.NVIDIA.MPSUIDs
@@ -49,14 +40,17 @@ func intrudersOf(c Case) (all []intruder) {
 		for _, p := range g.Processes {
 			switch {
 			case p.Owner.Found() && !self.Owns(p.Owner):
-				add(catalog.Foreign, p)
+				add(catalog.Foreign, p, "no other job on this GPU",
+					"process %[1]d of job %[2]d was on this GPU beside the job, for %[3]v")
 			case !p.Owner.Found() && isStranger(self, p) && !compare.SiteMPS(p.Process(), p.Most, site):
-				add(catalog.Stray, p)
+				add(catalog.Stray, p, "no process on this GPU but the job's",
+					"process %[1]d of no job was on this GPU while the job ran, for %[3]v")
 			}
 		}
 	}
 	for _, p := range c.Past.Recording.Elsewhere {
-		add(catalog.Trespass, p)
+		add(catalog.Trespass, p, "processes on none but their job's own GPUs",
+			"process %[1]d of this job was on a GPU that it was not given, for %[3]v")
 	}
 	slices.SortStableFunc(all, func(a, b intruder) int { return cmp.Compare(a.code, b.code) })
 	return all
@@ -89,11 +83,10 @@ func (c Case) recorded(found []record.Finding) (more []record.Finding) {
 		if !known && i.code != catalog.Stray || slices.ContainsFunc(slices.Concat(found, more), same) {
 			continue
 		}
-		words := ofIntruders[i.code]
 		f := record.Finding{
 			Code: i.code, GPU: p.GPU, Index: c.Node.indexOf(c.Seen.Cards, p.GPU), Bytes: gpu.Bytes(p.Most),
-			Observed: fmt.Sprintf(words.observed, p.PID, job, (p.Last - p.First).Round(time.Second)),
-			Expected: words.expected, Doubts: []string{gone},
+			Observed: fmt.Sprintf(i.observed, p.PID, job, (p.Last - p.First).Round(time.Second)),
+			Expected: i.expected, Doubts: []string{gone},
 			Holder: &record.Holder{Process: p.Process(), Memory: gpu.Bytes(p.Most)},
 			Owner:  &record.Owner{Job: job, SLUID: p.Owner.SLUID, UID: p.UID, Level: record.ByRecorder},
 		}
@@ -135,23 +128,7 @@ func errorsOf(c Case) *gpu.KernelLog {
 	if c.Past.Recording == nil || !sameBoot {
 		return log
 	}
-	all := gpu.KernelLog{Unknown: "not read since the job began"}
-	if log != nil {
-		all = *log
-		all.Xids = slices.Clone(log.Xids)
-	}
-	for _, g := range c.Past.Recording.GPUs {
-		i := slices.IndexFunc(run.Devices, func(d record.Assigned) bool { return d.Device.ID == g.ID })
-		if i >= 0 && run.Devices[i].Device.BusID != "" {
-			for _, f := range g.Faults {
-				all.Xids = condition.WithRecorded(all.Xids, run.Devices[i].Device.BusID, f)
-			}
-		}
-	}
-	if log == nil && len(all.Xids) == 0 {
-		return nil
-	}
-	return &all
+	return condition.WithRecorded(log, run, *c.Past.Recording)
 }
 
 // indexOf returns Slurm's index of a GPU, from the given GPUs or from any record of the node; nil if none has it.
