@@ -78,7 +78,7 @@ func why(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {
 	}
 	if last.Closed() {
 		end = last.Last().Report
-	} else if r, err := all.store.Users.Report(last.Job.UID, last.Owner()); err == nil {
+	} else if r, err := all.store.Users.Report(last.Job.UID, last.Job.Owner()); err == nil {
 		running = r.Running
 	}
 	clean := last.Start != nil && last.Start.Report == "" && last.Start.Verdict.Code == "" // else not known

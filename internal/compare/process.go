@@ -222,7 +222,7 @@ func Proven(found []record.Finding, job slurm.Job) (all []record.Holder) {
 		}
 		for _, h := range holders {
 			proven := h.Owner != nil && h.Owner.Level.Certain() && h.UID == job.UID && !h.Gone && h.Why == ""
-			if proven && h.Owner.Slurm().Same(slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
+			if proven && h.Owner.Slurm().Same(job.Owner()) {
 				all = append(all, h)
 			}
 		}

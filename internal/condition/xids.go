@@ -232,8 +232,8 @@ func instances(alike []gpu.Xid) (out []string) {
 	return out
 }
 
-// WithRecorded returns the kernel log, nil if it was not read, with the errors that the recorder saw of a run's GPUs; nil
-// if there is neither. An error that is in both is one.
+// WithRecorded returns the kernel log, nil if it was not read, with the errors that the recorder saw of a run's GPUs;
+// nil if there is neither. An error that is in both is one.
 func WithRecorded(log *gpu.KernelLog, run record.Run, seen record.Recording) *gpu.KernelLog {
 	all := gpu.KernelLog{Unknown: "not read since the job began"}
 	if log != nil {

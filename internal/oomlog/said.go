@@ -32,8 +32,7 @@ func (s *scan) statement(l *line, h hit) statement {
 	}
 	st.around = st.before + h.text + st.after
 	if split || len(l.lower) > maxRead {
-		f := evidenceIn(st.around)
-		st.facts = &f
+		st.facts = new(evidenceIn(st.around))
 	}
 	return st
 }

@@ -52,7 +52,7 @@ func Hook(a *node.Access, o Account) {
 		req.Log, req.LogDir = lines, a.Config.Paths.Log
 	}
 	if a.Phase != slurm.Prolog && a.Store != nil {
-		req.Archive, req.Drop, req.DropUID = true, slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID}, a.Job.UID
+		req.Archive, req.Drop, req.DropUID = true, a.Job.Owner(), a.Job.UID
 	}
 	if a.Store != nil && !a.InJob && req.Leave() { // Slurm waits for every process that a hook leaves in its job
 		return

@@ -185,9 +185,6 @@ func (r Run) Name() string { return fmt.Sprintf("%d-%s", r.Job.ID, r.Key) }
 // EpochOf returns the driver's epoch at one of the run's ends.
 func (r Run) EpochOf(e End) gpu.Epoch { return e.Epoch.Or(r.Epoch) }
 
-// Owner returns the run's job as a cgroup names it.
-func (r Run) Owner() slurm.Owner { return slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID} }
-
 // First returns the earliest end on record, zero if there is none.
 func (r Run) First() End { return *append(r.AllEnds(), &End{})[0] }
 

@@ -165,8 +165,7 @@ func (a Asked) Settle(kept *Kept) Kept {
 		if why := a.outdated(*kept, now.InForce); why != "" {
 			now.List = Unclear("%s", why)
 		}
-		inForce := now.List
-		now.InForce = &inForce
+		now.InForce = new(now.List)
 	}
 	return now
 }

@@ -64,7 +64,7 @@ func (u Users) PutReport(job slurm.Job, report Report) error {
 // ChangeReport edits a job's reports if there are any. Both the recorder and the job's epilog do so.
 func (u Users) ChangeReport(job slurm.Job, edit func(*Report)) error {
 	return locked(u.locks(), lockOf(job.ID), func() error {
-		report, err := u.Report(job.UID, ownerOf(job))
+		report, err := u.Report(job.UID, job.Owner())
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -102,15 +102,13 @@ func (u Users) Report(uid uint32, owner slurm.Owner) (report Report, err error) 
 // named calls do with each of a job's file names, until an error.
 func (u Users) named(job slurm.Job, doing string, do func(name string) error) error {
 	err := check(u.Node, job)
-	for _, name := range u.names(ownerOf(job)) {
+	for _, name := range u.names(job.Owner()) {
 		if err == nil {
 			err = do(name)
 		}
 	}
 	return about(job, doing, err)
 }
-
-func ownerOf(job slurm.Job) slurm.Owner { return slurm.Owner{ID: job.ID, SLUID: job.SLUID} }
 
 // names returns a job's file names: task hooks have its SLUID, job id, or both. Malformed ones are left out.
 func (u Users) names(job slurm.Owner) (names []string) {

@@ -261,7 +261,7 @@ func TestOpenings(t *testing.T) {
 func TestChangeReport(t *testing.T) {
 	s, j := fresh(t), slurm.Job(job(7))
 	must.Do(t, s.Users.ChangeReport(j, func(r *Report) { r.Running = "x" }))
-	_, err := s.Users.Report(j.UID, ownerOf(j))
+	_, err := s.Users.Report(j.UID, j.Owner())
 	must.Not(t, err == nil, "a report of which there was none")
 	must.Do(t, s.Users.PutReport(j, Report{Text: "start"}))
 	done := make(chan error)
@@ -271,7 +271,7 @@ func TestChangeReport(t *testing.T) {
 		r.Running = "running"
 	}))
 	must.Do(t, <-done)
-	must.Be(t, "the report", must.Have(s.Users.Report(j.UID, ownerOf(j)))(t), (Report{Text: "start", Running: "running", End: "end"}))
+	must.Be(t, "the report", must.Have(s.Users.Report(j.UID, j.Owner()))(t), (Report{Text: "start", Running: "running", End: "end"}))
 }
 
 // A recorder whose lock file was removed is not the only one any more, whether or not another has begun.
