@@ -52,7 +52,7 @@ func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]
 		exclusive: c.Past.Run.Job.Exclusive && c.Job.Exclusive,
 	}
 	request := procscan.SurvivorRequest{
-		Proc: a.Config.Paths.Proc, UID: a.Job.UID, PIDs: unnamed(pids, j.Found), Owner: ended.job,
+		Proc: a.Config.Paths.Proc, UID: a.Job.UID, PIDs: unnamed(pids, j.Found),
 		Variables: []string{jobVariable, nodeVariable, clusterVariable, contextVariable, pipeVariable},
 	}
 	all, err := procscan.Survivors.Ask(request, a.Deadline.Left(time.Second, a.Reserve()))
@@ -137,12 +137,12 @@ func (s span) ofOther(p procscan.Survivor) bool {
 	return p.Environ[jobVariable] != "" && !s.claims(p)
 }
 
-// claims reports whether the environment says that it is the job's, on this node. Threat: a user forges it, and so
-// blames only a job of their own: the process has that user's uid.
+// claims reports whether the environment says that it is the job's, on this node. Slurm gives each task all three, and
+// a shell of salloc no node. Threat: a user forges it, and so blames only a job of their own: the process has
+// that user's uid.
 func (s span) claims(p procscan.Survivor) bool {
-	is := func(name, want string) bool { return p.Environ[name] == "" || p.Environ[name] == want }
-	names := p.Environ[jobVariable] == fmt.Sprint(s.job.ID)
-	return names && is(nodeVariable, s.job.Node) && is(clusterVariable, s.cluster)
+	return p.Environ[jobVariable] == fmt.Sprint(s.job.ID) && p.Environ[nodeVariable] == s.job.Node &&
+		p.Environ[clusterVariable] == s.cluster
 }
 
 // origin decides where a process comes from. alone means that no other job of the user is known to be on the node. What
@@ -152,12 +152,9 @@ func (s span) origin(p procscan.Survivor, alone bool) origin {
 	service, container := slurm.UnitOfCgroup(p.Cgroups)
 	login, manager := loginOf(p.Cgroups)
 	switch {
-	case p.Start <= s.from || p.Start+record.Tick > s.to, owner.Conflict != "":
+	case p.Start <= s.from || p.Start+record.Tick > s.to:
 		return unrelated
-	case owner.Found():
-		if owner.Same(s.job) && !owner.Daemon && !p.Stuck { // a stuck one is being ended
-			return byJob
-		}
+	case owner.Found() || owner.Conflict != "": // Slurm ends what stays in a job's cgroup, or says that it cannot
 		return unrelated
 	case container != "":
 		if s.exclusive {

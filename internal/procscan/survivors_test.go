@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/slurm"
 	"bookend/test/must"
 )
 
@@ -33,16 +32,16 @@ func TestSurvivors(t *testing.T) {
 		must.Write(t, filepath.Join(folder, "cmdline"), "python3\x00-c\x00")
 		edit(folder)
 	}
-	pipe(fixture(t, proc, "15", strings.Replace(jobCgroup, "77", "78", 1), ""), "environ") // to read it would hang
-	request := SurvivorRequest{proc, 1000, []int{10, 11, 12, 13, 14, 15}, slurm.Owner{ID: 77}, []string{"SLURM_JOB_ID", "A", "B"}}
+	pipe(fixture(t, proc, "15", jobCgroup, ""), "environ") // to read it would hang
+	request := SurvivorRequest{proc, 1000, []int{10, 11, 12, 13, 14, 15}, []string{"SLURM_JOB_ID", "A", "B"}}
 	all := must.Have(request.survivors())(t)
 	start := 1234560 * time.Millisecond
 	must.Be(t, "survivors", all, []Survivor{
 		{PID: 10, Parent: 1, Start: start, Name: "py (x", Cgroups: "0::/\n", Arguments: "python3\x00-c\x00",
 			Environ: map[string]string{"SLURM_JOB_ID": "77", "A": "1", "B": ""}},
-		{PID: 13, Parent: 1, Start: start, Name: "py", Stuck: true, Terminal: true, Apart: true, Cgroups: "0::/\n", Arguments: "python3\x00-c\x00",
+		{PID: 13, Parent: 1, Start: start, Name: "py", Terminal: true, Apart: true, Cgroups: "0::/\n", Arguments: "python3\x00-c\x00",
 			Environ: map[string]string{"SLURM_JOB_ID": "", "A": "", "B": ""}},
-		{PID: 15, Parent: 1, Start: start, Name: "py (x", Cgroups: strings.Replace(jobCgroup, "77", "78", 1),
+		{PID: 15, Parent: 1, Start: start, Name: "py (x", Cgroups: jobCgroup,
 			Environ: map[string]string{}},
 	})
 	must.Do(t, os.Remove(filepath.Join(proc, "10", "environ")))
