@@ -237,8 +237,8 @@ var entries = []Entry{
 		"Remove them with the command in the finding. A private /dev/shm for each job (JobContainerType) prevents it.",
 		Traits{Start: ToWarn, End: ToWarn}},
 	{Survivor, Warning, Host, Job, "process left running",
-		"A process of the job's user began while the job ran and is still running outside its cgroup, with or without " +
-			"a GPU: a daemon, MPS, the monitor of a container. This job alone is named only if the process's " +
+		"A process of the job's user began while the job ran and is still running outside its cgroup, with or " +
+			"without a GPU: a daemon, MPS, the monitor of a container. This job alone is named only if the process's " +
 			"environment names it. Processes of logins, services and other jobs are not reported.",
 		"End it with the command in the finding. ProctrackType=proctrack/cgroup ends what stays in a job's cgroup; " +
 			"stop a daemon's containers in the script.",
