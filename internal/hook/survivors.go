@@ -52,7 +52,7 @@ func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]
 		exclusive: c.Past.Run.Job.Exclusive && c.Job.Exclusive,
 	}
 	request := procscan.SurvivorRequest{
-		Proc: a.Config.Paths.Proc, UID: a.Job.UID, PIDs: unnamed(pids, j.Found),
+		Proc: a.Config.Paths.Proc, UID: a.Job.UID, PIDs: pids,
 		Variables: []string{jobVariable, nodeVariable, clusterVariable, contextVariable, pipeVariable},
 	}
 	all, err := procscan.Survivors.Ask(request, a.Deadline.Left(time.Second, a.Reserve()))
@@ -60,7 +60,7 @@ func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]
 	if err != nil {
 		return c
 	}
-	c.Faults = append(c.Faults, ended.findings(all)...)
+	c.Faults = append(c.Faults, ended.findings(all, j.Found)...)
 	return c
 }
 
@@ -72,13 +72,11 @@ func hangsAt(a *node.Access, pids []int) bool {
 	})
 }
 
-// unnamed returns the PIDs that no finding names.
-func unnamed(pids []int, found []record.Finding) []int {
-	return slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
-		is := func(h record.Holder) bool { return h.PID == pid }
-		return slices.ContainsFunc(found, func(f record.Finding) bool {
-			return f.Holder != nil && is(*f.Holder) || slices.ContainsFunc(f.Candidates, is)
-		})
+// isNamed reports whether a finding names a process.
+func isNamed(pid int, found []record.Finding) bool {
+	is := func(h record.Holder) bool { return h.PID == pid }
+	return slices.ContainsFunc(found, func(f record.Finding) bool {
+		return f.Holder != nil && is(*f.Holder) || slices.ContainsFunc(f.Candidates, is)
 	})
 }
 
@@ -100,8 +98,8 @@ const (
 	byJob
 )
 
-// findings returns a finding for each origin that some of the user's processes have.
-func (s span) findings(all []procscan.Survivor) (found []record.Finding) {
+// findings returns a finding for each origin that some of the user's processes have which no other finding names.
+func (s span) findings(all []procscan.Survivor, others []record.Finding) (found []record.Finding) {
 	alone := !slices.ContainsFunc(all, func(p procscan.Survivor) bool { return s.ofOther(p) })
 	for _, tt := range []struct {
 		of          origin
@@ -113,7 +111,7 @@ func (s span) findings(all []procscan.Survivor) (found []record.Finding) {
 		{boxed, "a container began while this job ran and is still running: %s", "whose container it is is unknown"},
 	} {
 		left := roots(slices.DeleteFunc(slices.Clone(all), func(p procscan.Survivor) bool {
-			return s.origin(p, alone) != tt.of
+			return s.origin(p, alone) != tt.of || isNamed(p.PID, others)
 		}))
 		if len(left) == 0 {
 			continue

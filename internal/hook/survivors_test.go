@@ -110,7 +110,7 @@ func TestSurvivors(t *testing.T) {
 			all = append(all, outlives(edit))
 		}
 		var got []string
-		for _, f := range ended.findings(all) {
+		for _, f := range ended.findings(all, nil) {
 			got = append(got, f.Observed)
 			must.Be(t, name+": certain", len(f.Doubts) == 0, strings.HasPrefix(f.Observed, "this job"))
 			must.Be(t, name+": code", f.Code, catalog.Survivor)
@@ -119,15 +119,19 @@ func TestSurvivors(t *testing.T) {
 	}
 	shim, below := outlives(plainly), outlives(plainly)
 	shim.Name, shim.Arguments, below.PID, below.Parent = "conmon", "conmon\x00-c\x00"+hex64+"\x00", 4712, 4711
-	must.Be(t, "a process below a container's monitor", ended.findings([]procscan.Survivor{shim, below})[0].Observed,
+	must.Be(t, "a process below a container's monitor", ended.findings([]procscan.Survivor{shim, below}, nil)[0].Observed,
 		"this job left process 4711 (conmon) running; end: podman stop 0123456789ab")
 	shim.Name = "sh"
-	must.Be(t, "a process below a shell", ended.findings([]procscan.Survivor{shim, below})[0].Observed,
+	must.Be(t, "a process below a shell", ended.findings([]procscan.Survivor{shim, below}, nil)[0].Observed,
 		"this job left 2 processes 4711 (sh), 4712 (tmux__server) running; end: kill 4711 4712")
-	pids := []int{1, 2, 3, 4}
-	holder := func(pid int) record.Holder { return record.Holder{Process: record.Process{PID: pid}} }
-	second := holder(2)
-	must.Be(t, "named already", unnamed(pids, []record.Finding{{Holder: &second}, {}, {Candidates: []record.Holder{holder(4)}}}), []int{1, 3})
+	holder := record.Holder{Process: record.Process{PID: 4711}}
+	for name, other := range map[string]record.Finding{"holder": {Holder: &holder}, "candidate": {Candidates: []record.Holder{holder}}} {
+		must.Be(t, "named already as a "+name, len(ended.findings([]procscan.Survivor{shim}, []record.Finding{{}, other})), 0)
+	}
+	on := outlives(foreign)
+	on.PID = 4711
+	must.Be(t, "another job's process that is named", len(ended.findings([]procscan.Survivor{on, outlives(lost)},
+		[]record.Finding{{Holder: &holder}})), 0)
 }
 
 // Each kind has its own command, and no name, argument or directory of a user's puts a word into one.
