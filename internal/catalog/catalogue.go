@@ -230,11 +230,20 @@ var entries = []Entry{
 
 	// the host's memory
 	{SharedMemory, Warning, Host, Job, "shared memory left behind",
-		"Files in /dev/shm or System V segments of the job's user that were not there at its start and that no " +
-			"process uses: 64 MiB or more in all, or 100 of them. They take the node's memory until they are " +
+		"Files in /dev/shm, System V segments, POSIX message queues (/dev/mqueue) or huge page files " +
+			"(/dev/hugepages) of the job's user that were not there at its start and that no process uses: 64 MiB " +
+			"or more in all, or 100 of them. They take the node's memory until they are " +
 			"removed. This job alone is named only if it had the node to itself and nothing else of its user was " +
 			"seen there.",
 		"Remove them with the command in the finding. A private /dev/shm for each job (JobContainerType) prevents it.",
+		Traits{Start: ToWarn, End: ToWarn}},
+	{HostMemory, Warning, Host, Node, "host memory did not come back",
+		"While no job is on the node, less host memory is available than twice before in this boot: 5 % of it, or 16 " +
+			"GiB. The finding names what has grown: shared memory by owner, huge pages, unreclaimable kernel memory, " +
+			"processes. Growth of system services alone is a note. The page cache and what ZFS would give back count " +
+			"as available. The next jobs are told as long as it stands.",
+		"Remove the files or end the processes that it names, unless they belong to the node; memory that nothing " +
+			"names may take a reboot.",
 		Traits{Start: ToWarn, End: ToWarn}},
 	{Survivor, Warning, Host, Job, "process left running",
 		"A process of the job's user began while the job ran and is still running outside its cgroup, with or " +

@@ -85,6 +85,8 @@ const (
 	SharedMemory Code = "BKD-SHM"
 	// Survivor is a process or container that a job left, with or without a GPU.
 	Survivor Code = "BKD-SURVIVOR"
+	// HostMemory is about all of the host's memory while no job is on the node. The health check alone finds it.
+	HostMemory Code = "BKD-HOSTMEM"
 
 	BackendMissing Code = "BKD-BK-MISSING"
 	BackendRefused Code = "BKD-BK-REFUSED"
@@ -208,7 +210,7 @@ func (e Entry) NeverDrains() string {
 	case e.Scope == Elsewhere:
 		return "it is about a GPU that is not the hook's job's"
 	case e.Scope == Host:
-		return "its user can remove or end it, and no later check would tell that it is gone"
+		return "it is about the node itself, which its users and the admin can put right"
 	case e.Scope == Card && e.Severity == Note:
 		return "it tells of a GPU and says nothing against it"
 	}

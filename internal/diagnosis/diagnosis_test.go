@@ -458,6 +458,35 @@ func TestRecorded(t *testing.T) {
 	})
 }
 
+// What the node was short of before the job is evidence if the node's memory ran out, never if a limit of the job's did.
+func TestShortBefore(t *testing.T) {
+	kill := func(whole bool, limit uint64) func(*Input) {
+		return func(in *Input) {
+			const cgroup = "/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"
+			in.Kernel.Kills = []gpu.HostKill{{PID: 900, Cgroup: cgroup, Whole: whole, Limit: limit}}
+		}
+	}
+	for name, tt := range map[string]struct {
+		change func(*Input)
+		want   bool
+	}{
+		"the kernel ended it for the node's memory": {kill(true, 0), true},
+		"for its own limit":                         {kill(false, 16<<30), false},
+		"for a limit that is not known":             {kill(false, 0), false},
+		"a program was refused memory":              {saying(says(record.KindHost, record.FromOther)), true},
+		"by ulimit -v":                              {both(limited(4), saying(says(record.KindHost, record.FromPyTorch))), false},
+		"Slurm ended it":                            {saying(says(record.KindHost, record.FromSlurm)), false},
+		"Slurm says so":                             {func(in *Input) { in.Job.Exit.Raw = 125 }, false},
+		"it met no shortage":                        {func(*Input) {}, false},
+	} {
+		in := well(1)
+		in.StartFindings = append(in.StartFindings, record.Saw(catalog.HostMemory, "9.0 GiB were taken", ""))
+		tt.change(&in)
+		got := Why(in).Cause(record.CauseLimits)
+		must.Not(t, strings.Contains(got.Evidence, "; before your job, 9.0 GiB were taken") != tt.want, "%s: %+v", name, got)
+	}
+}
+
 func TestLimitsAndShare(t *testing.T) {
 	kill := func(cgroup string) func(*Input) {
 		return func(in *Input) { in.Kernel.Kills = []gpu.HostKill{{PID: 900, Cgroup: cgroup}} }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -32,6 +33,9 @@ func hostMemory(e evidence) record.Cause {
 	if kill.Limit > 0 {
 		ran += "; the limit was " + gpu.Size(kill.Limit)
 	}
+	if kill.Whole {
+		ran += takenBefore(e)
+	}
 	unclear, limit := (pid != 0 || slurms) && full && !(ended(exit, 9) && slurms), gpu.Size(e.in.AddressSpace.Bytes)
 	return rules[record.Cause]{
 		{unclear, cannotTell("host memory ran out too; whether that came first cannot be told")},
@@ -40,9 +44,18 @@ func hostMemory(e evidence) record.Cause {
 		{len(messages) == 0, record.Cause{}},
 		{len(e.failures) > 0, cannotTell("refused host memory too" + unweighed)},
 		{e.addressLimited, yes("refused host memory; ulimit -v is " + limit)},
-		{slices.ContainsFunc(messages, byProgram), yes("refused host memory, not the GPU's")},
+		{slices.ContainsFunc(messages, byProgram), yes("refused host memory, not the GPU's" + takenBefore(e))},
 		{true, cannotTell("a library could not be mapped: a limit, or a directory that allows no programs")},
 	}.first()
+}
+
+// takenBefore says what the node's memory was short of at the job's start. It does not count for a limit of the job's.
+func takenBefore(e evidence) string {
+	short := func(f record.Finding) bool { return f.Code == catalog.HostMemory }
+	if i := slices.IndexFunc(e.in.StartFindings, short); i >= 0 {
+		return "; before your job, " + e.in.StartFindings[i].Observed
+	}
+	return ""
 }
 
 // killed returns the first kill of a process of the job for host memory, the zero value for none. Its time is unknown:

@@ -197,7 +197,7 @@ func AtHook(in Facts, own Exit) Decision {
 		return in.said(Add, w.Reason, m)
 	case flag != "":
 		return in.leave(in.Memory, "the node's state has "+flag)
-	case own.Phase == slurm.HealthCheck && !n.Drained() && !idle(n):
+	case own.Phase == slurm.HealthCheck && !n.Drained() && !Idle(n):
 		return in.leave(in.Memory, "Slurm does not have the node as idle: a job's end decides")
 	case n.Drained():
 		return in.leave(in.Memory, otherReason(n))
@@ -257,8 +257,8 @@ var quiet = []string{
 // busy are flags with which no node is resumed: a job's end may still drain it, or it is in maintenance.
 var busy = []string{"COMPLETING", "MAINT"}
 
-// idle reports whether Slurm has no job on the node, not even one that completes, and hears from it.
-func idle(n slurm.Node) bool {
+// Idle reports whether Slurm has no job on the node, not even one that completes, and hears from it.
+func Idle(n slurm.Node) bool {
 	busy := beyond(n, slices.Concat([]string{"IDLE"}, quiet[3:])...)
 	return slices.Contains(n.Flags, "IDLE") && busy == "" && !n.Silent
 }

@@ -92,6 +92,7 @@ func (h *hook) examine(c judge.Case) judge.Check {
 		residue.Node = *records
 		k.Residue, k.Seen.Looks, k.Faults = &residue, seen.Seen.Looks, slices.Concat(seen.Faults, more)
 	}
+	k.Faults = slices.Concat(k.Faults, examineMemory(a, k))
 	k.Reply, more = reply()
 	k.Faults = judge.Once(slices.Concat(k.Faults, more), nil)
 	h.know(k.Case)

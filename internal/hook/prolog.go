@@ -20,7 +20,7 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	memory := sharedMemory(a).Read(a.Env.Clock.Wall())
 	c, seen := node.Observe(a, withStanding(a, c))
 	h.stopped.setUnfinished(begin(a.Store, h.know(c).Self())) // its exit counts in this boot, which is known by now
-	c = learn(a, node.Consult(a, c))
+	c = withShortage(a, learn(a, node.Consult(a, c)))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
 	c = probe.AtStart(a, outlast(a, c), j, seen.Tests)
 	c, j = h.judge(c)

@@ -37,13 +37,14 @@ func leftInMemory(a *node.Access, c judge.Case, memory sharedmem.Reading) judge.
 	if !known || !left.Matter() {
 		return c
 	}
-	search := sharedmem.Search{Place: sharedMemory(a), Device: now.Device, Files: left.Inodes()}
-	unused, err := sharedmem.Unused.Ask(search, a.Deadline.Left(time.Second, a.Reserve()))
+	searches := sharedMemory(a).Searches(now, left)
+	unused, err := sharedmem.Unused.Ask(searches, a.Deadline.Left(time.Second, a.Reserve()))
 	c.Faults = append(c.Faults, a.AbandonedReader(err, nil)...)
-	if left = left.Only(unused); !left.Matter() {
+	if left = left.Only(unused...); !left.Matter() {
 		return c
 	}
 	c, jobs, unseen := suspects(a, c, mark.Login || now.Login)
+	search := searches[0]
 	search.Files = left.Inodes()
 	removed, note, faults := removeShared(a, search, unseen == "" && len(jobs) == 1)
 	rest := left.Without(removed).Command(a.Job.UID, search.Place.Dir)

@@ -38,8 +38,8 @@ func Stopped(exit int, f record.Finding) record.Verdict {
 func (c Case) decide(found []record.Finding) Judgement {
 	found = c.repeated(untried(c.Seen.Cards, found))
 	v := policy.Decide(c.Config, c.Phase, c.Job, found)
-	if c.Phase == slurm.HealthCheck && v.Action == config.Drain && occupied(c) != "" {
-		v.Action, v.Held = config.Warn, occupied(c)
+	if c.Phase == slurm.HealthCheck && v.Action == config.Drain && Occupied(c) != "" {
+		v.Action, v.Held = config.Warn, Occupied(c)
 	}
 	// If it is unknown, scontrol is right in both cases: without expedited requeue it drains as an exit code does.
 	if c.Expedited == slurm.Yes || c.Expedited == slurm.Unknown {

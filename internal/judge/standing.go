@@ -46,8 +46,8 @@ func standingOf(c Case) []record.StandingFault {
 	return condition.Without(glanceOf(c).Absorb(kept), later).Faults
 }
 
-// occupied returns why a health check must not drain the node: a job is on it, or may be.
-func occupied(c Case) string {
+// Occupied returns why a health check must take the node for one with a job: there is one, or may be.
+func Occupied(c Case) string {
 	if c.Node == nil {
 		return "the records of the node's jobs were not read"
 	}

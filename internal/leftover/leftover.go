@@ -23,19 +23,25 @@ type Listing struct {
 	Device   uint64 // of /dev/shm: inode numbers mean nothing on another
 	Files    []Item // Made is zero if the kernel does not show when a file was created
 	Segments []Item // Made is to the second: when it was created, or its owner or mode was set
-	Login    bool   // the user is logged in on the node, or has lingering services there
-	Unknown  string // why something may be missing, empty if it is complete
+	// Others are the files in the directories of Others, each with what it needs of this.
+	Others  []Listing
+	Login   bool   // the user is logged in on the node, or has lingering services there
+	Unknown string // why something may be missing, empty if it is complete
 }
 
 // Mark is what a job's record keeps of the listing at its start.
 type Mark struct {
-	Wall     time.Time `json:"wall"`
+	Wall     time.Time `json:"wall,omitzero"`
 	Device   uint64    `json:"device"`
 	Files    []uint64  `json:"files,omitempty"` // sorted, as the segments
 	Segments []uint64  `json:"segments,omitempty"`
 	Login    bool      `json:"login,omitempty"`
 	Unknown  string    `json:"unknown,omitempty"`
+	Others   []Mark    `json:"others,omitempty"`
 }
+
+// Others are the directories next to /dev/shm with memory of users', and what a file in them is called.
+var Others = []struct{ Dir, File string }{{"mqueue", "POSIX message queue"}, {"hugepages", "huge page file"}}
 
 // maxMarked bounds the files, and the segments, in a record: 2,000 numbers take some 20 KiB.
 const maxMarked = 2000
@@ -48,6 +54,9 @@ func (l Listing) Mark() *Mark {
 		return m
 	}
 	m.Files, m.Segments = ids(l.Files), ids(l.Segments)
+	for _, o := range l.Others {
+		m.Others = append(m.Others, *o.Mark())
+	}
 	return m
 }
 
@@ -60,7 +69,10 @@ func ids(items []Item) (sorted []uint64) {
 }
 
 // Remains are what appeared in shared memory while a job ran and is not in use, the largest first.
-type Remains struct{ Files, Segments []Item }
+type Remains struct {
+	Files, Segments []Item
+	Others          []Remains // by directory, as in Others
+}
 
 // coarse is how much earlier than the clock a file's birth may seem: the kernel takes it from its last tick.
 const coarse = 10 * time.Millisecond
@@ -73,6 +85,12 @@ func (l Listing) Since(start *Mark) (r Remains, known bool) {
 	from := start.Wall.Add(-coarse)
 	r.Files = appeared(l.Files, start.Files, from, l.Wall)
 	r.Segments = appeared(l.Segments, start.Segments, from.Truncate(time.Second), l.Wall)
+	for i := range min(len(l.Others), len(start.Others)) {
+		now, then := l.Others[i], start.Others[i]
+		now.Wall, then.Wall = l.Wall, start.Wall
+		o, _ := now.Since(&then) // where that cannot be told, nothing is left
+		r.Others = append(r.Others, o)
+	}
 	return r, true
 }
 
@@ -94,8 +112,16 @@ func appeared(now []Item, before []uint64, from, to time.Time) (news []Item) {
 // Inodes returns those of the files, sorted.
 func (r Remains) Inodes() []uint64 { return ids(r.Files) }
 
-// Only returns the remains without the files that are not among these.
-func (r Remains) Only(files []uint64) Remains { return r.without(files, false) }
+// Only returns the remains without the files that are not among these: those in /dev/shm and in each of the others.
+func (r Remains) Only(files ...[]uint64) Remains {
+	files = append(files, make([][]uint64, 1+len(r.Others))...)
+	left := r.without(files[0], false)
+	left.Others = nil
+	for i, o := range r.Others {
+		left.Others = append(left.Others, o.without(files[1+i], false))
+	}
+	return left
+}
 
 // Without returns the remains without these files.
 func (r Remains) Without(files []uint64) Remains { return r.without(files, true) }
@@ -111,14 +137,22 @@ func (r Remains) without(files []uint64, these bool) Remains {
 
 // Bytes returns how much memory they take.
 func (r Remains) Bytes() (sum uint64) {
-	for _, i := range slices.Concat(r.Files, r.Segments) {
+	for _, i := range r.all() {
 		sum += i.Bytes
 	}
 	return sum
 }
 
+func (r Remains) all() []Item {
+	all := slices.Concat(r.Files, r.Segments)
+	for _, o := range r.Others {
+		all = append(all, o.Files...)
+	}
+	return all
+}
+
 // Matter reports whether they are enough to be reported.
 func (r Remains) Matter() bool {
 	const minBytes, minEntries = 64 << 20, 100
-	return r.Bytes() >= minBytes || len(r.Files)+len(r.Segments) >= minEntries
+	return r.Bytes() >= minBytes || len(r.all()) >= minEntries
 }

@@ -66,6 +66,55 @@ func TestSince(t *testing.T) {
 	}
 }
 
+// POSIX message queues and huge pages go by the same rule, each directory by its own device, and count with the files.
+func TestOthers(t *testing.T) {
+	listing := func(queues, pages Listing) Listing {
+		l := at(nil)
+		l.Others = []Listing{queues, pages}
+		return l
+	}
+	of := func(device uint64, items ...Item) Listing { return Listing{Device: device, Files: items} }
+	marked := listing(of(8, Item{ID: 1}), of(9))
+	marked.Wall = start
+	mark := marked.Mark()
+	many := make([]Item, 100)
+	for i := range many {
+		many[i] = Item{ID: uint64(10 + i), Name: "queue"}
+	}
+	for name, tt := range map[string]struct {
+		now  Listing
+		mark *Mark
+		left int
+	}{
+		"new queues":                    {listing(of(8, append(many, Item{ID: 1})...), of(9)), mark, 100},
+		"huge pages":                    {listing(of(8), of(9, Item{ID: 5, Bytes: 64 * mib})), mark, 1},
+		"queues of before":              {listing(of(8, Item{ID: 1, Bytes: 64 * mib}), of(9)), mark, 0},
+		"mounted meanwhile":             {listing(of(7, many...), of(9)), mark, 0},
+		"not known now":                 {listing(Listing{Device: 8, Files: many, Unknown: "cut"}, of(9)), mark, 0},
+		"a start of an earlier version": {listing(of(8, many...), of(9)), &Mark{Wall: start, Device: 7}, 0},
+	} {
+		left, known := tt.now.Since(tt.mark)
+		if !known || len(left.all()) != tt.left || left.Matter() != (tt.left > 0) {
+			t.Errorf("%s: %+v, %v", name, left, known)
+		}
+	}
+	left, _ := listing(of(8, Item{ID: 2, Name: "q"}, Item{ID: 3}), of(9, Item{ID: 4, Name: "p"})).Since(mark)
+	left = left.Only(nil, []uint64{2}, []uint64{4, 9})
+	const want = "this job left 1 POSIX message queue q in /dev/mqueue and 1 huge page file p in /dev/hugepages" +
+		"; remove: find /dev/mqueue -maxdepth 1 -type f -user 1000 '(' -inum 2 ')' -delete" +
+		"; find /dev/hugepages -maxdepth 1 -type f -user 1000 '(' -inum 4 ')' -delete"
+	if got := left.Text(nil, "") + left.Command(1000, "/dev/shm"); got != want || len(Inodes(got)) > 0 {
+		t.Errorf("%q, want %q", got, want)
+	}
+	left.Files = many[:20]
+	if got := left.Command(1000, "/dev/shm"); !strings.HasPrefix(got, " (the command removes the 7 largest)") || strings.Contains(got, "mqueue") {
+		t.Errorf("%q", got)
+	}
+	if left = left.Only(); len(left.all()) > 0 {
+		t.Errorf("%+v", left)
+	}
+}
+
 func TestMatter(t *testing.T) {
 	for _, tt := range []struct {
 		files   int

@@ -2,6 +2,7 @@ package leftover
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -25,6 +26,12 @@ func (r Remains) Text(jobs []string, unseen string) string {
 	}
 	if n := len(r.Segments); n > 0 {
 		parts = append(parts, count(n, "System V segment"))
+	}
+	for i, o := range r.Others {
+		if n := len(o.Files); n > 0 {
+			in := " in /dev/" + Others[i].Dir
+			parts = append(parts, count(n, Others[i].File)+pattern(o.Files)+in)
+		}
 	}
 	return subject + " left " + strings.Join(parts, " and ")
 }
@@ -63,25 +70,37 @@ func pattern(files []Item) string {
 // for; empty without any. It names each by number, not by a name that a shell could misread, and only the user's: a
 // number may be another file's after the next boot. dir is where /dev/shm is.
 func (r Remains) Command(uid uint32, dir string) string {
-	var all []string
-	const or = " -o"
-	inodes, files := numbers(or+" -inum", r.Files, 90)
-	if files > 0 {
-		const find = "find %s -maxdepth 1 -type f -user %d '('%s ')' -delete"
-		all = append(all, fmt.Sprintf(find, dir, uid, inodes[len(or):]))
-	}
+	command, files := find(r.Files, uid, dir)
 	ids, segments := numbers(" -m", r.Segments, 30)
 	if segments > 0 {
-		all = append(all, "ipcrm"+ids)
+		command += "; ipcrm" + ids
 	}
-	switch command := removal + strings.Join(all, "; "); {
-	case len(all) == 0:
+	removed := files + segments
+	for i, o := range r.Others {
+		next, n := find(o.Files, uid, strings.TrimSuffix(dir, "shm")+Others[i].Dir)
+		if len(command)+len(next) <= 200 {
+			command, removed = command+next, removed+n
+		}
+	}
+	command = removal + strings.TrimPrefix(command, "; ")
+	switch {
+	case removed == 0:
 		return ""
-	case files+segments < len(r.Files)+len(r.Segments):
-		return fmt.Sprintf(" (the command removes the %d largest)", files+segments) + command
+	case removed < len(r.all()):
+		return fmt.Sprintf(" (the command removes the %d largest)", removed) + command
 	default:
 		return command
 	}
+}
+
+// find returns a command that removes the first of the files in a directory, and how many these are.
+func find(files []Item, uid uint32, dir string) (command string, n int) {
+	const or, form = " -o", "; find %s -maxdepth 1 -type f -user %d '('%s ')' -delete"
+	inodes, n := numbers(or+" -inum", files, 90)
+	if n > 0 {
+		command = fmt.Sprintf(form, dir, uid, inodes[len(or):])
+	}
+	return command, n
 }
 
 // numbers lists the first items, each after a word, as far as there is room, and returns how many these are.
@@ -94,4 +113,17 @@ func numbers(word string, items []Item, room int) (text string, n int) {
 		text, n = text+next, n+1
 	}
 	return text, n
+}
+
+// Inodes returns the files in /dev/shm that the command in a text names.
+func Inodes(text string) (all []uint64) {
+	_, command, _ := strings.Cut(text, removal+"find ")
+	find, _, _ := strings.Cut(command, "')'")
+	words := strings.Fields(find)
+	for i := 1; i < len(words) && strings.HasSuffix(words[0], "/shm"); i++ {
+		if id, err := strconv.ParseUint(words[i], 10, 64); err == nil && words[i-1] == "-inum" {
+			all = append(all, id)
+		}
+	}
+	return all
 }

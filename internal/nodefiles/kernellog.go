@@ -237,7 +237,7 @@ func parseKill(text string) (gpu.HostKill, bool) {
 		return gpu.HostKill{}, false
 	}
 	pid, ok := gpu.Decimal(found[3], gpu.MaxPID)
-	k := gpu.HostKill{PID: pid, Name: found[2]}
+	k := gpu.HostKill{PID: pid, Name: found[2], Whole: strings.HasPrefix(found[1], "NONE,")}
 	if head, group, one := strings.Cut(found[1], ",task_memcg="); one && !strings.Contains(head+group, ",task_memcg=") {
 		k.Cgroup = group // a second one is part of a cgroup's own name
 	}

@@ -159,9 +159,7 @@ func DrainIdle(a *node.Access, c judge.Check, j judge.Judgement) (drained bool, 
 	}
 	end := record.End{At: a.Deadline.Start, Wall: a.Env.Clock.Wall(), Findings: j.Found, Verdict: j.Verdict}
 	end.Verdict.Exit, end.Verdict.ByScontrol = catalog.Exit(j.Code), true // as the end of a job would
-	if kept := node.Numbering.Peek(a.Store); kept != nil {                // Slurm gives a health check no SLURM_CONF
-		end.SlurmConf = kept.Key.Conf
-	}
+	end.SlurmConf = keptConf(a)
 	own := drain.FromEnd(record.Run{Job: a.Job, Epoch: c.Seen.Epoch}, a.Phase, end)
 	if own == nil || own.Reason == "" || a.Config.Drain.ReasonBy == config.ReasonByNone {
 		return false, "drain.reason_by is none", nil
@@ -171,6 +169,21 @@ func DrainIdle(a *node.Access, c judge.Check, j judge.Judgement) (drained bool, 
 		held = err.Error()
 	}
 	return held == "", held, append(faults, notWritten(err)...)
+}
+
+// keptConf returns the SLURM_CONF of the node's hooks: Slurm gives a health check none.
+func keptConf(a *node.Access) string {
+	if kept := node.Numbering.Peek(a.Store); kept != nil {
+		return kept.Key.Conf
+	}
+	return ""
+}
+
+// Idle reports whether Slurm has no job on the node, also none without a process; false if that cannot be told.
+func Idle(a *node.Access) bool {
+	left := func() time.Duration { return a.Left(config.Duration(slurmCall)) }
+	now, err := scontrol(a, keptConf(a), left).Node(a.Job.Node)
+	return err == nil && drain.Idle(now)
 }
 
 // drainInput returns what this node's records say about its drain. It reads them again, since an end may have come

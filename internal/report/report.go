@@ -47,14 +47,16 @@ type Scene struct {
 
 // Start returns the text for the beginning of the job's log, empty if there is nothing to report.
 func Start(s Scene) string {
-	told := s.reported()
+	told, memory := s.reported(), onNode(s)
 	switch {
-	case s.Show == config.ShowNone, len(told) == 0 && s.Show != config.ShowAll:
+	case s.Show == config.ShowNone:
 		return ""
+	case len(told) == 0 && s.Show == config.ShowAll:
+		return lines(append([]string{s.quiet(s.clean() + " at the start: " + s.free())}, memory...)...)
 	case len(told) == 0:
-		return lines(s.quiet(s.clean() + " at the start: " + s.free()))
+		return lines(memory...)
 	}
-	return s.bounded(s.problems(told, atStart), s.startAdvice(told))
+	return s.bounded(s.problems(told, atStart), slices.Concat(memory, s.startAdvice(told)))
 }
 
 // End returns the text for the end of the job's log, empty if there is none; why the job ran out of memory comes first.
@@ -94,6 +96,9 @@ func onNode(s Scene) (out []string) {
 		out = append(out, fmt.Sprintf("WARNING: %s: %s", s.Run.Job.Node, what))
 		if some {
 			out = append(out, how+command)
+		}
+		if f.Code == catalog.HostMemory {
+			out = append(out, "  Too little is left? sbatch --exclude="+s.Run.Job.Node)
 		}
 	}
 	return out

@@ -553,6 +553,24 @@ func TestTrap(t *testing.T) {
 	}
 }
 
+// A start that finds the node short of memory says so, also on clean GPUs.
+func TestHostMemory(t *testing.T) {
+	short := record.Finding{Code: catalog.HostMemory, Observed: "9.0 GiB of the node's 99.0 GiB of memory were taken"}
+	const lines = "bookend: WARNING: n1: 9.0 GiB of the node's 99.0 GiB of memory were taken\n" +
+		"bookend:   Too little is left? sbatch --exclude=n1\n"
+	s := scene(1, record.Clean, short)
+	must.Not(t, !strings.HasSuffix(Start(s), "\n"+lines), "clean GPUs: %s", Start(s))
+	s.Show = config.ShowProblems
+	must.Be(t, "nothing else", Start(s), lines)
+	must.Not(t, s.Clean(), "it is clean")
+	s.Show = config.ShowNone
+	must.Be(t, "no report is wanted", Start(s), "")
+	s.Show, s.Verdict.Judged[0].Action = config.ShowProblems, config.Note
+	must.Be(t, "noted", Start(s), "")
+	dirty := Start(scene(1, record.Flat, found(catalog.Residue, nil, nil), short))
+	must.Not(t, !strings.Contains(dirty, lines) || strings.Count(dirty, "WARNING") != 2, "%s", dirty)
+}
+
 // Lines about the node's memory follow those about the GPUs, whatever these say, unless policy only notes the finding.
 func TestSharedMemory(t *testing.T) {
 	left := record.Finding{Code: catalog.SharedMemory, Bytes: gpu.Bytes(41 << 30),

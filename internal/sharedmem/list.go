@@ -1,5 +1,5 @@
-// Package sharedmem reads what a user has in a node's shared memory, which is /dev/shm and System V segments, and finds
-// out what no process uses.
+// Package sharedmem reads what a user has in a node's shared memory (/dev/shm, System V segments, POSIX message queues
+// and huge pages) and finds out what no process uses. It also reads all of the node's memory.
 package sharedmem
 
 import (
@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -55,8 +56,22 @@ func (p Place) list(now time.Time) leftover.Listing {
 	}
 	if err != nil {
 		l.Unknown = err.Error()
+		return l
+	}
+	for i := range leftover.Others {
+		files, device, err := p.other(i).files()
+		l.Others = append(l.Others, leftover.Listing{Files: files, Device: device})
+		if err = present(err); err != nil {
+			l.Others[i].Unknown = err.Error()
+		}
 	}
 	return l
+}
+
+// other returns one of the other directories.
+func (p Place) other(i int) Place {
+	p.Dir = filepath.Join(filepath.Dir(p.Dir), leftover.Others[i].Dir)
+	return p
 }
 
 // open opens the directory.
@@ -69,8 +84,10 @@ func (p Place) open() (dir *os.File, device uint64, err error) {
 	var system unix.Statfs_t
 	var st unix.Stat_t
 	err = errors.Join(unix.Fstatfs(int(dir.Fd()), &system), unix.Fstat(int(dir.Fd()), &st))
-	if err == nil && system.Type != unix.TMPFS_MAGIC {
-		err = fmt.Errorf("%q is not a tmpfs", p.Dir)
+	const mqueue = 0x19800202
+	ofMemory := []int64{unix.TMPFS_MAGIC, mqueue, unix.HUGETLBFS_MAGIC}
+	if err == nil && !slices.Contains(ofMemory, int64(system.Type)) {
+		err = fmt.Errorf("%q is not in memory", p.Dir)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, dir.Close())
@@ -80,42 +97,54 @@ func (p Place) open() (dir *os.File, device uint64, err error) {
 
 // files lists the user's regular files.
 func (p Place) files() (all []leftover.Item, device uint64, err error) {
-	const most = 20_000 // entries of all users, some 40 ms
-	dir, device, err := p.open()
-	if err != nil {
-		return nil, 0, err
-	}
-	defer dir.Close()
-	entries, err := dir.ReadDir(most)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, 0, err
-	}
-	for _, e := range entries {
-		if f, ok := p.file(int(dir.Fd()), device, e.Name()); ok && e.Type().IsRegular() {
+	device, err = p.each(func(f leftover.Item, uid uint32) {
+		if uid == p.UID {
 			all = append(all, f)
 		}
-	}
-	if len(entries) == most {
-		return nil, 0, fmt.Errorf("%q has more than %d entries", p.Dir, most)
+	})
+	if err != nil {
+		return nil, 0, err
 	}
 	return all, device, nil
 }
 
-// file describes one of the user's regular files. Threat: users choose names, and may have mounted a file system that
-// does not answer on one of theirs: neither is it followed nor asked.
-func (p Place) file(dir int, device uint64, name string) (f leftover.Item, ok bool) {
+// each visits the regular files of all users.
+func (p Place) each(visit func(f leftover.Item, uid uint32)) (device uint64, err error) {
+	const most = 20_000 // entries, some 40 ms
+	dir, device, err := p.open()
+	if err != nil {
+		return 0, err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(most)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	for _, e := range entries {
+		if f, uid, ok := describe(int(dir.Fd()), device, e.Name()); ok && e.Type().IsRegular() {
+			visit(f, uid)
+		}
+	}
+	if len(entries) == most {
+		return 0, fmt.Errorf("%q has more than %d entries", p.Dir, most)
+	}
+	return device, nil
+}
+
+// describe describes a regular file. Threat: users choose names, and may have mounted a file system that does not
+// answer on one of theirs: neither is it followed nor asked.
+func describe(dir int, device uint64, name string) (f leftover.Item, uid uint32, ok bool) {
 	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
 	var st unix.Statx_t
 	err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != p.UID ||
-		unix.Mkdev(st.Dev_major, st.Dev_minor) != device {
-		return f, false
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || unix.Mkdev(st.Dev_major, st.Dev_minor) != device {
+		return f, 0, false
 	}
 	f = leftover.Item{ID: st.Ino, Bytes: st.Blocks * 512, Name: name}
 	if st.Mask&unix.STATX_BTIME != 0 {
 		f.Made = time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
 	}
-	return f, true
+	return f, st.Uid, true
 }
 
 // segments lists the user's System V segments.

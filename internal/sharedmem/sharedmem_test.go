@@ -124,6 +124,48 @@ func TestUnused(t *testing.T) {
 	must.Not(t, len(must.Have(r.unused())(t)) > 0, "a file on another file system is unused")
 }
 
+// POSIX message queues and huge pages are listed next to /dev/shm, and a queue that a process has open is in use.
+func TestOthers(t *testing.T) {
+	dir := shm(t)
+	must.Do(t, os.Mkdir(dir+"/shm", 0o755))
+	for _, other := range leftover.Others {
+		must.Do(t, os.Mkdir(filepath.Join(dir, other.Dir), 0o755))
+	}
+	none := listed(t, dir+"/shm", 1000)
+	for _, system := range []struct{ dir, name string }{{"mqueue", "mqueue"}, {"hugepages", "hugetlbfs"}} {
+		at := filepath.Join(dir, system.dir)
+		must.Do(t, unix.Mount("none", at, system.name, 0, ""))
+		t.Cleanup(func() { must.Do(t, unix.Unmount(at, 0)) })
+		for _, name := range []string{"free", "held", "foreign"} {
+			path := filepath.Join(at, fmt.Sprintf("bookend-%d-%s", os.Getpid(), name))
+			held := must.Have(os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600))(t)
+			t.Cleanup(func() { _ = os.Remove(path) })
+			owner := 1000
+			if name == "foreign" {
+				owner = 1001
+			}
+			must.Do(t, os.Chown(path, owner, owner))
+			if name == "held" {
+				t.Cleanup(func() { _ = held.Close() })
+			} else {
+				must.Do(t, held.Close())
+			}
+		}
+	}
+	l := listed(t, dir+"/shm", 1000)
+	left, known := l.Since(&leftover.Mark{Device: l.Device, Others: []leftover.Mark{{Device: l.Others[0].Device}, {Device: l.Others[1].Device}}})
+	must.Not(t, !known || len(left.Others[0].Files) < 2 || len(left.Others[1].Files) != 2, "%+v", left)
+	all := Place{dir + "/shm", "/proc", "/sys", 1000}.Searches(l, left)
+	left = left.Only(nil, must.Have(all[1].unused())(t), must.Have(all[2].unused())(t))
+	for _, o := range left.Others {
+		free := func(i leftover.Item) bool { return i.Name == fmt.Sprintf("bookend-%d-free", os.Getpid()) }
+		held := func(i leftover.Item) bool { return i.Name == fmt.Sprintf("bookend-%d-held", os.Getpid()) }
+		must.Not(t, !slices.ContainsFunc(o.Files, free) || slices.ContainsFunc(o.Files, held), "%+v", o.Files)
+	}
+	left, _ = l.Since(none.Mark())
+	must.Not(t, len(left.Others[0].Files)+len(left.Others[1].Files) > 0, "what was mounted since the start: %+v", left)
+}
+
 // A list of 1,000 files.
 func BenchmarkList(b *testing.B) {
 	dir := shm(b)

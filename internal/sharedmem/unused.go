@@ -17,9 +17,27 @@ type Search struct {
 	Files  []uint64 `json:"files"` // sorted
 }
 
-// Unused returns the inodes of those of the files that no process has open or mapped, in whichever mount namespace, and
-// no message between processes carries. A file that cannot be examined counts as used.
-var Unused = child.NewOperation("shared-memory", Search.unused)
+// Searches returns the searches for remains, first in /dev/shm, then in each of the other directories.
+func (p Place) Searches(now leftover.Listing, left leftover.Remains) []Search {
+	all := []Search{{Place: p, Device: now.Device, Files: left.Inodes()}}
+	for i, o := range left.Others {
+		all = append(all, Search{Place: p.other(i), Device: now.Others[i].Device, Files: o.Inodes()})
+	}
+	return all
+}
+
+// Unused returns, for each search, the inodes of those of the files that no process has open or mapped, in whichever
+// mount namespace, and no message between processes carries. A file that cannot be examined counts as used.
+var Unused = child.NewOperation("shared-memory", func(all []Search) (unused [][]uint64, err error) {
+	for _, s := range all {
+		var files []uint64
+		if len(s.Files) > 0 && err == nil {
+			files, err = s.unused()
+		}
+		unused = append(unused, files)
+	}
+	return unused, err
+})
 
 func (s Search) unused() ([]uint64, error) {
 	return s.each(func(dir int, f leftover.Item) bool {

@@ -26,9 +26,7 @@ const (
 // use is not.
 func TestSharedMemory(t *testing.T) {
 	t.Parallel()
-	turn := must.Have(os.OpenFile("/dev/shm/bookend-e2e", os.O_CREATE|os.O_RDWR, 0o600))(t)
-	t.Cleanup(func() { turn.Close() })
-	must.Do(t, unix.Flock(int(turn.Fd()), unix.LOCK_EX)) // other runs of this test have the same /dev/shm and users
+	hasSharedMemory(t)
 	s := given(t, site.Options{Track: inCgroups()})
 	users := cluster.Users(4) // not those of the stories next to it: a process of the user excuses the job
 	s.user, s.stranger = users[2], users[3]
@@ -127,6 +125,13 @@ func TestSharedMemory(t *testing.T) {
 		must.Do(s.t, in.Close())
 		_ = holder.Wait()
 	})
+}
+
+// hasSharedMemory waits until no other test, of another run either, has /dev/shm and its users.
+func hasSharedMemory(t *testing.T) {
+	turn := must.Have(os.OpenFile("/dev/shm/bookend-e2e", os.O_CREATE|os.O_RDWR, 0o600))(t)
+	t.Cleanup(func() { turn.Close() })
+	must.Do(t, unix.Flock(int(turn.Fd()), unix.LOCK_EX))
 }
 
 func inMemory(script string) string { return strings.ReplaceAll(script, "{job}", "job${SLURM_JOB_ID}") }
