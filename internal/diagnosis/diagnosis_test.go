@@ -118,7 +118,7 @@ func failing(line string) record.Message {
 }
 
 func jax(asked float64) record.Message {
-	m := says(record.KindDevice, record.FromJAX)
+	m := says(record.KindDevice, "JAX")
 	m.Asked = gib(asked)
 	return m
 }

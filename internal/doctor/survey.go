@@ -183,16 +183,11 @@ func (s Site) given() (count int, unsure string) {
 	return slurmconf.Count(node.Gres), ""
 }
 
-func (s Site) mig() bool {
-	return slices.ContainsFunc(s.Survey.Glance.Snapshot.Readings, func(r gpu.Reading) bool {
-		return r.Device.Parent != "" || r.Parts
-	})
-}
-
 func judgeOrder(v *view) string {
 	count, unsure := v.given()
 	d, n, have := v.Survey.Driver, v.Survey.Numbers, len(slurmconf.Usable(v.Survey.Driver.Cards))
-	byMap, mig := len(v.Config.NVIDIA.GPUMap) > 0, v.mig()
+	parts := func(r gpu.Reading) bool { return r.Device.Parent != "" || r.Parts }
+	byMap, mig := len(v.Config.NVIDIA.GPUMap) > 0, slices.ContainsFunc(v.Survey.Glance.Snapshot.Readings, parts)
 	switch {
 	case count <= 0 && unsure == "":
 		return "not applicable: slurm.conf has no GPUs of this node"

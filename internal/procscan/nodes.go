@@ -121,23 +121,14 @@ func (h *held) join(o held) {
 	}
 }
 
-// mapFields is the number of fields before the path in a line of maps: addresses, rights, offset, device, inode.
-const mapFields = 5
-
-// parseMap returns the path in a line of /proc/PID/maps. A name in brackets, which a process can choose, is no path.
+// parseMap returns the path in a line of /proc/PID/maps: no field before it has a slash or a bracket. A name in
+// brackets, which a process can choose, is no path.
 func parseMap(line []byte) []byte {
-	for range mapFields {
-		line = bytes.TrimLeft(line, " ")
-		at := bytes.IndexByte(line, ' ')
-		if at < 0 {
-			return nil
-		}
-		line = line[at:]
-	}
-	if line = bytes.TrimLeft(line, " "); !bytes.HasPrefix(line, []byte("/")) {
+	at := bytes.IndexAny(line, "/[")
+	if at < 1 || line[at] != '/' || line[at-1] != ' ' {
 		return nil
 	}
-	return line
+	return line[at:]
 }
 
 // exiting is the flag PF_EXITING. An exit was measured to take half a second with 6 GiB of memory.

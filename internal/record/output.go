@@ -51,7 +51,6 @@ type Framework string
 // The frameworks with special handling.
 const (
 	FromPyTorch Framework = "PyTorch"
-	FromJAX     Framework = "JAX" // and XLA itself
 	FromVLLM    Framework = "vLLM"
 	FromCuPy    Framework = "CuPy"
 	FromCUDA    Framework = "CUDA"
