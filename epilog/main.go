@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"bookend/internal/hook"
+	_ "bookend/internal/nogpu"
 )
 
 var version = "unknown" // set by the linker

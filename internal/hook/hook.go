@@ -19,7 +19,6 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/judge"
 	"bookend/internal/node"
-	_ "bookend/internal/nogpu"
 	"bookend/internal/publish"
 	"bookend/internal/record"
 	"bookend/internal/recorder"
