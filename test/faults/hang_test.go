@@ -338,7 +338,7 @@ func nothingKnown(n *node) (undo func()) {
 
 // aTrouble makes a hook wait for its child at the disk.
 func aTrouble(n *node) (undo func()) {
-	n.put(n.inState("disk-troubles.json"), "[]", 0o600)
+	n.put(n.inState("disk-troubles.json"), `[{"task":"log","detail":"no space left","count":1}]`, 0o600)
 	return func() {}
 }
 
