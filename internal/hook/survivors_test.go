@@ -1,171 +1,17 @@
 package hook
 
 import (
-	"os/exec"
-	"strings"
 	"testing"
-	"time"
 
-	"bookend/internal/catalog"
-	"bookend/internal/procscan"
 	"bookend/internal/record"
-	"bookend/internal/slurm"
 	"bookend/test/must"
 )
 
-const (
-	hex64     = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	inJob     = "0::/system.slice/n1_slurmstepd.scope/job_"
-	inManager = "0::/user.slice/user-1000.slice/user@1000.service/"
-	inDocker  = "0::/system.slice/docker-" + hex64 + ".scope\n"
-)
-
-// ended is a job from the 100th to the 200th second.
-var ended = span{cluster: "lab", job: slurm.Owner{ID: 42, Node: "n1"}, from: 100 * time.Second, to: 200 * time.Second}
-
-// outlives is a daemon that the ended job left, as its environment says, after an edit.
-func outlives(edit func(*procscan.Survivor)) procscan.Survivor {
-	p := procscan.Survivor{PID: 4711, Parent: 1, Start: 150 * time.Second, Name: "tmux: server", Cgroups: "0::/\n",
-		Environ: map[string]string{jobVariable: "42", nodeVariable: "n1", clusterVariable: "lab"}}
-	edit(&p)
-	return p
-}
-
-// A process is this job's, or its user's, only if nothing else explains it.
-func TestOrigin(t *testing.T) {
-	unclaimed := func(cgroups string) func(*procscan.Survivor) {
-		return func(p *procscan.Survivor) { p.Environ, p.Cgroups = nil, cgroups+"\n" }
-	}
-	in := func(cgroups string) func(*procscan.Survivor) {
-		return func(p *procscan.Survivor) { p.Cgroups = cgroups + "\n" }
-	}
-	named := func(name string, then func(*procscan.Survivor)) func(*procscan.Survivor) {
-		return func(p *procscan.Survivor) { then(p); p.Name = name }
-	}
-	for name, tt := range map[string]struct {
-		edit func(*procscan.Survivor)
-		want origin
-	}{
-		"its environment names the job":           {func(*procscan.Survivor) {}, byJob},
-		"its shell lives on too":                  {func(p *procscan.Survivor) { p.Parent = 4000 }, byJob},
-		"a shell of salloc, which names no node":  {func(p *procscan.Survivor) { p.Environ[nodeVariable] = "" }, unrelated},
-		"began before the job":                    {func(p *procscan.Survivor) { p.Start = 99 * time.Second }, unrelated},
-		"began in the tick of the job's start":    {func(p *procscan.Survivor) { p.Start = 100 * time.Second }, unrelated},
-		"began in the tick of its end":            {func(p *procscan.Survivor) { p.Start = 200*time.Second - record.Tick/2 }, unrelated},
-		"began after the job":                     {func(p *procscan.Survivor) { p.Start = 201 * time.Second }, unrelated},
-		"of the same job's part on another node":  {func(p *procscan.Survivor) { p.Environ[nodeVariable] = "n2" }, unrelated},
-		"of another cluster's job of this number": {func(p *procscan.Survivor) { p.Environ[clusterVariable] = "old" }, unrelated},
-		"of another job":                          {func(p *procscan.Survivor) { p.Environ[jobVariable] = "41" }, unrelated},
-		"has a terminal":                          {func(p *procscan.Survivor) { p.Terminal = true }, unrelated},
-		"of a prolog that became the user":        {func(p *procscan.Survivor) { p.Environ[contextVariable] = "prolog_slurmd" }, unrelated},
-		"of a task prolog":                        {func(p *procscan.Survivor) { p.Environ[contextVariable] = "prolog_task" }, byJob},
-		"forged, in another live job":             {in(inJob + "43/step_0/user/task_0"), unrelated},
-		"in this job's cgroup, which Slurm ends":  {in(inJob + "42/step_0/user/task_0"), unrelated},
-		"slurmstepd":                              {in(inJob + "42/step_0/slurm"), unrelated},
-		"in cgroups of two jobs":                  {in("1:cpu:/slurm/uid_1/job_42\n0::/slurm/uid_1/job_43"), unrelated},
-		"of a login":                              {in("0::/user.slice/user-1000.slice/session-3.scope"), unrelated},
-		"of a login, cgroup v1":                   {in("2:cpu:/user.slice\n1:name=systemd:/user.slice/user-1000.slice/session-3.scope"), unrelated},
-		"of a service":                            {in("0::/system.slice/jupyterhub.service"), unrelated},
-		"in a container of a daemon":              {in(inDocker[:len(inDocker)-1]), unrelated},
-		"in a PID namespace":                      {func(p *procscan.Survivor) { p.Apart = true }, unrelated},
-		"by systemd-run, which a login may have":  {in(inManager + "app.slice/run-r8a.service"), byUser},
-		"of the user's manager":                   {in(inManager + "session.slice/dbus.service"), unrelated},
-		"the manager itself":                      {unclaimed(inManager + "init.scope"), unrelated},
-		"podman's monitor":                        {named("conmon", unclaimed(inManager+"user.slice/libpod-conmon-"+hex64+".scope")), byUser},
-		"an MPS daemon of the user's manager":     {named("nvidia-cuda-mps", unclaimed(inManager+"app.slice/x.service")), byUser},
-		"without an environment":                  {unclaimed("0::/"), byUser},
-		"without an environment, of slurmd's":     {unclaimed("0::/system.slice/n1_slurmstepd.scope/slurmd"), byUser},
-		"without an environment, of ssh or cron":  {unclaimed("0::/system.slice/cron.service"), unrelated},
-		"without an environment, with a parent":   {func(p *procscan.Survivor) { p.Environ, p.Parent = nil, 4000 }, unrelated},
-		"without an environment, at a terminal":   {func(p *procscan.Survivor) { p.Environ, p.Terminal = nil, true }, unrelated},
-	} {
-		must.Be(t, name, ended.origin(outlives(tt.edit), true), tt.want)
-	}
-	must.Be(t, "no environment, next to another job", ended.origin(outlives(unclaimed("0::/")), false), unrelated)
-	must.Be(t, "an environment, next to another job", ended.origin(outlives(func(*procscan.Survivor) {}), false), byJob)
-	whole := ended
-	whole.exclusive = true
-	must.Be(t, "a container on the job's own node", whole.origin(outlives(in(inDocker)), true), boxed)
-	must.Be(t, "an earlier container there", whole.origin(outlives(func(p *procscan.Survivor) { p.Start, p.Cgroups = 1, inDocker }), true), unrelated)
-}
-
-// Only a job whose processes name it is blamed alone, and another job on the node leaves no room for guesses.
-func TestSurvivors(t *testing.T) {
-	plainly := func(*procscan.Survivor) {}
-	lost := func(p *procscan.Survivor) { p.PID, p.Environ = 4712, nil }
-	foreign := func(p *procscan.Survivor) { p.PID, p.Environ[jobVariable] = 4713, "43" }
-	for name, tt := range map[string]struct {
-		edits []func(*procscan.Survivor)
-		want  []string
-	}{
-		"none":               {nil, nil},
-		"one":                {[]func(*procscan.Survivor){plainly}, []string{"this job left process 4711 (tmux__server) running; end: kill 4711"}},
-		"one of unknown job": {[]func(*procscan.Survivor){lost}, []string{"job 42 or something else of its user left process 4712 (tmux__server) running; end: kill 4712"}},
-		"both": {[]func(*procscan.Survivor){plainly, lost}, []string{"this job left process 4711 (tmux__server) running; end: kill 4711",
-			"job 42 or something else of its user left process 4712 (tmux__server) running; end: kill 4712"}},
-		"both, and another job's": {[]func(*procscan.Survivor){plainly, lost, foreign}, []string{"this job left process 4711 (tmux__server) running; end: kill 4711"}},
-	} {
-		var all []procscan.Survivor
-		for _, edit := range tt.edits {
-			all = append(all, outlives(edit))
-		}
-		var got []string
-		for _, f := range ended.findings(all, nil) {
-			got = append(got, f.Observed)
-			must.Be(t, name+": certain", len(f.Doubts) == 0, strings.HasPrefix(f.Observed, "this job"))
-			must.Be(t, name+": code", f.Code, catalog.Survivor)
-		}
-		must.Be(t, name, got, tt.want)
-	}
-	shim, below := outlives(plainly), outlives(plainly)
-	shim.Name, shim.Arguments, below.PID, below.Parent = "conmon", "conmon\x00-c\x00"+hex64+"\x00", 4712, 4711
-	must.Be(t, "a process below a container's monitor", ended.findings([]procscan.Survivor{shim, below}, nil)[0].Observed,
-		"this job left process 4711 (conmon) running; end: podman stop 0123456789ab")
-	shim.Name = "sh"
-	must.Be(t, "a process below a shell", ended.findings([]procscan.Survivor{shim, below}, nil)[0].Observed,
-		"this job left 2 processes 4711 (sh), 4712 (tmux__server) running; end: kill 4711 4712")
+// A process that another finding names is not named again.
+func TestNamedProcess(t *testing.T) {
 	holder := record.Holder{Process: record.Process{PID: 4711}}
-	for name, other := range map[string]record.Finding{"holder": {Holder: &holder}, "candidate": {Candidates: []record.Holder{holder}}} {
-		must.Be(t, "named already as a "+name, len(ended.findings([]procscan.Survivor{shim}, []record.Finding{{}, other})), 0)
+	for name, f := range map[string]record.Finding{"holder": {Holder: &holder}, "candidate": {Candidates: []record.Holder{holder}}} {
+		must.Be(t, "the "+name, isNamed(4711, []record.Finding{{}, f}), true)
+		must.Be(t, "not the "+name, isNamed(4712, []record.Finding{{}, f}), false)
 	}
-	on := outlives(foreign)
-	on.PID = 4711
-	must.Be(t, "another job's process that is named", len(ended.findings([]procscan.Survivor{on, outlives(lost)},
-		[]record.Finding{{Holder: &holder}})), 0)
-}
-
-// Each kind has its own command, and no name, argument or directory of a user's puts a word into one.
-func TestCommands(t *testing.T) {
-	as := func(name, arguments string) procscan.Survivor {
-		return outlives(func(p *procscan.Survivor) { p.Name, p.Arguments = name, strings.ReplaceAll(arguments, "|", "\x00") })
-	}
-	mps := func(pipe string) procscan.Survivor {
-		return outlives(func(p *procscan.Survivor) { p.Name, p.Environ[pipeVariable] = "nvidia-cuda-mps", pipe })
-	}
-	for _, tt := range []struct {
-		left []procscan.Survivor
-		want string
-	}{
-		{[]procscan.Survivor{as("sleep", "sleep|9|")}, "kill 4711"},
-		{[]procscan.Survivor{as("conmon", "conmon|-c|"+hex64+"|-u|x|")}, "podman stop 0123456789ab"},
-		{[]procscan.Survivor{as("conmon", "conmon|-c|$(reboot)|")}, "kill 4711"},
-		{[]procscan.Survivor{as("conmon", "conmon|-c")}, "kill 4711"},
-		{[]procscan.Survivor{as("conmon", "")}, "kill 4711"},
-		{[]procscan.Survivor{as("starter", "Apptainer instance: ada [db]|")}, "apptainer instance stop db"},
-		{[]procscan.Survivor{as("starter-suid", "Apptainer instance: ada [x;reboot]|")}, "kill 4711"},
-		{[]procscan.Survivor{mps(""), mps("")}, "echo quit | nvidia-cuda-mps-control"},
-		{[]procscan.Survivor{mps("/scratch/ada/mps")}, "echo quit | CUDA_MPS_PIPE_DIRECTORY=/scratch/ada/mps nvidia-cuda-mps-control"},
-		{[]procscan.Survivor{mps("/x; end: reboot")}, "kill 4711"},
-		{[]procscan.Survivor{outlives(func(p *procscan.Survivor) { p.Cgroups = inDocker })}, "docker stop 0123456789ab"},
-		{[]procscan.Survivor{as("enroot", ""), mps("/m"), as("x", "")}, "echo quit | CUDA_MPS_PIPE_DIRECTORY=/m nvidia-cuda-mps-control; kill 4711 4711"},
-	} {
-		got := commands(tt.left)
-		must.Be(t, "command", got, tt.want)
-		must.Not(t, exec.Command("sh", "-n", "-c", got).Run() != nil, "%q is no command", got)
-	}
-	forged := as("x\n; end: reboot", "")
-	must.Be(t, "a forged name", names([]procscan.Survivor{forged, forged, forged, forged}),
-		"4 processes 4711 (x___end__reboot), 4711 (x___end__reboot), 4711 (x___end__reboot), ...")
-	many := commands(make([]procscan.Survivor, 500))
-	must.Not(t, len(many) > 100, "%d bytes: %s", len(many), many)
 }

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
+	"bookend/internal/leftover"
 	"bookend/internal/slurm"
 )
 
@@ -27,20 +27,6 @@ func Owned(proc string, uid uint32) (pids []int, err error) {
 	return pids, errors.Join(err, cannot)
 }
 
-// Survivor is a process that may have outlived a job of its user. Threat: it chose its name, arguments and environment.
-type Survivor struct {
-	PID       int           `json:"pid"`
-	Parent    int           `json:"parent"`
-	Start     time.Duration `json:"start_ns"` // CLOCK_BOOTTIME, rounded down to a tick
-	Name      string        `json:"name"`
-	Terminal  bool          `json:"terminal,omitempty"` // has a controlling terminal
-	Apart     bool          `json:"apart,omitempty"`    // is in a PID namespace of its own
-	Cgroups   string        `json:"cgroups"`            // the text of its cgroup file
-	Arguments string        `json:"arguments"`          // each ends with NUL
-	// Environ has the variables that were asked for, as far as they are in its environment.
-	Environ map[string]string `json:"environ"`
-}
-
 // Survivors reads processes, as far as they are the user's and go on. With an error nothing is known: one that could
 // not be read may be of a job that goes on.
 var Survivors = child.NewOperation("survivors", SurvivorRequest.survivors)
@@ -54,7 +40,7 @@ type SurvivorRequest struct {
 	Variables []string `json:"variables"`
 }
 
-func (r SurvivorRequest) survivors() (all []Survivor, err error) {
+func (r SurvivorRequest) survivors() (all []leftover.Survivor, err error) {
 	for _, pid := range r.PIDs {
 		s, err := r.read(pid)
 		if err != nil && !gone(err) {
@@ -67,7 +53,7 @@ func (r SurvivorRequest) survivors() (all []Survivor, err error) {
 	return all, onHost(r.Proc)
 }
 
-func (r SurvivorRequest) read(pid int) (s Survivor, err error) {
+func (r SurvivorRequest) read(pid int) (s leftover.Survivor, err error) {
 	f, err := openProcDir(r.Proc, pid)
 	if err != nil {
 		return s, err
@@ -80,7 +66,7 @@ func (r SurvivorRequest) read(pid int) (s Survivor, err error) {
 		return s, unix.ESRCH
 	}
 	cgroups, errCgroups := f.text("cgroup", maxCgroup)
-	s = Survivor{PID: pid, Parent: first.Parent, Start: startOf(first), Name: first.Name,
+	s = leftover.Survivor{PID: pid, Parent: first.Parent, Start: startOf(first), Name: first.Name,
 		Terminal: first.Terminal, Apart: apart, Cgroups: cgroups, Environ: map[string]string{}}
 	err = errors.Join(err, errStatus, errCgroups)
 	if err != nil || slurm.OwnerOfCgroup(cgroups).Found() { // that explains it; to read more could hang

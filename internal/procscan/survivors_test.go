@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/leftover"
 	"bookend/test/must"
 )
 
@@ -36,7 +37,7 @@ func TestSurvivors(t *testing.T) {
 	request := SurvivorRequest{proc, 1000, []int{10, 11, 12, 13, 14, 15}, []string{"SLURM_JOB_ID", "A", "B"}}
 	all := must.Have(request.survivors())(t)
 	start := 1234560 * time.Millisecond
-	must.Be(t, "survivors", all, []Survivor{
+	must.Be(t, "survivors", all, []leftover.Survivor{
 		{PID: 10, Parent: 1, Start: start, Name: "py (x", Cgroups: "0::/\n", Arguments: "python3\x00-c\x00",
 			Environ: map[string]string{"SLURM_JOB_ID": "77", "A": "1", "B": ""}},
 		{PID: 13, Parent: 1, Start: start, Name: "py", Terminal: true, Apart: true, Cgroups: "0::/\n", Arguments: "python3\x00-c\x00",
