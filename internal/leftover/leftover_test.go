@@ -88,6 +88,8 @@ func TestOthers(t *testing.T) {
 	}{
 		"new queues":                    {listing(of(8, append(many, Item{ID: 1})...), of(9)), mark, 100},
 		"huge pages":                    {listing(of(8), of(9, Item{ID: 5, Bytes: 64 * mib})), mark, 1},
+		"made in the job":               {listing(of(8), of(9, Item{ID: 5, Bytes: 64 * mib, Made: start.Add(time.Minute)})), mark, 1},
+		"made before it":                {listing(of(8), of(9, Item{ID: 5, Bytes: 64 * mib, Made: start.Add(-time.Minute)})), mark, 0},
 		"queues of before":              {listing(of(8, Item{ID: 1, Bytes: 64 * mib}), of(9)), mark, 0},
 		"mounted meanwhile":             {listing(of(7, many...), of(9)), mark, 0},
 		"not known now":                 {listing(Listing{Device: 8, Files: many, Unknown: "cut"}, of(9)), mark, 0},
