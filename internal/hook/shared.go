@@ -6,6 +6,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/judge"
+	"bookend/internal/leftover"
 	"bookend/internal/node"
 	"bookend/internal/procscan"
 	"bookend/internal/record"
@@ -88,19 +89,14 @@ func suspects(a *node.Access, c judge.Case, login bool) (_ judge.Case, jobs []st
 	pid, err := procscan.Elsewhere.Ask(request, a.Deadline.Left(time.Second, a.Reserve()))
 	c.Faults = append(c.Faults, a.AbandonedReader(err, nil)...)
 	nodes, unread := state.Nodes(a.Config.Paths.Run, "")
+	seen := leftover.Witness{Exclusive: c.Past.Run.Job.Exclusive && c.Job.Exclusive, Login: login, PID: pid}
 	switch {
-	case !c.Past.Run.Job.Exclusive || !c.Job.Exclusive:
-		unseen = "a job without GPUs may have run on the node, of which there is no record"
-	case login:
-		unseen = "the user was logged in on the node"
 	case err != nil:
-		unseen = err.Error()
-	case pid != 0:
-		unseen = fmt.Sprintf("process %d of the user is on the node", pid)
+		seen.Unread = err.Error()
 	case c.Node.Unread != "" || len(c.Node.Damaged) > 0:
-		unseen = "a record of the node's jobs could not be read"
+		seen.Unread = "a record of the node's jobs could not be read"
 	case unread != nil || len(nodes) > 1:
-		unseen = "this host has several nodes"
+		seen.Unread = "this host has several nodes"
 	}
-	return c, append([]string{fmt.Sprint(a.Job.ID)}, c.Whole().Book.SameUser(c.Past.Run.Start.Began)...), unseen
+	return c, append([]string{fmt.Sprint(a.Job.ID)}, c.Whole().Book.SameUser(c.Past.Run.Start.Began)...), seen.Unseen()
 }

@@ -4,6 +4,7 @@ package leftover
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -155,4 +156,26 @@ func (r Remains) all() []Item {
 func (r Remains) Matter() bool {
 	const minBytes, minEntries = 64 << 20, 100
 	return r.Bytes() >= minBytes || len(r.all()) >= minEntries
+}
+
+// Witness is what an ended job's node shows of others of its user who may have left something.
+type Witness struct {
+	Exclusive bool   // Slurm gave the job the whole node
+	Login     bool   // the user was logged in, or had lingering services
+	PID       int    // of a process of the user's that is not the job's, 0 for none
+	Unread    string // why not all of it could be read
+}
+
+// Unseen returns why there may have been something of the user's without a record, which is a job without GPUs or a
+// login; empty if there was nothing.
+func (w Witness) Unseen() string {
+	switch {
+	case !w.Exclusive:
+		return "a job without GPUs may have run on the node, of which there is no record"
+	case w.Login:
+		return "the user was logged in on the node"
+	case w.PID != 0:
+		return fmt.Sprintf("process %d of the user is on the node", w.PID)
+	}
+	return w.Unread
 }
