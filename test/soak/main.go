@@ -104,6 +104,7 @@ func lead(o options) (exit int) {
 		"%d of %d (%.1f %%) where Slurm tracks by cgroup; %d jobs that samples saw on others' GPUs\n",
 		sum.guessed, percent(sum.guessed, sum.blamed), sum.unproven,
 		sum.unwitnessed, sum.tracked, percent(sum.unwitnessed, sum.tracked), sum.recorded)
+	fmt.Printf("%d ends with remains in shared memory, %d of them certain of who left them\n", sum.leftovers, sum.certain)
 	fmt.Printf("%d false drains, %d breaches, %d missed leaks, %d missed drains, %d wrongly blamed; "+
 		"%d probable owners were others\n",
 		kinds[falseDrain], kinds[breach], kinds[missedLeak], kinds[missedDrain], kinds[wrongBlame], sum.misguessed)

@@ -43,12 +43,15 @@ type tally struct {
 	tracked, unwitnessed uint64 // the same where Slurm tracks by cgroup
 	unproven             uint64 // by exclusive use alone, though samples saw the process in a job's cgroup
 
+	leftovers, certain uint64 // ends with remains in shared memory, and those of them that say which job left them
+
 	misguessedAt uint64 // the first pair with one
 }
 
 func (t *tally) counts() []*uint64 {
 	return []*uint64{&t.pairs, &t.hooks, &t.checks, &t.settled, &t.damaged, &t.leaks, &t.drains, &t.due, &t.blamed,
-		&t.misguessed, &t.named, &t.guessed, &t.tracked, &t.unwitnessed, &t.unproven, &t.recorded, &t.faults}
+		&t.misguessed, &t.named, &t.guessed, &t.tracked, &t.unwitnessed, &t.unproven, &t.recorded, &t.faults,
+		&t.leftovers, &t.certain}
 }
 
 func (t *tally) add(o tally) {
@@ -154,6 +157,7 @@ func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (
 	p.node.Tell = tell
 	p.checks()
 	p.node.Play()
+	p.playMemory()
 	p.tally.pairs = 1
 	return p
 }
