@@ -6,6 +6,7 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/judge"
+	"bookend/internal/leftover"
 	"bookend/internal/node"
 	"bookend/internal/publish"
 	"bookend/internal/record"
@@ -15,7 +16,7 @@ import (
 )
 
 // hostLooks is what the node's health checks have seen of its memory.
-var hostLooks = state.Value[sharedmem.HostLooks]("memory.json", 16<<10)
+var hostLooks = state.Value[leftover.HostLooks]("memory.json", 16<<10)
 
 // examineMemory returns what is wrong with the node's own memory. It is read while no job is on the node, and what is
 // missing counts only if Slurm too has no job there and a second look, once ended processes are gone, agrees.
@@ -78,7 +79,7 @@ func leftByJobs(runs []record.Run, boot string) map[string]string {
 }
 
 // shortage returns the finding for admins about what the last look found, if anything.
-func shortage(looks sharedmem.HostLooks) []record.Finding {
+func shortage(looks leftover.HostLooks) []record.Finding {
 	s := looks.Short
 	if s == nil {
 		return nil

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"bookend/internal/record"
 )
 
 // Item is a regular file in /dev/shm or a System V segment.
@@ -30,17 +32,6 @@ type Listing struct {
 	Unknown string // why something may be missing, empty if it is complete
 }
 
-// Mark is what a job's record keeps of the listing at its start.
-type Mark struct {
-	Wall     time.Time `json:"wall,omitzero"`
-	Device   uint64    `json:"device"`
-	Files    []uint64  `json:"files,omitempty"` // sorted, as the segments
-	Segments []uint64  `json:"segments,omitempty"`
-	Login    bool      `json:"login,omitempty"`
-	Unknown  string    `json:"unknown,omitempty"`
-	Others   []Mark    `json:"others,omitempty"`
-}
-
 // Others are the directories next to /dev/shm with memory of users', and what a file in them is called.
 var Others = []struct{ Dir, File string }{{"mqueue", "POSIX message queue"}, {"hugepages", "huge page file"}}
 
@@ -48,8 +39,8 @@ var Others = []struct{ Dir, File string }{{"mqueue", "POSIX message queue"}, {"h
 const maxMarked = 2000
 
 // Mark returns what a record keeps of the listing.
-func (l Listing) Mark() *Mark {
-	m := &Mark{Wall: l.Wall.UTC().Round(0), Device: l.Device, Login: l.Login, Unknown: l.Unknown}
+func (l Listing) Mark() *record.SharedMark {
+	m := &record.SharedMark{Wall: l.Wall.UTC().Round(0), Device: l.Device, Login: l.Login, Unknown: l.Unknown}
 	if max(len(l.Files), len(l.Segments)) > maxMarked {
 		m.Unknown = "the user had too much in shared memory at the job's start to be kept"
 		return m
@@ -79,7 +70,7 @@ type Remains struct {
 const coarse = 10 * time.Millisecond
 
 // Since returns what appeared after the mark of a job's start; known is false if that cannot be told.
-func (l Listing) Since(start *Mark) (r Remains, known bool) {
+func (l Listing) Since(start *record.SharedMark) (r Remains, known bool) {
 	if start == nil || start.Unknown != "" || l.Unknown != "" || start.Device != l.Device {
 		return r, false
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bookend/internal/record"
 )
 
 const mib = 1 << 20
@@ -34,7 +36,7 @@ func TestSince(t *testing.T) {
 		return s
 	}
 	for name, tt := range map[string]struct {
-		mark    *Mark
+		mark    *record.SharedMark
 		now     Listing
 		left    int
 		unknown bool
@@ -51,7 +53,7 @@ func TestSince(t *testing.T) {
 		"a segment that a process has mapped":         {marked, at(nil, segment(func(s *Item) { s.InUse = true })), 0, false},
 		"a segment changed last before the start":     {marked, at(nil, segment(func(s *Item) { s.Made = start.Add(-2 * time.Second) })), 0, false},
 		"no list of the start":                        {nil, at([]Item{file(func(*Item) {})}), 0, true},
-		"a list of the start that is not whole":       {&Mark{Device: 7, Unknown: "cut"}, at([]Item{file(func(*Item) {})}), 0, true},
+		"a list of the start that is not whole":       {&record.SharedMark{Device: 7, Unknown: "cut"}, at([]Item{file(func(*Item) {})}), 0, true},
 		"a list of now that is not whole":             {marked, Listing{Device: 7, Unknown: "cut"}, 0, true},
 		"another file system by now":                  {marked, Listing{Device: 8, Wall: start, Files: []Item{file(func(*Item) {})}}, 0, true},
 		"more at the start than a record keeps": {Listing{Device: 7, Files: make([]Item, maxMarked+1)}.Mark(),
@@ -83,7 +85,7 @@ func TestOthers(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		now  Listing
-		mark *Mark
+		mark *record.SharedMark
 		left int
 	}{
 		"new queues":                    {listing(of(8, append(many, Item{ID: 1})...), of(9)), mark, 100},
@@ -93,7 +95,7 @@ func TestOthers(t *testing.T) {
 		"queues of before":              {listing(of(8, Item{ID: 1, Bytes: 64 * mib}), of(9)), mark, 0},
 		"mounted meanwhile":             {listing(of(7, many...), of(9)), mark, 0},
 		"not known now":                 {listing(Listing{Device: 8, Files: many, Unknown: "cut"}, of(9)), mark, 0},
-		"a start of an earlier version": {listing(of(8, many...), of(9)), &Mark{Wall: start, Device: 7}, 0},
+		"a start of an earlier version": {listing(of(8, many...), of(9)), &record.SharedMark{Wall: start, Device: 7}, 0},
 	} {
 		left, known := tt.now.Since(tt.mark)
 		if !known || len(left.all()) != tt.left || left.Matter() != (tt.left > 0) {

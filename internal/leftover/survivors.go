@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/catalog"
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -23,9 +23,6 @@ const (
 func Variables() []string {
 	return []string{jobVariable, nodeVariable, ClusterVariable, contextVariable, pipeVariable}
 }
-
-// tick is the precision of a process's start time.
-const tick = 10 * time.Millisecond
 
 // Survivor is a process that may have outlived a job of its user. Threat: it chose its name, arguments and environment.
 type Survivor struct {
@@ -108,7 +105,7 @@ func (s Span) origin(p Survivor, alone bool) origin {
 	service, container := slurm.UnitOfCgroup(p.Cgroups)
 	login, manager := loginOf(p.Cgroups)
 	switch {
-	case p.Start <= s.From || p.Start+tick > s.To:
+	case p.Start <= s.From || p.Start+record.Tick > s.To:
 		return unrelated
 	case owner.Found() || owner.Conflict != "": // Slurm ends what stays in a job's cgroup, or says that it cannot
 		return unrelated
@@ -221,7 +218,7 @@ func commandOf(p Survivor) string {
 	case "container":
 		_, container := slurm.UnitOfCgroup(p.Cgroups)
 		engine, id, _ := strings.Cut(container, ":")
-		if _, known := catalog.HolderKindOf(engine); known && engine != "container" {
+		if engine != "container" {
 			return engine + " stop " + id
 		}
 		return "stop container " + id + " with the tool that started it"

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
@@ -48,7 +49,7 @@ func TestOrigin(t *testing.T) {
 		"a shell of salloc, which names no node":  {func(p *Survivor) { p.Environ[nodeVariable] = "" }, unrelated},
 		"began before the job":                    {func(p *Survivor) { p.Start = 99 * time.Second }, unrelated},
 		"began in the tick of the job's start":    {func(p *Survivor) { p.Start = 100 * time.Second }, unrelated},
-		"began in the tick of its end":            {func(p *Survivor) { p.Start = 200*time.Second - tick/2 }, unrelated},
+		"began in the tick of its end":            {func(p *Survivor) { p.Start = 200*time.Second - record.Tick/2 }, unrelated},
 		"began after the job":                     {func(p *Survivor) { p.Start = 201 * time.Second }, unrelated},
 		"of the same job's part on another node":  {func(p *Survivor) { p.Environ[nodeVariable] = "n2" }, unrelated},
 		"of another cluster's job of this number": {func(p *Survivor) { p.Environ[ClusterVariable] = "old" }, unrelated},

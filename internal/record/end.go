@@ -7,7 +7,6 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/gpu"
-	"bookend/internal/leftover"
 )
 
 // End is the start or an end of a run: what its prolog or epilog saw and concluded.
@@ -32,7 +31,7 @@ type End struct {
 	Diagnosis    *Diagnosis     `json:"diagnosis,omitempty"`
 	Findings     []Finding      `json:"findings,omitempty"`
 	Report       string         `json:"report,omitempty"`        // as the user gets it
-	SharedMemory *leftover.Mark `json:"shared_memory,omitempty"` // at a start
+	SharedMemory *SharedMark    `json:"shared_memory,omitempty"` // at a start
 	// Unseen is why the run is over although no epilog came: nothing was sampled or judged.
 	Unseen string `json:"unseen,omitempty"`
 	// Presumed is set with Unseen if that follows from how Slurm allocates GPUs, and is not proven.

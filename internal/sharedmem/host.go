@@ -20,9 +20,6 @@ import (
 	"bookend/internal/leftover"
 )
 
-// HostLooks is what a node keeps of its memory.
-type HostLooks = leftover.HostLooks
-
 // HostRequest asks for a node's memory and what takes it.
 type HostRequest struct {
 	Place   Place             `json:"place"`

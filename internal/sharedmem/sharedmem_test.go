@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/leftover"
+	"bookend/internal/record"
 	"bookend/test/must"
 )
 
@@ -153,7 +154,7 @@ func TestOthers(t *testing.T) {
 		}
 	}
 	l := listed(t, dir+"/shm", 1000)
-	left, known := l.Since(&leftover.Mark{Device: l.Device, Others: []leftover.Mark{{Device: l.Others[0].Device}, {Device: l.Others[1].Device}}})
+	left, known := l.Since(&record.SharedMark{Device: l.Device, Others: []record.SharedMark{{Device: l.Others[0].Device}, {Device: l.Others[1].Device}}})
 	must.Not(t, !known || len(left.Others[0].Files) < 2 || len(left.Others[1].Files) != 2, "%+v", left)
 	all := Place{dir + "/shm", "/proc", "/sys", 1000}.Searches(l, left)
 	left = left.Only(nil, must.Have(all[1].unused())(t), must.Have(all[2].unused())(t))
