@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,25 +55,11 @@ func listBaselines(a *app) error {
 	if err != nil {
 		return err
 	}
-	now, w := all.epoch(), a.env.Stdout
 	if len(baselines) == 0 {
-		fmt.Fprintf(w, "no GPU of node %s carries anything without a job, as far as is on record\n", all.node)
+		a.say("no GPU of node %s carries anything without a job, as far as is on record", all.node)
 	}
 	for _, id := range slices.Sorted(maps.Keys(baselines)) {
-		b := baselines[id]
-		how, when := "learned", " before the last driver reload or reboot: no longer counts"
-		if b.Accepted {
-			how = "accepted"
-		} else if b.Holder != "" {
-			how = "held by " + b.Holder + ", learned"
-		}
-		if b.Epoch.Same(now) {
-			when = " " + a.env.Clock.Booted().Add(b.At).Local().Format(time.DateTime)
-		}
-		fmt.Fprintf(w, "%s  %s without a process, %s%s\n", id, gpu.Size(b.Bytes), how, when)
-		for _, r := range b.Residents {
-			fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, r.Service, gpu.Size(r.Bytes))
-		}
+		fmt.Fprint(a.env.Stdout, condition.DescribeBaseline(baselines[id], all.epoch(), a.env.Clock.Booted()))
 	}
 	return nil
 }
@@ -112,11 +97,8 @@ func acceptBaseline(a *app, name string) error {
 		return err
 	}
 	id := first.Device.ID
-	if job := all.holding(first.Device, epoch); job != "" {
+	if job := condition.Holding(all.runs, first.Device, epoch); job != "" {
 		return fmt.Errorf("refusing to accept what is on %s while job %s has that GPU: wait for its end", id, job)
-	}
-	if err := all.unread(id); err != nil {
-		return fmt.Errorf("refusing to accept what is on %s: %w", id, err)
 	}
 	busy, release := all.store.Turns.Quiet([]gpu.ID{id}, quietTime)
 	defer release()
@@ -124,13 +106,8 @@ func acceptBaseline(a *app, name string) error {
 	if err != nil {
 		return err
 	}
-	b, refused := condition.AcceptableBaseline(second, now.Who, record.NewLimits(all.cfg.Thresholds.Bytes()))
-	switch {
-	case busy[id] != "":
-		refused = errors.New(busy[id])
-	case second.Memory.Used != first.Memory.Used:
-		refused = errors.New("it is still changing")
-	}
+	limits := record.NewLimits(all.cfg.Thresholds.Bytes())
+	b, refused := condition.SettledBaseline(first, second, now.Who, limits, all.unread(id), busy[id])
 	if refused != nil {
 		return fmt.Errorf("refusing to accept what is on %s: %w", id, refused)
 	}
@@ -166,16 +143,4 @@ func (r records) unread(id gpu.ID) error {
 		return fmt.Errorf("job %d may have that GPU: its record is damaged", damaged[i].Job)
 	}
 	return err
-}
-
-// holding returns the name of a running job that has a GPU, a part of it, or the GPU that it is a part of.
-func (r records) holding(d gpu.Device, epoch gpu.Epoch) string {
-	related := func(a record.Assigned) bool { return a.Device.ID == d.Parent || a.Device.Parent == d.ID }
-	for _, run := range r.runs {
-		if run.Running(r.runs) && !run.Epoch.OtherBoot(epoch) &&
-			(run.Given(d.ID) || slices.ContainsFunc(run.Devices, related)) {
-			return run.JobName()
-		}
-	}
-	return ""
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/catalog"
 	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
@@ -24,26 +23,13 @@ func explainCommand(a *app) *cobra.Command {
 			text := condition.Explanation(what, here.Explain)
 			if text == "" {
 				return notFound("%.200q is no finding, exit status, Xid, return code or reason of Slurm's%s", what,
-					cmp.Or(suggestion(what), "; docs/findings.md has all findings"))
+					cmp.Or(didYouMean(config.Suggest(what, append(gpu.ReturnNames(), "requeue")...)),
+						"; docs/findings.md has all findings"))
 			}
 			fmt.Fprint(a.env.Stdout, text)
 			return nil
 		},
 	}
-}
-
-// suggestion ends an error with the known word that a misspelt one is most like; it is empty without any.
-func suggestion(what string) string {
-	names := append(gpu.ReturnNames(), "requeue")
-	for _, e := range catalog.All() {
-		names = append(names, string(e.Code), strings.TrimPrefix(string(e.Code), "BKD-"))
-	}
-	what = strings.Join(strings.Fields(what), " ")
-	like := config.Closest(what[:min(len(what), 40)], append(names, catalog.SlurmForms()...))
-	if code, short := catalog.Parse(like); short {
-		like = string(code)
-	}
-	return didYouMean([]string{like})
 }
 
 // didYouMean ends an error with at most three words that a misspelt one is like; it is empty without any.

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -111,7 +112,7 @@ var exits = []ending{
 	{exitTrouble, "failure, or something is wrong or was found (with --exit-code)"},
 	{exitNotFound, "no such job, run, node, GPU or finding"},
 	{exitDenied, "needs root, or the job belongs to another user"},
-	{exitUntold, "unknown: the driver did not answer (with --exit-code), or vet cannot tell"},
+	{exitUntold, "unknown: the driver did not answer (with --exit-code), or vet, test or reset cannot tell"},
 	{exitUsage, "invalid command line"},
 }
 
@@ -179,8 +180,8 @@ func rootCommand(a *app) *cobra.Command {
 	cmd.Flags().Bool("version", false, "print the version")
 	for _, command := range []func(*app) *cobra.Command{statusCommand, showCommand, whyCommand, historyCommand,
 		snapshotCommand, explainCommand, baselineCommand, configCommand, doctorCommand, setupCommand, reportCommand,
-		rmaCommand, quarantineCommand, releaseCommand, testCommand, fleetCommand, sacctCommand, vetCommand,
-		completionCommand, versionCommand} {
+		rmaCommand, quarantineCommand, releaseCommand, testCommand, resetCommand, fleetCommand, sacctCommand,
+		vetCommand, completionCommand, versionCommand} {
 		cmd.AddCommand(command(a))
 	}
 	describe(cmd)
@@ -272,15 +273,13 @@ func completionCommand(a *app) *cobra.Command {
 		Args: operands(1, 1, "bash, zsh or fish"), ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// The script is written unfiltered: cobra generates all of it.
-			switch args[0] {
-			case "bash":
-				return cmd.Root().GenBashCompletionV2(a.raw, false)
-			case "zsh":
-				return cmd.Root().GenZshCompletionNoDesc(a.raw)
-			case "fish":
-				return cmd.Root().GenFishCompletion(a.raw, false)
+			write := map[string]func(io.Writer) error{"zsh": cmd.Root().GenZshCompletionNoDesc,
+				"bash": func(w io.Writer) error { return cmd.Root().GenBashCompletionV2(w, false) },
+				"fish": func(w io.Writer) error { return cmd.Root().GenFishCompletion(w, false) }}[args[0]]
+			if write == nil {
+				return misused(cmd, fmt.Sprintf("no such shell: %q: want bash, zsh or fish", args[0]))
 			}
-			return misused(cmd, fmt.Sprintf("no such shell: %q: want bash, zsh or fish", args[0]))
+			return write(a.raw)
 		},
 	}
 }

@@ -265,6 +265,8 @@ func (r records) addRemembered(s *view.Status) {
 				q.Since.Local().Format(time.DateTime), q.Job, cmp.Or(q.Reason, "no reason given")))
 		}
 	}
+	resets, _ := r.resets().Read() // bookend reset reports an unreadable one
+	s.AddTrouble("", condition.Unfinished(resets))
 	check, err := state.LastCheck.Load(r.store)
 	s.AddUnread("what the last health check saw", err)
 	if check != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -56,6 +57,29 @@ func quarantine(a *app, q slurmcmd.Quarantine, reason string, long time.Duration
 	return err
 }
 
+// openTo returns why a job may get a GPU, empty if none can: the node is drained and idle, or the GPU in quarantine.
+func (r records) openTo(card record.Assigned) (why string, idle bool) {
+	now := r.slurmNode()
+	idle = slices.Contains([]string{"IDLE+DRAIN", "DOWN+DRAIN"}, now.State)
+	if idle || r.isQuarantined(card) {
+		return "", idle
+	}
+	return fmt.Sprintf("a job may get GPU %d (node %s): drain the node, or bookend quarantine %[1]d", card.Index,
+		cmp.Or(now.State, now.Problem)), false
+}
+
+func (r records) isQuarantined(card record.Assigned) bool {
+	is := func(q state.Quarantine) bool { return q.GPU == card.Index && r.scontrol(slurmTime).Runs(q.Job) }
+	return card.Index >= 0 && slices.ContainsFunc(state.Quarantines.Peek(r.store), is)
+}
+
+// forTests returns the access for a test of a GPU: the driver may have to attach it first, twice.
+func (r records) forTests() *node.Access {
+	access := node.ForRecorder(r.env, r.node)
+	access.Store, access.Times.Probe = r.store, config.Duration(20*time.Second)
+	return access
+}
+
 func testCommand(a *app) *cobra.Command {
 	return a.perNode(&cobra.Command{
 		Use: "test GPU", Short: "test a GPU and its memory now, on a drained node or in quarantine",
@@ -69,16 +93,10 @@ func testCommand(a *app) *cobra.Command {
 			if !found {
 				return notFound("no such GPU: %q; see bookend snapshot", args[0])
 			}
-			is := func(q state.Quarantine) bool { return q.GPU == card.Index && all.scontrol(slurmTime).Runs(q.Job) }
-			alone := card.Index >= 0 && slices.ContainsFunc(state.Quarantines.Peek(all.store), is)
-			if now := all.slurmNode(); !alone && !slices.Contains([]string{"IDLE+DRAIN", "DOWN+DRAIN"}, now.State) {
-				return fmt.Errorf("a job may get GPU %d (node %s): drain the node, or bookend quarantine %[1]d",
-					card.Index, cmp.Or(now.State, now.Problem))
+			if open, _ := all.openTo(card); open != "" {
+				return errors.New(open)
 			}
-			access := node.ForRecorder(a.env, all.node)
-			access.Store = all.store
-			access.Times.Probe = config.Duration(20 * time.Second) // a driver may have to attach the GPU first, twice
-			text, passed := probe.Now(access, card)
+			text, passed := probe.Now(all.forTests(), card)
 			a.say("GPU %d of %s: %s", card.Index, all.node, text)
 			return ending{code: map[record.Answer]int{record.No: exitTrouble, record.CannotTell: exitUntold}[passed]}
 		},

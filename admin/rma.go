@@ -70,13 +70,5 @@ func (r records) device(name string, now node.Glance) (record.Assigned, bool) {
 	for _, g := range view.NewGPUs(r.readings(now)) {
 		cards = append(cards, record.Assigned{Index: *cmp.Or(g.Index, new(-1)), Device: g.Device})
 	}
-	for _, run := range record.Newest(r.runs) {
-		cards = append(cards, run.Devices...)
-	}
-	for _, c := range cards {
-		if c.Device.ID != "" && c.Device.Parent == "" && (page.Filter{GPU: name}).IsGPU(c) {
-			return c, true
-		}
-	}
-	return record.Assigned{}, false
+	return page.Filter{GPU: name}.FirstGPU(cards, r.runs)
 }

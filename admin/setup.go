@@ -48,7 +48,7 @@ func setupCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		files, instructions, err := slurmcmd.Prepare(site, shipped)
+		files, instructions, err := slurmcmd.Prepare(site, deploy.Script)
 		if err != nil {
 			return err
 		}
@@ -71,11 +71,6 @@ func (o toSetUp) use(a *app, files []slurmcmd.Target, instructions func(done []s
 		fmt.Fprint(a.env.Stdout, instructions(done))
 	}
 	return err
-}
-
-func shipped(name string) (string, error) {
-	text, err := deploy.Hooks.ReadFile("slurm/hooks/" + name)
-	return string(text), err
 }
 
 // preview returns what a write would change, nothing if that is nothing.

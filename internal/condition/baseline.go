@@ -3,10 +3,57 @@ package condition
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
+
+// DescribeBaseline describes a baseline for an admin, in lines.
+func DescribeBaseline(b record.Baseline, now gpu.Epoch, booted time.Time) string {
+	how, when := "learned", " before the last driver reload or reboot: no longer counts"
+	if b.Accepted {
+		how = "accepted"
+	} else if b.Holder != "" {
+		how = "held by " + b.Holder + ", learned"
+	}
+	if b.Epoch.Same(now) {
+		when = " " + booted.Add(b.At).Local().Format(time.DateTime)
+	}
+	text := fmt.Sprintf("%s  %s without a process, %s%s\n", b.GPU, gpu.Size(b.Bytes), how, when)
+	for _, r := range b.Residents {
+		text += fmt.Sprintf("  PID %d (%s), %s\n", r.PID, r.Service, gpu.Size(r.Bytes))
+	}
+	return text
+}
+
+// Holding returns the name of a running job that has a GPU, a part of it, or the GPU that it is a part of.
+func Holding(runs []record.Run, d gpu.Device, epoch gpu.Epoch) string {
+	related := func(a record.Assigned) bool { return a.Device.ID == d.Parent || a.Device.Parent == d.ID }
+	for _, run := range runs {
+		if run.Running(runs) && !run.Epoch.OtherBoot(epoch) &&
+			(run.Given(d.ID) || slices.ContainsFunc(run.Devices, related)) {
+			return run.JobName()
+		}
+	}
+	return ""
+}
+
+// SettledBaseline is AcceptableBaseline for a GPU that was sampled twice. unread and busy are why it cannot be judged.
+func SettledBaseline(first, second gpu.Reading, who map[int]record.Process, l record.Limits, unread error, busy string,
+) (record.Baseline, error) {
+	b, err := AcceptableBaseline(second, who, l)
+	switch {
+	case unread != nil:
+		err = unread
+	case busy != "":
+		err = errors.New(busy)
+	case second.Memory.Used != first.Memory.Used:
+		err = errors.New("it is still changing")
+	}
+	return b, err
+}
 
 // AcceptableBaseline returns the baseline for a GPU on which there is no more than allowed, apart from services of the
 // node.

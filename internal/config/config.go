@@ -85,6 +85,7 @@ type Config struct {
 	CleanUp    CleanUp    `yaml:"clean_up"`
 	Drain      DrainRules `yaml:"drain"`
 	Strikes    Strikes    `yaml:"strikes"`
+	Reset      Reset      `yaml:"reset"`
 	Policy     Policy     `yaml:"policy"`
 	JobLog     JobLog     `yaml:"job_log"`
 	Log        Log        `yaml:"log"`
@@ -338,7 +339,6 @@ type JobMap struct {
 const TextfileSuffix = ".prom"
 
 const SlurmdPIDFile = "/var/run/slurmd.pid"
-
 const NVIDIAPrograms = "/usr/bin" // where the driver installs nvidia-smi and nvidia-bug-report.sh
 
 const mib = 1 << 20
@@ -370,6 +370,7 @@ func Default() Config {
 		CleanUp: CleanUp{Grace: seconds(2)},
 		Drain:   DrainRules{ReasonBy: ReasonByHook, MaxRestarts: 2, Resume: Resume{After: 3}},
 		Strikes: Strikes{Faults: 3, Within: seconds(30 * 24 * 3600)},
+		Reset:   Reset{NVIDIASMI: NVIDIAPrograms + "/nvidia-smi", Systemctl: "/usr/bin/systemctl"},
 		JobLog:  JobLog{Show: ShowSummary, Privacy: PrivacyOwn, Read: true},
 		Log:     Log{Level: Info, Format: Text, File: true, Syslog: true},
 		Metrics: Metrics{Textfile: "/var/lib/bookend/bookend.prom"},

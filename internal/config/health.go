@@ -14,3 +14,10 @@ type External struct {
 	// DrainOn are the exit statuses that count as CRITICAL if the output has no verdict. From 126 on, shells use them.
 	DrainOn []int `yaml:"drain_on" allow:"1 to 125"`
 }
+
+// Reset says what "bookend reset" may stop, and where its programs are.
+type Reset struct {
+	Stop      []string `yaml:"stop" allow:"unit"` // services that hold GPUs: stopped for a reset, if they are active
+	NVIDIASMI string   `yaml:"nvidia_smi" allow:"path"`
+	Systemctl string   `yaml:"systemctl" allow:"path"`
+}

@@ -160,7 +160,7 @@ func TestEveryKeyCanBeRead(t *testing.T) {
 // emptied is a configuration in which a map or list that is empty is none.
 func emptied(c Config) Config {
 	for _, v := range []any{&c.NVIDIA.GPUMap, &c.NVIDIA.MPSUIDs, &c.Slurm.SharedPartitions, &c.Policy.Partitions,
-		&c.Health.External.Arguments, &c.Health.External.DrainOn} {
+		&c.Health.External.Arguments, &c.Health.External.DrainOn, &c.Reset.Stop} {
 		if at := reflect.ValueOf(v).Elem(); at.Len() == 0 {
 			at.SetZero()
 		}

@@ -227,7 +227,9 @@ func textProblem(kind, text string) string {
 		return quoted + " is not a name of 1 to 128 printable characters"
 	case kind == "line" && (tooLong || !plain(text)): // users read it as it is
 		return quoted + " is not a line of at most 128 printable characters"
-	case kind == "name" || kind == "line":
+	case kind == "unit" && !isService(text):
+		return quoted + " is not the name of a service, as nvidia-dcgm.service"
+	case kind == "name" || kind == "line" || kind == "unit":
 		return ""
 	case kind == "spool" && !strings.HasPrefix(text, "%h/") && !strings.Contains(text, "%u"):
 		return quoted + " has neither %h/ in front nor %u: each user has a spool of their own"
@@ -239,6 +241,13 @@ func textProblem(kind, text string) string {
 		return quoted + " does not end in NAME" + TextfileSuffix + ": node_exporter would not read it"
 	}
 	return ""
+}
+
+// isService reports whether a text can only be the full name of one of systemd's services, and no option or pattern.
+func isService(text string) bool {
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:_.@-"
+	name, is := strings.CutSuffix(text, ".service")
+	return is && name != "" && len(text) <= 128 && name[0] != '-' && strings.Trim(name, allowed) == ""
 }
 
 func plain(text string) bool {

@@ -45,6 +45,20 @@ func (c Config) Explain(code catalog.Code) string {
 		[2]string{"more", "docs/findings.md#" + strings.ToLower(string(code))})
 }
 
+// Suggest returns the known word that a misspelt one is most like, in a list: a finding, one of Slurm's reasons, or one
+// of more.
+func Suggest(what string, more ...string) []string {
+	for _, e := range catalog.All() {
+		more = append(more, string(e.Code), strings.TrimPrefix(string(e.Code), "BKD-"))
+	}
+	what = strings.Join(strings.Fields(what), " ")
+	like := Closest(what[:min(len(what), 40)], append(more, catalog.SlurmForms()...))
+	if code, short := catalog.Parse(like); short {
+		like = string(code)
+	}
+	return []string{like}
+}
+
 // Closest returns a known name that a misspelt one is most like, or nothing if none is.
 func Closest(name string, known []string) string {
 	for edits := range min((len(name)+2)/3, 3) + 1 {

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -72,6 +73,16 @@ type KernelLog struct {
 	Unknown  string     `json:"unknown,omitempty"`  // why the log could not be read
 	Lost     bool       `json:"lost,omitempty"`     // entries after the requested mark were overwritten
 	Epoch    Epoch      `json:"epoch,omitzero"`     // at the time of reading; does not need a working driver
+}
+
+// Since returns the log without what it has of GPUs from before their last reset, by the newest entry then.
+func (l KernelLog) Since(resets map[BusID]KernelMark, of Epoch) KernelLog {
+	over := func(x Xid) bool { mark, was := resets[x.BusID]; return was && x.Seq <= mark.Seq }
+	if l.Epoch.Same(of) && len(resets) > 0 {
+		l.Xids = slices.DeleteFunc(slices.Clone(l.Xids), over)
+		l.Before = slices.DeleteFunc(slices.Clone(l.Before), over)
+	}
+	return l
 }
 
 // KernelMark identifies one entry of the kernel log. Marks are comparable only within one boot.

@@ -161,9 +161,8 @@ func joined(answers ...Answer) (all Answer) {
 }
 
 func (p Params) record(spec child.Spec, req protocol.Request) Answer {
-	const ever = 10 * 365 * 24 * time.Hour // the backend sets an alarm for each sample
 	var bad error
-	spec.Timeout = ever
+	spec.Timeout = 10 * 365 * 24 * time.Hour // the backend sets an alarm for each sample
 	spec.OnLine = func(line []byte) (more bool) {
 		var look *gpu.Snapshot
 		if look, bad = protocol.DecodeLook(line); look != nil {
@@ -284,8 +283,7 @@ func ended(res child.Result, req protocol.Request) Trouble {
 		how = fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)
 		return Trouble{Code: catalog.Hang, Detail: how}
 	case res.Outcome == child.Flooded:
-		how = fmt.Sprintf("wrote more than %d bytes", protocol.MaxReplyBytes)
-		return Trouble{Code: catalog.BackendFlood, Detail: how}
+		return Trouble{catalog.BackendFlood, fmt.Sprintf("wrote more than %d bytes", protocol.MaxReplyBytes), false}
 	case res.Signal == syscall.SIGALRM: // set by the backend for this deadline
 		how = fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))
 		return Trouble{Code: catalog.Hang, Detail: how}

@@ -77,12 +77,11 @@ func watching(a *Access, c judge.Case, cards []record.Assigned, rule gpu.WatchRu
 
 // brief reports that the GPUs' slow facts can be skipped: the job ended well, and a health check read them recently.
 func brief(a *Access, exit slurm.ExitStatus) bool {
-	const lately = 10 * time.Minute
 	if a.Store == nil || !exit.Known || exit.Raw != 0 || exit.Derived != 0 {
 		return false
 	}
 	at, now := state.LastExamined.Peek(a.Store), a.Env.Clock.Boot()
-	return at > 0 && at <= now && now-at < lately
+	return at > 0 && at <= now && now-at < 10*time.Minute
 }
 
 func (e *eyes) Processes(pids []int) map[int]record.Process {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -106,4 +107,18 @@ func Look(env child.Env, cfg config.Config, timeout time.Duration, identity bool
 		g.Problem = answer.Troubles[0].String()
 	}
 	return g
+}
+
+// Holders searches /proc for processes that have GPUs open: for the command line.
+func Holders(a *Access) record.Scan { return *(&eyes{a: a}).Holders(0) }
+
+// KeepStuck puts on record that a program of an admin's command could not be killed: no hook asks the driver meanwhile.
+func KeepStuck(a *Access, failed *child.Error) error {
+	return state.StuckChildren.Add(a.Store, *leftBehind(failed, a.Env.Clock.Boot()), a.alive)
+}
+
+// EndErrors forgets what a GPU had in memory without a job, and lets next change the errors that stand.
+func EndErrors(a *Access, id gpu.ID, next func(record.Standing) record.Standing) error {
+	update := func(s *record.Standing) error { *s = next(*s); return nil }
+	return errors.Join(state.Baselines.Drop(a.Store, id), state.Standing.Update(a.Store, update))
 }

@@ -81,8 +81,7 @@ func (n *numbers) list() slurmconf.List {
 func ReadNumbering(env child.Env, cfg config.Config, name, slurmConf string) slurmconf.List {
 	a := With(env, slurm.HealthCheck, cfg, env.Clock.Boot())
 	a.Job.Node = name
-	n := numbers{a: a}
-	return n.check(Numbering.PeekNode(cfg.Paths.Run, name), slurmConf)().List
+	return (&numbers{a: a}).check(Numbering.PeekNode(cfg.Paths.Run, name), slurmConf)().List
 }
 
 // check starts to find the answer; collect returns kept itself if that still holds.

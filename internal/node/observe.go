@@ -146,8 +146,14 @@ func readKernel(a *Access, c judge.Case, since *gpu.KernelMark) kernelLog {
 		if err != nil {
 			log = gpu.KernelLog{Unknown: err.Error()}
 		}
+		log = log.Since(c.Past.Standing.Resets, c.Past.Standing.Epoch)
 		return &log, defect(a.Env, err)
 	})
+}
+
+// KernelLog reads the kernel's log after a mark, nil for its newest entry.
+func KernelLog(a *Access, since *gpu.KernelMark) (*gpu.KernelLog, []record.Finding) {
+	return readKernel(a, judge.Case{}, since)()
 }
 
 func withKernel(c judge.Case, wait kernelLog) judge.Case {

@@ -16,7 +16,7 @@ type Follower struct {
 
 // Follow begins at the log's present end. If the log cannot be opened there are never news.
 func Follow(dev string) *Follower {
-	fd, err := openLog(filepath.Join(dev, "kmsg"))
+	fd, err := openFile(filepath.Join(dev, "kmsg"))
 	if err == nil {
 		_, err = unix.Seek(fd, 0, unix.SEEK_END)
 	}

@@ -33,7 +33,7 @@ const (
 // kernel's, which the kernel does not let them choose. Before is filled in from an earlier mark on, if there is one.
 func ReadLog(dev string, since, before *gpu.KernelMark) gpu.KernelLog {
 	path := filepath.Join(dev, "kmsg")
-	fd, err := openLog(path)
+	fd, err := openFile(path)
 	if err != nil {
 		return gpu.KernelLog{Unknown: fmt.Sprintf("open %q: %v", path, err)}
 	}
@@ -46,7 +46,8 @@ func ReadLog(dev string, since, before *gpu.KernelMark) gpu.KernelLog {
 	return c.result()
 }
 
-func openLog(path string) (fd int, err error) {
+// openFile opens a file of the kernel's.
+func openFile(path string) (fd int, err error) {
 	// Threat: in a container it may be a link to a console, a FIFO or a user's file: it is not followed or waited for,
 	// does not become our terminal, and is not read without end.
 	return unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)

@@ -6,6 +6,7 @@ package nodefiles
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
-	"bookend/internal/safefile"
 )
 
 // ErrNoDriver means that a vendor's driver shows no GPU. NVIDIA's has no /proc tree while no module is loaded.
@@ -97,7 +97,21 @@ const maxFile = 4 << 10
 // read returns the text of a kernel file without surrounding space.
 // Threat: a driver in trouble may answer without end, and a configured path may lead to a pipe or be a link.
 func read(parts ...string) (string, error) {
-	text, err := safefile.ReadGiven(filepath.Join(parts...), maxFile)
+	path := filepath.Join(parts...)
+	fd, err := openFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read %q: %w", path, err)
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("read %q: not a regular file", path)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		return "", fmt.Errorf("read %q: more than %d bytes", path, maxFile)
+	}
 	return strings.TrimSpace(string(text)), err
 }
 

@@ -48,6 +48,20 @@ func (f Filter) With(code, cause, since, until string, now time.Time) (Filter, e
 	return f, err
 }
 
+// FirstGPU returns the first whole GPU that the filter means, of these or else of those in the newest runs.
+func (f Filter) FirstGPU(cards []record.Assigned, runs []record.Run) (record.Assigned, bool) {
+	for _, run := range record.Newest(runs) {
+		cards = append(cards, run.Devices...)
+	}
+	i := slices.IndexFunc(cards, func(c record.Assigned) bool {
+		return c.Device.ID != "" && c.Device.Parent == "" && f.IsGPU(c)
+	})
+	if i < 0 {
+		return record.Assigned{}, false
+	}
+	return cards[i], true
+}
+
 // Pick returns the runs that match the filter, in their order.
 func (f Filter) Pick(runs []record.Run) []record.Run {
 	return slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return !f.matches(r) })

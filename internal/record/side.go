@@ -55,12 +55,9 @@ type Limits struct {
 	PerClient uint64 // what the driver holds for a listed process beyond its listed figure
 }
 
-// perClient was measured to be 8 to 9 MiB (driver 580).
-const perClient = 9 << 20
-
-// NewLimits returns limits with what was measured of drivers.
+// NewLimits returns limits with what was measured of drivers: 8 to 9 MiB for a client (driver 580).
 func NewLimits(report, drain uint64) Limits {
-	return Limits{Report: report, Drain: drain, PerClient: perClient}
+	return Limits{Report: report, Drain: drain, PerClient: 9 << 20}
 }
 
 // Spare is what the driver may hold for so many processes beyond PerClient each, if it was seen to hold client for one.

@@ -13,6 +13,8 @@ type Standing struct {
 	// Mark is the newest entry of the kernel's log that was considered.
 	Mark   gpu.KernelMark  `json:"mark"`
 	Faults []StandingFault `json:"faults,omitempty"`
+	// Resets are GPUs that were reset, with the newest entry of the log then: what it has of them up to that is over.
+	Resets map[gpu.BusID]gpu.KernelMark `json:"resets,omitempty"`
 }
 
 // StandingFault is one fatal error of one GPU, by its first entry in the kernel's log or, once the node was drained for

@@ -188,6 +188,26 @@ func LockLong(path string, wait time.Duration) (held func() bool, release func()
 	return held, release, err
 }
 
+// TakeOver locks a file that the holder of a LockLong has locked. That sees that its file has gone, and has until wait
+// to give up its lock.
+func TakeOver(path string, wait time.Duration) (release func(), err error) {
+	// Threat: none from users, who cannot write to the directory of a lock.
+	former := path + "-former"
+	if err := os.Rename(path, former); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if release, err = Lock(path, 0, true); err != nil { // another was faster
+		return nil, err
+	}
+	over, err := Lock(former, wait, true)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	over()
+	return release, nil
+}
+
 // LockIn is Lock with a context instead of a wait.
 func LockIn(over context.Context, path string, exclusive bool) (release func(), err error) {
 	how := unix.LOCK_SH

@@ -80,6 +80,16 @@ func (c Scontrol) Resume(name string, still func(slurm.Node) bool) error {
 	return nil
 }
 
+// ResumeIf is Resume if the drain is as still wants it. It returns the command that is left to do, if the node may be
+// drained now.
+func (c Scontrol) ResumeIf(name string, still func(slurm.Node) bool) (left []string) {
+	now, err := c.Node(name)
+	if err == nil && (!now.Drained() || still(now) && c.Resume(name, still) == nil) {
+		return nil
+	}
+	return []string{fmt.Sprintf("scontrol update nodename=%s state=undrain", name)}
+}
+
 // update reads the node right before it changes it, and returns ErrChanged if still rejects what it read.
 func (c Scontrol) update(do, name string, still func(slurm.Node) bool, what ...string) error {
 	now, err := c.Node(name)

@@ -46,6 +46,11 @@ func (t Turns) Recorder() (is func() bool, release func(), err error) {
 	return safefile.LockLong(filepath.Join(t.dir, recorderLock), lockWait)
 }
 
+// EndRecorder makes the node's recorder end, within wait, and keeps hooks from starting another until release.
+func (t Turns) EndRecorder(wait time.Duration) (release func(), err error) {
+	return safefile.TakeOver(filepath.Join(t.dir, recorderLock), wait)
+}
+
 // HasRecorder reports whether a recorder is running.
 func (t Turns) HasRecorder() bool {
 	release, err := safefile.Lock(filepath.Join(t.dir, recorderLock), 0, false)

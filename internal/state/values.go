@@ -140,10 +140,7 @@ type RecorderState struct {
 // Outputs are the files of open batch jobs, by Run.Name, as far as they were seen.
 type Outputs map[string]slurm.OutputFiles
 
-func (r RecorderState) bare() RecorderState {
-	r.Runs = r.Runs.Bare()
-	return r
-}
+func (r RecorderState) bare() RecorderState { r.Runs = r.Runs.Bare(); return r }
 
 // Openings tracks the runs of a node that have begun and not ended. It reads the records again only after a change.
 type Openings struct {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/condition"
 	"bookend/internal/doctor"
 	"bookend/internal/fleet"
 	"bookend/test/must"
@@ -22,7 +23,7 @@ var documents = map[string]reflect.Type{
 	"status": reflect.TypeFor[Status](), "show": reflect.TypeFor[Show](), "own-report": reflect.TypeFor[OwnReport](),
 	"history": reflect.TypeFor[History](), "repeat-offenders": reflect.TypeFor[Offenders](),
 	"snapshot": reflect.TypeFor[Snapshot](), "doctor": reflect.TypeFor[doctor.Report](),
-	"fleet": reflect.TypeFor[fleet.Fleet](),
+	"fleet": reflect.TypeFor[fleet.Fleet](), "reset": reflect.TypeFor[condition.ResetReport](),
 }
 
 var (

@@ -1,0 +1,229 @@
+package probe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/condition"
+	"bookend/internal/gpu"
+	"bookend/internal/node"
+	"bookend/internal/record"
+)
+
+// Reset resets one GPU for an admin.
+type Reset struct {
+	Access  *node.Access
+	Facts   condition.Reset
+	Report  condition.ResetReport
+	Changes Changes
+	Look    func() node.Glance // asks the driver about all GPUs, and for what a ticket needs
+	// Run runs a command, bounded; ended means that it ended by itself. Stopped reports whether to go no further.
+	Run     func(command ...string) (text string, ended bool, err error)
+	Stopped func() bool
+	Keep    func([]condition.ResetAttempt) error // stores all attempts
+	attempt condition.ResetAttempt               // this one
+}
+
+// backTime is for a GPU to come back after a reset.
+const backTime = 30 * time.Second
+
+// NewReset returns a reset that ends early at a signal, with what is on record of earlier ones.
+func NewReset(a *node.Access, journal child.Journal[[]condition.ResetAttempt], say func(any)) (r *Reset, err error) {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else Go ends a process whose output has no reader
+	// systemd gives a service 90 s to stop
+	programs := child.Programs{Limit: 2 * time.Minute, Stuck: func(failed *child.Error) error {
+		return node.KeepStuck(a, failed)
+	}}
+	r = &Reset{Access: a, Changes: Changes{Say: say}, Run: programs.Run, Keep: journal.Write,
+		Stopped: func() bool { return len(stop) > 0 }}
+	r.Facts.Earlier, err = journal.Read()
+	return r, err
+}
+
+// Plan reads what is still to be known before the reset, of which now is a sample, and makes the plan.
+func (r *Reset) Plan(now node.Glance) {
+	f, conf, paths := &r.Facts, r.Access.Config.Reset, r.Access.Config.Paths
+	f.Before, f.Scan = r.stateOf(now), node.Holders(r.Access)
+	for _, unit := range conf.Stop {
+		if is := r.unitState(unit); is == "active" {
+			f.Stops = append(f.Stops, unit)
+		} else if !slices.Contains([]string{"inactive", "failed", "unknown"}, is) {
+			f.Odd = append(f.Odd, fmt.Sprintf("%s is %.100q", unit, is))
+		}
+	}
+	// Threat: none, only names are read.
+	if switches, _ := filepath.Glob(filepath.Join(paths.Dev, "nvidia-nvswitch*")); len(switches) > 0 {
+		f.Switches, f.Manager = true, r.unitState("nvidia-fabricmanager.service")
+	}
+	d := f.Card.Device
+	r.Report.Index, r.Report.GPU, r.Report.BusID, r.Report.Kind = f.Card.Index, d.ID, d.BusID, "reset"
+	r.Report.Refused, r.Report.Steps = append([]string{}, f.Refusals()...), f.Steps(conf.NVIDIASMI, conf.Systemctl)
+	r.Report.Proofs, r.Report.Next = []condition.Proof{}, []string{}
+}
+
+// unitState returns what systemctl is-active prints; it exits with another status than 0 for a unit that is not.
+func (r *Reset) unitState(unit string) string {
+	text, _, err := r.Run(r.Access.Config.Reset.Systemctl, "is-active", unit)
+	return cmp.Or(strings.TrimSpace(text), fmt.Sprint(err))
+}
+
+func (r *Reset) stateOf(now node.Glance) condition.ResetState {
+	bus := r.Facts.Card.Device.BusID
+	s := condition.StateOf(bus, now.Snapshot, now.Health)
+	if text, _, err := r.Run(r.Access.Config.Reset.NVIDIASMI, "nvlink", "--status", "-i", string(bus)); err == nil {
+		s.Links = condition.ActiveLinks(text)
+	}
+	return s
+}
+
+// Finish puts back what resets that died have changed.
+func (r *Reset) Finish() error {
+	for i := range r.Facts.Earlier {
+		left := &r.Facts.Earlier[i].Left
+		for n := len(*left); n > 0; n-- {
+			undo := (*left)[n-1]
+			if _, _, err := r.Run(undo...); err != nil {
+				return fmt.Errorf("a reset that died has left this to do: %s: %w", strings.Join(undo, " "), err)
+			}
+			*left = (*left)[:n-1]
+			if err := r.Keep(r.Facts.Earlier); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Reset) begin() {
+	r.attempt = condition.ResetAttempt{GPU: r.Facts.Card.Device.ID, At: r.Facts.Now, Boot: r.Facts.Boot}
+}
+
+const mostAttempts = 100 // on record
+
+func (r *Reset) keep() error {
+	all := append(slices.Clone(r.Facts.Earlier), r.attempt)
+	return r.Keep(all[max(0, len(all)-mostAttempts):])
+}
+
+// Refuse puts on record that a reset was refused, because an earlier one counts.
+func (r *Reset) Refuse() error {
+	r.begin()
+	r.attempt.Refused = true
+	return r.keep()
+}
+
+// CarryOut runs the plan. What it changes is put back, whatever becomes of it.
+func (r *Reset) CarryOut() {
+	r.begin()
+	r.Changes.Keep = func(left [][]string) error {
+		r.attempt.Left = left
+		return r.keep()
+	}
+	r.Changes.Run = func(command ...string) (string, error) {
+		text, _, err := r.Run(command...)
+		return text, err
+	}
+	err := r.steps()
+	log, _ := node.KernelLog(r.Access, nil)
+	r.Changes.Back(len(r.Facts.Stops)) // persistence mode comes first: the proof is of the GPU as it will be
+	r.Report.Done = err == nil
+	if r.Report.Done {
+		r.prove(*log)
+	} else {
+		r.Report.Failed = err.Error()
+	}
+	if r.Report.Done && r.Report.Proven != record.No {
+		r.endOlder(log.Last)
+	}
+	r.Changes.Back(0)
+	for _, command := range r.Changes.Undone() {
+		r.Report.Next = append(r.Report.Next, strings.Join(command, " "))
+	}
+	switch {
+	case !r.Report.Done && r.attempt.Done:
+		r.Report.Next = append(r.Report.Next, "reboot the node before a job gets the GPU: it may be half reset")
+	case r.Report.Proven == record.No:
+		r.Report.Next = append(r.Report.Next, "reboot the node; if that does not help: bookend rma "+
+			string(r.Facts.Card.Device.ID))
+	}
+}
+
+var errStopped = errors.New("stopped by a signal")
+
+// steps runs the plan, or returns why the GPU is not known to be reset.
+func (r *Reset) steps() error {
+	plan := r.Report.Steps
+	for _, s := range plan[:len(plan)-1] {
+		if r.Stopped() {
+			return errStopped
+		}
+		if _, err := r.Changes.Do(s.Do, s.Undo); err != nil {
+			return err
+		}
+	}
+	r.Facts.Scan = node.Holders(r.Access)
+	if held := r.Facts.Holders(true); len(held) > 0 {
+		return errors.New(strings.Join(held, "; "))
+	}
+	if r.Stopped() {
+		return errStopped
+	}
+	r.attempt.Done = true // until it is known that it was not
+	if err := r.keep(); err != nil {
+		r.attempt.Done = false
+		return err
+	}
+	do := plan[len(plan)-1].Do
+	r.Changes.Say(strings.Join(do, " "))
+	text, ended, err := r.Run(do...)
+	if err == nil && !strings.Contains(text, "successfully reset") {
+		return fmt.Errorf("nvidia-smi does not say that it reset the GPU: %.200q", text)
+	}
+	if err != nil && ended {
+		r.attempt.Done = false
+		err = errors.Join(err, r.keep())
+	}
+	return err
+}
+
+// endOlder ends what is on record of the GPU from before the reset: fatal errors, and memory without a job.
+func (r *Reset) endOlder(last gpu.KernelMark) {
+	d, epoch := r.Facts.Card.Device, node.ReadEpoch(r.Access.Config.Paths)
+	err := node.EndErrors(r.Access, d.ID, func(s record.Standing) record.Standing {
+		return condition.AfterReset(s, epoch, d.BusID, last)
+	})
+	if err != nil {
+		r.Changes.Say(err)
+	}
+}
+
+// prove waits until the GPU is as it has to be, and tests it.
+func (r *Reset) prove(log gpu.KernelLog) {
+	clock, limits := r.Access.Env.Clock, record.NewLimits(r.Access.Config.Thresholds.Bytes())
+	compare := func(test string, passed record.Answer) record.Answer {
+		now := r.stateOf(r.Look())
+		since, _ := node.KernelLog(r.Access, &log.Last)
+		now.Xids, now.Log = since.Xids, cmp.Or(log.Unknown, since.Unknown)
+		r.Report.Proofs = r.Facts.Proofs(now, limits, test, passed)
+		r.Report.Proven = condition.Proven(r.Report.Proofs)
+		return r.Report.Proven
+	}
+	until := clock.Boot() + backTime
+	for compare("not made", record.CannotTell) == record.No && clock.Boot() < until && !r.Stopped() {
+		time.Sleep(time.Second)
+	}
+	if r.Report.Proven != record.No && !r.Stopped() {
+		compare(Now(r.Access, r.Facts.Card))
+	}
+}
