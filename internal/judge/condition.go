@@ -43,18 +43,21 @@ func (c Case) Subjects(j Judgement) []record.Assigned {
 	return slices.Concat(c.Seen.Cards, gone)
 }
 
-// notFound returns the job's GPUs, by the record of its start, that this hook did not find among the driver's.
+// notFound returns the job's GPUs, by the record of its start, that this hook did not find among the driver's. Those that
+// Slurm does not name to this hook are of an earlier run, whose record passes for this one's.
 func notFound(c Case) []record.Assigned {
 	if c.Phase != slurm.Epilog {
 		return nil
 	}
+	named := c.Job.GPUIndexes
 	return slices.DeleteFunc(slices.Clone(c.Past.Run.Devices), func(d record.Assigned) bool {
-		return slices.ContainsFunc(c.Seen.Cards, func(card record.Assigned) bool {
+		isFound := slices.ContainsFunc(c.Seen.Cards, func(card record.Assigned) bool {
 			if card.Device.ID == "" || d.Device.ID == "" {
 				return card.Device.BusID == d.Device.BusID
 			}
 			return card.Device.ID == d.Device.ID
 		})
+		return isFound || len(named) > 0 && !slices.Contains(named, d.Index)
 	})
 }
 

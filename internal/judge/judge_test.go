@@ -632,6 +632,26 @@ func TestEndedHoldersHideNothing(t *testing.T) {
 	}
 }
 
+// A GPU of the record that the driver lacks is the job's, unless Slurm gave it to an earlier run alone.
+func TestNotFound(t *testing.T) {
+	gpus := func(indexes ...int) (all []record.Assigned) {
+		for _, i := range indexes {
+			all = append(all, record.Assigned{Index: i, Device: gpu.Device{ID: gpu.ID(fmt.Sprint("GPU-", i))}})
+		}
+		return all
+	}
+	for name, tt := range map[string]struct {
+		told []int
+		want int
+	}{"still the job's": {[]int{0, 1}, 1}, "of an earlier run": {[]int{0}, 0}, "Slurm does not say": {nil, 1}} {
+		c := Case{Phase: slurm.Epilog, Job: slurm.Job{GPUIndexes: tt.told}}
+		c.Past.Run.Devices, c.Seen.Cards = gpus(0, 1), gpus(0)
+		if got := notFound(c); len(got) != tt.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // The job in a process's environment was on the node when the first search found the process, and has ended before the
 // second: what it had is still being freed. The PID alone is not the process.
 func TestJobThatEndsBetweenSearches(t *testing.T) {
