@@ -43,8 +43,8 @@ func (c Case) Subjects(j Judgement) []record.Assigned {
 	return slices.Concat(c.Seen.Cards, gone)
 }
 
-// notFound returns the job's GPUs, by the record of its start, that this hook did not find among the driver's. Those that
-// Slurm does not name to this hook are of an earlier run, whose record passes for this one's.
+// notFound returns the job's GPUs, by the record of its start, that this hook did not find among the driver's. Those
+// that Slurm does not name to this hook are of an earlier run, whose record passes for this one's.
 func notFound(c Case) []record.Assigned {
 	if c.Phase != slurm.Epilog {
 		return nil
