@@ -86,7 +86,7 @@ func shortage(looks leftover.HostLooks) []record.Finding {
 	}
 	f := record.Saw(catalog.HostMemory, s.Text, "as much available as earlier in this boot")
 	if s.System {
-		f.NoteOnly = "system services have it"
+		f.NoteOnly = "system services have it, or huge pages that root reserved"
 	}
 	if s.Unexplained {
 		f.AddDoubt("what takes it is not known")
@@ -95,14 +95,21 @@ func shortage(looks leftover.HostLooks) []record.Finding {
 }
 
 // withShortage returns the case of a job's start with the shortage of memory that the last health check without a job
-// found, if it stands. Of what users named it says nothing.
+// found, if it stands. That is unknown while another job may be on the node. Of what users named it says nothing.
 func withShortage(a *node.Access, c judge.Case) judge.Case {
 	looks := hostLooks.Peek(a.Store)
 	if looks.Short == nil {
 		return c
 	}
+	others := c
+	if others.Node == nil {
+		others.Node, _ = node.Records(a.Store)
+	}
+	if !c.Job.Exclusive && judge.Occupied(others) != "" {
+		return c
+	}
 	now, err := sharedMemory(a).HostMemory(false)
-	if err == nil && looks.Stands(c.Seen.Epoch.Boot, now) {
+	if err == nil && looks.Stands(c.Seen.Epoch.Boot, now, c.Job.Exclusive) {
 		c.Faults = append(slices.Clone(c.Faults),
 			record.Saw(catalog.HostMemory, looks.Short.Brief, "as much available as earlier in this boot"))
 	}

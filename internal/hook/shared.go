@@ -48,7 +48,7 @@ func leftInMemory(a *node.Access, c judge.Case, memory sharedmem.Reading) judge.
 	search := searches[0]
 	search.Files = left.Inodes()
 	removed, note, faults := removeShared(a, search, unseen == "" && len(jobs) == 1)
-	rest := left.Without(removed).Command(a.Job.UID, search.Place.Dir)
+	rest := left.Without(removed).Command(a.Job.UID, search.Place.Dir, now.Wall)
 	f := record.Saw(catalog.SharedMemory, left.Text(jobs, unseen)+note+rest, "none left by the job")
 	f.Bytes.Bytes = left.Bytes()
 	if unseen != "" {

@@ -39,7 +39,6 @@ func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]
 	ended := leftover.Span{
 		Job:  slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node},
 		From: cmp.Or(start.Began, start.At), To: a.Deadline.Start, Cluster: a.Env.Getenv(leftover.ClusterVariable),
-		Exclusive: c.Past.Run.Job.Exclusive && c.Job.Exclusive,
 	}
 	request := procscan.SurvivorRequest{
 		Proc: a.Config.Paths.Proc, UID: a.Job.UID, PIDs: pids, Variables: leftover.Variables(),

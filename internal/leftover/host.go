@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"bookend/internal/slurm"
 )
 
 // Host is a node's memory at one moment, in bytes.
@@ -78,7 +80,8 @@ type Shortage struct {
 	Look  Host   `json:"look"`
 	Brief string `json:"brief"` // what takes it, without anything that a user named
 	Text  string `json:"-"`     // the same for admins
-	// System means that it is in system services for the most part, Unexplained that most of it was not found.
+	// System means that system services or the huge pages that root reserves have most of it, and nothing else much;
+	// Unexplained that most of it was not found.
 	System      bool `json:"system,omitempty"`
 	Unexplained bool `json:"-"`
 }
@@ -114,7 +117,7 @@ func (u HostUse) shortOf(then Host) *Shortage {
 			text = append(text, brief[len(brief)-1]+details[kind])
 		}
 	}
-	system := grown(u.In[System], then.In[System])
+	system := grown(u.In[System], then.In[System]) + grown(u.In[HugePages], then.In[HugePages])
 	s.System, s.Unexplained = system >= s.Bytes/2 && sum-system < least, sum < s.Bytes/2
 	if s.Unexplained {
 		const unknown = "most of it in nothing that Bookend can see"
@@ -128,12 +131,15 @@ func (u HostUse) shortOf(then Host) *Shortage {
 }
 
 // Stands reports whether the shortage that the last look found is still there, as far as meminfo tells. What system
-// services have is not missing.
-func (l HostLooks) Stands(boot string, now Host) bool {
-	if l.Short == nil || l.Short.System || l.Boot != boot || l.Short.Look.Total != now.Total {
+// services have is not missing. What processes have may be another job's by now, unless this one is exclusive.
+func (l HostLooks) Stands(boot string, now Host, exclusive bool) bool {
+	s := l.Short
+	if s == nil || s.System || l.Boot != boot || s.Look.Total != now.Total || len(l.Best) < 2 {
 		return false
 	}
-	return now.Available <= l.Short.Look.Available+l.Short.Bytes/4
+	seen := func(h Host) uint64 { return h.In[Shared] + h.In[Kernel] }
+	there := now.Available <= s.Look.Available+s.Bytes/4 && seen(now)+s.Bytes/4 >= seen(s.Look)
+	return there && (exclusive || grown(seen(s.Look), seen(l.Best[1])) >= s.Bytes/2)
 }
 
 // HostUse is a node's memory with what takes it.
@@ -165,21 +171,26 @@ type HostProcess struct {
 	UID   uint32 `json:"uid"`
 	Bytes uint64 `json:"bytes"`
 	Name  string `json:"name"` // chosen by the process
+	// Service is the systemd service that it is of, whichever user that runs as.
+	Service string `json:"service,omitempty"`
 }
 
-// ParseProcess reads the text of /proc/PID/status.
-func ParseProcess(pid int, status string) HostProcess {
+// ParseProcess reads the texts of /proc/PID/status and /proc/PID/cgroup.
+func ParseProcess(pid int, status, cgroup string) HostProcess {
 	of := table(status)
 	name, _, _ := strings.Cut(strings.TrimPrefix(status, "Name:\t"), "\n")
 	p := HostProcess{PID: pid, UID: uint32(of["Uid"]), Bytes: of["RssAnon"] << 10, Name: name}
+	p.Service, _ = slurm.UnitOfCgroup(cgroup)
 	if p.OfSystem() { // GPFS pins its pages in a mapping
 		p.Bytes = of["VmRSS"] << 10
 	}
 	return p
 }
 
-// OfSystem reports whether a process is a system user's: also one that systemd makes up for a service, or nobody's.
-func (p HostProcess) OfSystem() bool { return p.UID < 1000 || p.UID >= 61184 && p.UID <= 65534 }
+// OfSystem reports whether a process is a service's or a system user's: also one that systemd makes up, or nobody's.
+func (p HostProcess) OfSystem() bool {
+	return p.Service != "" || p.UID < 1000 || p.UID >= 61184 && p.UID <= 65534
+}
 
 // Sum returns the files of a user.
 func Sum(uid uint32, files []Item) OwnedFiles {
@@ -207,7 +218,7 @@ func (u HostUse) shared() string {
 		}
 	}
 	if n := len(u.Earlier); n > 0 {
-		all = append(all, "left there by job "+strings.Join(u.Earlier[:min(n, 3)], " and "))
+		all = append(all, "reported there at the end of job "+strings.Join(u.Earlier[:min(n, 3)], " and "))
 	}
 	for i, m := range u.Mounts {
 		rest -= min(rest, m.Bytes)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bookend/test/must"
 )
@@ -63,11 +64,14 @@ func TestParseProcess(t *testing.T) {
 		bytes  uint64
 		system bool
 	}{{0, 3 << 20, true}, {999, 3 << 20, true}, {1000, 1 << 20, false}, {61183, 1 << 20, false}, {61184, 3 << 20, true}, {65534, 3 << 20, true}, {65535, 1 << 20, false}} {
-		got := ParseProcess(7, fmt.Sprintf(status, "Uid: 0", tt.uid))
+		got := ParseProcess(7, fmt.Sprintf(status, "Uid: 0", tt.uid), "0::/system.slice/cron.service\n")
 		must.Be(t, fmt.Sprint(tt.uid), got, HostProcess{PID: 7, UID: tt.uid, Bytes: tt.bytes, Name: "Uid: 0"})
 		must.Be(t, fmt.Sprint(tt.uid, " is the system's"), got.OfSystem(), tt.system)
 	}
-	must.Be(t, "a kernel thread", ParseProcess(2, "Name:\tkthreadd\nUid:\t0\t0\t0\t0\n"), HostProcess{PID: 2, Name: "kthreadd"})
+	const hub = "jupyterhub.service"
+	must.Be(t, "a service that runs as a user", ParseProcess(7, fmt.Sprintf(status, hub, 1000), "0::/system.slice/"+hub+"\n"),
+		HostProcess{PID: 7, UID: 1000, Bytes: 3 << 20, Name: hub, Service: hub})
+	must.Be(t, "a kernel thread", ParseProcess(2, "Name:\tkthreadd\nUid:\t0\t0\t0\t0\n", ""), HostProcess{PID: 2, Name: "kthreadd"})
 }
 
 // host is a node of 256 GiB, so that 12.8 GiB matter, after an edit.
@@ -117,6 +121,7 @@ func TestShortage(t *testing.T) {
 		"a little of one kind is not worth a word": {[]func(*HostUse){same, same, both(takes(19*gib, Shared), takes(gib, Kernel))},
 			"shared memory 19.0 GiB", ""},
 		"GPFS mounted its file system": {[]func(*HostUse){same, same, takes(64*gib, System)}, "system services 64.0 GiB", "system"},
+		"root reserves huge pages":     {[]func(*HostUse){same, same, takes(64*gib, HugePages)}, "huge pages 64.0 GiB", "system"},
 		"that, and what a job left":    {[]func(*HostUse){same, same, both(takes(64*gib, System), takes(13*gib, Shared))}, "shared memory 13.0 GiB, system services 64.0 GiB", ""},
 		"a service that only maps files": {[]func(*HostUse){same, same, both(takes(20*gib, Shared), func(u *HostUse) { u.In[System] += 99 * gib })},
 			"shared memory 20.0 GiB, system services 99.0 GiB", ""},
@@ -147,22 +152,32 @@ func TestShortage(t *testing.T) {
 	must.Be(t, "no memory at all", HostLooks{}.After("", HostUse{}).After("", HostUse{}).After("", HostUse{}).Short == nil, true)
 }
 
-// A later start is told only of what is still there: the record has survived as JSON.
+// A job is told only of what is still there, whatever other jobs have by then. The record has survived as JSON.
 func TestStands(t *testing.T) {
-	looks := HostLooks{}.After("b", host(same)).After("b", host(same))
-	must.Be(t, "no shortage", looks.Stands("b", host(same).Host), false)
-	var kept HostLooks
-	must.Do(t, json.Unmarshal(must.Have(json.Marshal(looks.After("b", host(takes(40*gib, Shared)))))(t), &kept))
-	for _, tt := range []struct {
-		boot  string
-		taken uint64
-		want  bool
-	}{{"b", 40, true}, {"b", 100, true}, {"b", 30, true}, {"b", 29, false}, {"b", 0, false}, {"c", 40, false}} {
-		must.Be(t, fmt.Sprint(tt), kept.Stands(tt.boot, host(takes(tt.taken*gib, Users)).Host), tt.want)
+	best := HostLooks{}.After("b", host(same)).After("b", host(same))
+	must.Be(t, "no shortage", best.Stands("b", host(same).Host, true), false)
+	for name, tt := range map[string]struct {
+		found, now        func(*HostUse)
+		exclusive, shared bool // whether it stands for a job that has the node to itself, and for another
+	}{
+		"as it was":                      {takes(40*gib, Shared), takes(40*gib, Shared), true, true},
+		"more":                           {takes(40*gib, Shared), takes(100*gib, Shared), true, true},
+		"a quarter of it is back":        {takes(40*gib, Shared), takes(30*gib, Shared), true, true},
+		"more of it is back":             {takes(40*gib, Shared), takes(29*gib, Shared), false, false},
+		"removed, and a job has as much": {takes(40*gib, Shared), takes(100*gib, Users), false, false},
+		"a process":                      {takes(40*gib, Users), takes(40*gib, Users), true, false},
+		"of services":                    {takes(40*gib, System), takes(40*gib, System), false, false},
+		"reserved huge pages":            {takes(40*gib, HugePages), takes(40*gib, HugePages), false, false},
+		"other memory":                   {takes(40*gib, Shared), func(u *HostUse) { takes(40*gib, Shared)(u); u.Total-- }, false, false},
+	} {
+		var kept HostLooks
+		must.Do(t, json.Unmarshal(must.Have(json.Marshal(best.After("b", host(tt.found))))(t), &kept))
+		must.Be(t, name+", exclusive", kept.Stands("b", host(tt.now).Host, true), tt.exclusive)
+		must.Be(t, name+", shared", kept.Stands("b", host(tt.now).Host, false), tt.shared)
+		must.Be(t, name+", another boot", kept.Stands("c", host(tt.now).Host, true), false)
 	}
-	services := HostLooks{Boot: "b", Best: kept.Best}.After("b", host(takes(40*gib, System)))
-	must.Be(t, "of services", services.Short.System && !services.Stands("b", host(takes(40*gib, System)).Host), true)
-	must.Be(t, "other memory", kept.Stands("b", host(func(u *HostUse) { u.Total, u.Available = gib, 0 }).Host), false)
+	damaged := HostLooks{Boot: "b", Short: &Shortage{}}
+	must.Be(t, "damaged", damaged.Stands("b", Host{}, true), false)
 }
 
 // Admins read who has it. No byte that a user chose ends a text or passes for another part of it.
@@ -178,11 +193,11 @@ func TestShortageText(t *testing.T) {
 	}
 	u.Mounts = []Mount{{"/tmp", 3 * gib}, {"/a b", 2 * gib}, {"/run", 1 << 20}}
 	u.Earlier = []string{"7", "12_3"}
-	u.Processes = []HostProcess{{4711, 1000, 9 * gib, "pyth\non"}, {812, 0, 8 * gib, "mmfsd"}, {5, 1001, 70 << 20, "sh"}, {6, 1001, 66 << 20, "third"}}
+	u.Processes = []HostProcess{{4711, 1000, 9 * gib, "pyth\non", ""}, {812, 0, 8 * gib, "mmfsd", ""}, {5, 1001, 70 << 20, "sh", ""}, {6, 1001, 66 << 20, "third", ""}}
 	s := looks.After("b", u).Short
 	must.Be(t, "for admins", s.Text, "60.0 GiB less host memory is available than earlier in this boot (190.0 GiB of 256.0 GiB), without a job: "+
 		"shared memory 40.0 GiB (uid 1000 has 30.0 GiB in 3 files in /dev/shm, most in vllm_*; uid 1001 has 2.0 GiB in 1 file in /dev/shm, most in one; "+
-		"left there by job 7 and 12_3; 3.0 GiB in /tmp; 4.0 GiB in no file there: mapped, System V, or deleted and open), "+
+		"reported there at the end of job 7 and 12_3; 3.0 GiB in /tmp; 4.0 GiB in no file there: mapped, System V, or deleted and open), "+
 		"processes of users 10.0 GiB (9.0 GiB in PID 4711 pyth* of uid 1000; 70 MiB in PID 5 sh of uid 1001), "+
 		"system services 10.0 GiB (8.0 GiB in PID 812 mmfsd of uid 0)")
 	must.Be(t, "for users", s.Brief, "60.0 GiB of the node's 256.0 GiB of memory were taken while no job was on it: "+
@@ -193,11 +208,11 @@ func TestShortageText(t *testing.T) {
 func TestInodes(t *testing.T) {
 	left := Remains{Files: []Item{{Name: "a", ID: 41}, {Name: "b", ID: 1<<64 - 1}}, Segments: []Item{{ID: 5}}}
 	for text, want := range map[string][]uint64{
-		left.Text(nil, "") + left.Command(1000, "/dev/shm"):           {41, 1<<64 - 1},
-		left.Text(nil, "") + left.Command(1000, "/tmp/world/dev/shm"): {41, 1<<64 - 1},
-		left.Text(nil, "") + left.Command(1000, "/dev/mqueue"):        nil,
-		Remains{Segments: []Item{{ID: 5}}}.Command(1000, "/dev/shm"):  nil,
-		"this job left 1 file -inum 9":                                nil, "": nil,
+		left.Text(nil, "") + left.Command(1000, "/dev/shm", time.Unix(1, 0)):           {41, 1<<64 - 1},
+		left.Text(nil, "") + left.Command(1000, "/tmp/world/dev/shm", time.Unix(1, 0)): {41, 1<<64 - 1},
+		left.Text(nil, "") + left.Command(1000, "/dev/mqueue", time.Unix(1, 0)):        nil,
+		Remains{Segments: []Item{{ID: 5}}}.Command(1000, "/dev/shm", time.Unix(1, 0)):  nil,
+		"this job left 1 file -inum 9":                                                 nil, "": nil,
 	} {
 		if got := Inodes(text); !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
@@ -209,7 +224,7 @@ func FuzzHost(f *testing.F) {
 	f.Add(recorded, arcstats, "Name:\ta\nUid:\t1000\n")
 	f.Fuzz(func(t *testing.T, meminfo, arc, status string) {
 		h, err := ParseHost(meminfo, arc)
-		u := HostUse{Host: h, Processes: []HostProcess{ParseProcess(1, status)}}
+		u := HostUse{Host: h, Processes: []HostProcess{ParseProcess(1, status, "")}}
 		if err != nil && h != (Host{}) {
 			t.Errorf("%+v", h)
 		}

@@ -105,13 +105,13 @@ func TestOthers(t *testing.T) {
 	left, _ := listing(of(8, Item{ID: 2, Name: "q"}, Item{ID: 3}), of(9, Item{ID: 4, Name: "p"})).Since(mark)
 	left = left.Only(nil, []uint64{2}, []uint64{4, 9})
 	const want = "this job left 1 POSIX message queue q in /dev/mqueue and 1 huge page file p in /dev/hugepages" +
-		"; remove: find /dev/mqueue -maxdepth 1 -type f -user 1000 '(' -inum 2 ')' -delete" +
-		"; find /dev/hugepages -maxdepth 1 -type f -user 1000 '(' -inum 4 ')' -delete"
-	if got := left.Text(nil, "") + left.Command(1000, "/dev/shm"); got != want || len(Inodes(got)) > 0 {
+		"; remove: find /dev/mqueue -maxdepth 1 -type f -user 1000 -not -newermt @1001 '(' -inum 2 ')' -delete" +
+		"; find /dev/hugepages -maxdepth 1 -type f -user 1000 -not -newermt @1001 '(' -inum 4 ')' -delete"
+	if got := left.Text(nil, "") + left.Command(1000, "/dev/shm", time.Unix(1000, 5)); got != want || len(Inodes(got)) > 0 {
 		t.Errorf("%q, want %q", got, want)
 	}
 	left.Files = many[:20]
-	if got := left.Command(1000, "/dev/shm"); !strings.HasPrefix(got, " (the command removes the 7 largest)") || strings.Contains(got, "mqueue") {
+	if got := left.Command(1000, "/dev/shm", time.Unix(1000, 5)); !strings.HasPrefix(got, " (the command removes the 5 largest)") || strings.Contains(got, "mqueue") {
 		t.Errorf("%q", got)
 	}
 	if left = left.Only(); len(left.all()) > 0 {
@@ -168,7 +168,7 @@ func TestText(t *testing.T) {
 		}
 		return all
 	}
-	const find = "; remove: find /dev/shm -maxdepth 1 -type f -user 1000 '(' "
+	const find = "; remove: find /dev/shm -maxdepth 1 -type f -user 1000 -not -newermt @1001 '(' "
 	for _, tt := range []struct {
 		left Remains
 		want string
@@ -182,7 +182,7 @@ func TestText(t *testing.T) {
 		{Remains{Files: files("a"), Segments: []Item{{ID: 5}, {ID: 6}}}, "1 file a in /dev/shm and 2 System V segments" +
 			find + "-inum 41 ')' -delete; ipcrm -m 5 -m 6"},
 	} {
-		got := tt.left.Text(nil, "") + tt.left.Command(1000, "/dev/shm")
+		got := tt.left.Text(nil, "") + tt.left.Command(1000, "/dev/shm", time.Unix(1000, 5))
 		if got != "this job left "+tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
@@ -196,13 +196,13 @@ func TestText(t *testing.T) {
 		many.Files[i].ID = 1<<63 + uint64(i)
 		many.Segments = append(many.Segments, Item{ID: 1<<31 - 1})
 	}
-	note, text, _ := strings.Cut(many.Command(1<<32-2, "/dev/shm"), removal)
+	note, text, _ := strings.Cut(many.Command(1<<32-2, "/dev/shm", time.Unix(1<<33, 0)), removal)
 	if len(text) > 200 || !strings.HasSuffix(text, "-m 2147483647") ||
 		note != fmt.Sprintf(" (the command removes the %d largest)", strings.Count(text, "-inum")+2) {
 		t.Errorf("%d bytes,%s: %s", len(text), note, text)
 	}
 	none := many.Without(many.Inodes())
-	if none.Segments = nil; none.Command(1, "/dev/shm") != "" || len(none.Files) > 0 {
+	if none.Segments = nil; none.Command(1, "/dev/shm", time.Time{}) != "" || len(none.Files) > 0 {
 		t.Errorf("%+v", none)
 	}
 }

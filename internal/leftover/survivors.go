@@ -40,10 +40,9 @@ type Survivor struct {
 
 // Span is an ended job and its time on the node (CLOCK_BOOTTIME).
 type Span struct {
-	Cluster   string
-	Job       slurm.Owner
-	From, To  time.Duration
-	Exclusive bool // it had the node to itself
+	Cluster  string
+	Job      slurm.Owner
+	From, To time.Duration
 }
 
 // origin is what a process has to do with an ended job.
@@ -52,7 +51,6 @@ type origin int
 const (
 	unrelated origin = iota
 	byUser           // of the job or of something else of its user
-	boxed            // in a container of a daemon that users share: its uid proves no user
 	byJob
 )
 
@@ -69,7 +67,6 @@ func (s Span) Reports(all []Survivor, isNamed func(pid int) bool) (reports []Rep
 		{byJob, "this job left %s running", ""},
 		{byUser, fmt.Sprintf("job %d or something else of its user left %%s running", s.Job.ID),
 			"what left it is unknown"},
-		{boxed, "a container began while this job ran and is still running: %s", "whose container it is is unknown"},
 	} {
 		left := roots(slices.DeleteFunc(slices.Clone(all), func(p Survivor) bool {
 			return s.origin(p, alone) != tt.of || isNamed(p.PID)
@@ -99,7 +96,8 @@ func (s Span) claims(p Survivor) bool {
 }
 
 // origin decides where a process comes from. alone means that no other job of the user is known to be on the node. What
-// is not clear is unrelated: a login, a service, a process with a terminal, and one that a hook of Slurm's started.
+// is not clear is unrelated: a login, a service, a container of a daemon that users share, a process with a terminal,
+// and one that a hook of Slurm's started.
 func (s Span) origin(p Survivor, alone bool) origin {
 	owner := slurm.OwnerOfCgroup(p.Cgroups)
 	service, container := slurm.UnitOfCgroup(p.Cgroups)
@@ -109,13 +107,8 @@ func (s Span) origin(p Survivor, alone bool) origin {
 		return unrelated
 	case owner.Found() || owner.Conflict != "": // Slurm ends what stays in a job's cgroup, or says that it cannot
 		return unrelated
-	case container != "":
-		if s.Exclusive {
-			return boxed
-		}
-		return unrelated
-	case p.Apart, login, service != "", p.Terminal, strings.HasSuffix(p.Environ[contextVariable], "_slurmd"),
-		p.Environ[jobVariable] != "" && !s.claims(p):
+	case container != "", p.Apart, login, service != "", p.Terminal,
+		strings.HasSuffix(p.Environ[contextVariable], "_slurmd"), p.Environ[jobVariable] != "" && !s.claims(p):
 		return unrelated
 	case manager:
 		if kindOf(p) != "" || strings.Contains(p.Cgroups, "/run-") { // of systemd-run
@@ -142,10 +135,7 @@ func loginOf(cgroups string) (login, manager bool) {
 
 // kindOf returns what a process is by its name, which selects advice alone: empty for no container and no MPS daemon.
 func kindOf(p Survivor) string {
-	_, container := slurm.UnitOfCgroup(p.Cgroups)
 	switch {
-	case container != "":
-		return "container"
 	case p.Name == "conmon":
 		return "podman"
 	case strings.HasPrefix(p.Name, "nvidia-cuda-mps"): // as much of it as a name has room for
@@ -165,7 +155,7 @@ func roots(left []Survivor) []Survivor {
 	})
 }
 
-const mostNames, mostCommands = 3, 5
+const mostNames = 3
 
 // names lists processes by PID and name.
 func names(left []Survivor) string {
@@ -192,52 +182,50 @@ func plainName(name string) string {
 	}, name)
 }
 
-// commands returns what ends the processes, by their kinds: for the first, as many as a line has room for.
+// commands returns what ends the processes, by their kinds: for the first, as many as a line of a report has room for.
+// One that is cut short could end another process.
 func commands(left []Survivor) string {
-	var all []string
-	kill := "kill"
+	all, kill := "", "kill"
 	for _, p := range left {
 		command := commandOf(p)
-		switch {
-		case command == "" && len(kill) < 80:
+		switch next := command + "; "; {
+		case command == "" && len(kill) < 40:
 			kill += fmt.Sprintf(" %d", p.PID)
-		case command != "" && len(all) < mostCommands && !slices.Contains(all, command):
-			all = append(all, command)
+		case command != "" && len(all)+len(next) <= 150 && !strings.Contains(all, next):
+			all += next
 		}
 	}
-	if kill != "kill" {
-		all = append(all, kill)
+	if kill == "kill" {
+		return strings.TrimSuffix(all, "; ")
 	}
-	return strings.Join(all, "; ")
+	return all + kill
+}
+
+// isWord reports whether a text means itself to a shell, is no option of a command, and leaves room for the command.
+func isWord(text string) bool {
+	return text != "" && len(text) <= 80 && text[0] != '-' && plainName(text) == text
 }
 
 // commandOf returns the command of the tool that started a process, empty if kill ends it.
 func commandOf(p Survivor) string {
 	arguments := strings.Split(p.Arguments, "\x00")
 	switch kindOf(p) {
-	case "container":
-		_, container := slurm.UnitOfCgroup(p.Cgroups)
-		engine, id, _ := strings.Cut(container, ":")
-		if engine != "container" {
-			return engine + " stop " + id
-		}
-		return "stop container " + id + " with the tool that started it"
 	case "podman":
 		at := slices.Index(arguments, "-c") + 1
-		if id := arguments[min(at, len(arguments)-1)]; at > 0 && len(id) == 64 && plainName(id) == id {
+		if id := arguments[min(at, len(arguments)-1)]; at > 0 && len(id) == 64 && isWord(id) {
 			return "podman stop " + id[:12]
 		}
 	case "mps":
-		pipe := p.Environ[pipeVariable]
-		if pipe != "" && plainName(pipe) == pipe {
-			pipe = pipeVariable + "=" + pipe + " "
-		} else if pipe != "" {
-			return ""
+		const control = "nvidia-cuda-mps-control"
+		switch pipe := p.Environ[pipeVariable]; {
+		case pipe == "":
+			return "echo quit | " + control
+		case isWord(pipe):
+			return "echo quit | " + pipeVariable + "=" + pipe + " " + control
 		}
-		return "echo quit | " + pipe + "nvidia-cuda-mps-control"
 	case "apptainer":
 		_, name, _ := strings.Cut(arguments[0], " [")
-		if name = strings.TrimSuffix(name, "]"); name != "" && plainName(name) == name {
+		if name = strings.TrimSuffix(name, "]"); isWord(name) {
 			return "apptainer instance stop " + name
 		}
 	}

@@ -2,6 +2,7 @@ package leftover
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,10 +82,6 @@ func TestOrigin(t *testing.T) {
 	}
 	must.Be(t, "no environment, next to another job", ended.origin(outlives(unclaimed("0::/")), false), unrelated)
 	must.Be(t, "an environment, next to another job", ended.origin(outlives(func(*Survivor) {}), false), byJob)
-	whole := ended
-	whole.Exclusive = true
-	must.Be(t, "a container on the job's own node", whole.origin(outlives(in(inDocker)), true), boxed)
-	must.Be(t, "an earlier container there", whole.origin(outlives(func(p *Survivor) { p.Start, p.Cgroups = 1, inDocker }), true), unrelated)
 }
 
 // Only a job whose processes name it is blamed alone, and another job on the node leaves no room for guesses.
@@ -150,7 +147,9 @@ func TestCommands(t *testing.T) {
 		{[]Survivor{mps(""), mps("")}, "echo quit | nvidia-cuda-mps-control"},
 		{[]Survivor{mps("/scratch/ada/mps")}, "echo quit | CUDA_MPS_PIPE_DIRECTORY=/scratch/ada/mps nvidia-cuda-mps-control"},
 		{[]Survivor{mps("/x; end: reboot")}, "kill 4711"},
-		{[]Survivor{outlives(func(p *Survivor) { p.Cgroups = inDocker })}, "docker stop 0123456789ab"},
+		{[]Survivor{as("conmon", "conmon|-c|"+strings.Repeat("-a", 32)+"|")}, "kill 4711"},
+		{[]Survivor{as("starter", "Apptainer instance: ada [-a]|")}, "kill 4711"},
+		{[]Survivor{mps("-p")}, "kill 4711"},
 		{[]Survivor{as("enroot", ""), mps("/m"), as("x", "")}, "echo quit | CUDA_MPS_PIPE_DIRECTORY=/m nvidia-cuda-mps-control; kill 4711 4711"},
 	} {
 		got := commands(tt.left)
@@ -160,6 +159,10 @@ func TestCommands(t *testing.T) {
 	forged := as("x\n; end: reboot", "")
 	must.Be(t, "a forged name", names([]Survivor{forged, forged, forged, forged}),
 		"4 processes 4711 (x___end__reboot), 4711 (x___end__reboot), 4711 (x___end__reboot), ...")
-	many := commands(make([]Survivor, 500))
-	must.Not(t, len(many) > 100, "%d bytes: %s", len(many), many)
+	for _, length := range []int{0, 20, 80, 100, 180, 5000} { // what a line has no room for would be a command cut short
+		pipe := mps("/" + strings.Repeat("p", length))
+		many := slices.Concat([]Survivor{pipe, as("conmon", "conmon|-c|"+hex64+"|")}, make([]Survivor, 500))
+		got := commands(many)
+		must.Not(t, len(got) > 200 || !strings.Contains(got, " 0 0"), "%d bytes: %s", len(got), got)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // removal separates what is left from the command that removes it; package report splits the text there.
@@ -67,17 +68,17 @@ func pattern(files []Item) string {
 }
 
 // Command follows a text with a command that removes the largest of the remains, as many as a line of a report has room
-// for; empty without any. It names each by number, not by a name that a shell could misread, and only the user's: a
-// number may be another file's after the next boot. dir is where /dev/shm is.
-func (r Remains) Command(uid uint32, dir string) string {
-	command, files := find(r.Files, uid, dir)
+// for; empty without any. It names each by number, not by a name that a shell could misread, and only what is the
+// user's and older than seen: a number is another file's after the next boot. dir is where /dev/shm is.
+func (r Remains) Command(uid uint32, dir string, seen time.Time) string {
+	command, files := find(r.Files, uid, dir, seen)
 	ids, segments := numbers(" -m", r.Segments, 30)
 	if segments > 0 {
 		command += "; ipcrm" + ids
 	}
 	removed := files + segments
 	for i, o := range r.Others {
-		next, n := find(o.Files, uid, strings.TrimSuffix(dir, "shm")+Others[i].Dir)
+		next, n := find(o.Files, uid, strings.TrimSuffix(dir, "shm")+Others[i].Dir, seen)
 		if len(command)+len(next) <= 200 {
 			command, removed = command+next, removed+n
 		}
@@ -94,11 +95,11 @@ func (r Remains) Command(uid uint32, dir string) string {
 }
 
 // find returns a command that removes the first of the files in a directory, and how many these are.
-func find(files []Item, uid uint32, dir string) (command string, n int) {
-	const or, form = " -o", "; find %s -maxdepth 1 -type f -user %d '('%s ')' -delete"
-	inodes, n := numbers(or+" -inum", files, 90)
+func find(files []Item, uid uint32, dir string, seen time.Time) (command string, n int) {
+	const or, form = " -o", "; find %s -maxdepth 1 -type f -user %d -not -newermt @%d '('%s ')' -delete"
+	inodes, n := numbers(or+" -inum", files, 60)
 	if n > 0 {
-		command = fmt.Sprintf(form, dir, uid, inodes[len(or):])
+		command = fmt.Sprintf(form, dir, uid, seen.Unix()+1, inodes[len(or):])
 	}
 	return command, n
 }

@@ -85,9 +85,9 @@ func onNode(s Scene) (out []string) {
 		if e, _ := catalog.Lookup(f.Code); e.Scope != catalog.Host || !s.Verdict.Tells(i) {
 			continue
 		}
-		separator, how := "; remove: ", "  Remove: "
+		separator, how := "; remove: ", "  Remove there: "
 		if f.Code == catalog.Survivor {
-			separator, how = "; end: ", "  End: "
+			separator, how = "; end: ", "  End there: "
 		}
 		what, command, some := strings.Cut(f.Observed, separator)
 		if f.Bytes.Bytes > 0 {

@@ -576,7 +576,7 @@ func TestSharedMemory(t *testing.T) {
 	left := record.Finding{Code: catalog.SharedMemory, Bytes: gpu.Bytes(41 << 30),
 		Observed: "this job left 12 files vllm_* in /dev/shm; remove: find /dev/shm '(' -inum 4 ')' -delete"}
 	const lines = "bookend: WARNING: n1: this job left 12 files vllm_* in /dev/shm (41.0 GiB of the node's memory)\n" +
-		"bookend:   Remove: find /dev/shm '(' -inum 4 ')' -delete\n"
+		"bookend:   Remove there: find /dev/shm '(' -inum 4 ')' -delete\n"
 	s := scene(1, record.Clean, left)
 	must.Be(t, "clean GPUs", End(s), "bookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free\n"+lines)
 	s.Show = config.ShowProblems
@@ -585,7 +585,7 @@ func TestSharedMemory(t *testing.T) {
 	must.Not(t, !strings.Contains(dirty, lines) || strings.Count(dirty, "WARNING") != 2, "%s", dirty)
 	running := record.Finding{Code: catalog.Survivor, Observed: "this job left process 7 (tmux) running; end: kill 7"}
 	must.Be(t, "a process", End(scene(1, record.Clean, running)), "bookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free\n"+
-		"bookend: WARNING: n1: this job left process 7 (tmux) running\nbookend:   End: kill 7\n")
+		"bookend: WARNING: n1: this job left process 7 (tmux) running\nbookend:   End there: kill 7\n")
 	s.Verdict.Judged[0].Action = config.Note
 	must.Not(t, !s.Clean() || End(s) != "", "noted alone: %s", End(s))
 }

@@ -107,11 +107,15 @@ func (p Place) readMounts(use *leftover.HostUse, shm uint64) error {
 		if len(f) < 5 || !strings.Contains(line, " - tmpfs ") {
 			continue
 		}
+		// Threat: another file system, which may not answer, is mounted over it: that is neither followed nor asked.
+		const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
 		var st unix.Statfs_t
-		var root unix.Stat_t
-		err := errors.Join(unix.Statfs(f[4], &st), unix.Stat(f[4], &root))
-		if err == nil && st.Type == unix.TMPFS_MAGIC && !seen[root.Dev] {
-			seen[root.Dev] = true
+		var root unix.Statx_t
+		err := unix.Statx(unix.AT_FDCWD, f[4], flags, 0, &root)
+		device := unix.Mkdev(root.Dev_major, root.Dev_minor)
+		itself := err == nil && f[2] == fmt.Sprintf("%d:%d", root.Dev_major, root.Dev_minor)
+		if itself && !seen[device] && unix.Statfs(f[4], &st) == nil {
+			seen[device] = true
 			used := (st.Blocks - st.Bfree) * uint64(st.Bsize)
 			use.Mounts = append(use.Mounts, leftover.Mount{Path: f[4], Bytes: used})
 		}
@@ -132,8 +136,8 @@ func (p Place) eachProcess(visit func(one leftover.HostProcess, cgroup, command 
 		}
 		status, unread := p.text(fmt.Sprintf("%d/status", pid))
 		cgroup, unplaced := p.text(fmt.Sprintf("%d/cgroup", pid))
-		one, command := leftover.ParseProcess(pid, status), ""
-		if one.Name == daemon && one.UID == 0 { // no user's: reading it takes a lock of the process's
+		one, command := leftover.ParseProcess(pid, status, cgroup), ""
+		if strings.HasPrefix(one.Name, daemon) && one.UID == 0 { // no user's: reading it takes a lock of the process's
 			command, _ = p.text(fmt.Sprintf("%d/cmdline", pid))
 		}
 		err = cmp.Or(err, present(cmp.Or(unread, unplaced)))
@@ -144,12 +148,12 @@ func (p Place) eachProcess(visit func(one leftover.HostProcess, cgroup, command 
 	return err
 }
 
-// daemon is the name of the process that is there for each step of a job. One with "infinity" is for no step: it keeps
-// Slurm's scope.
+// daemon begins the name of the process that is there for each step of a job; in Debian it is slurmstepd-wlm. One with
+// "infinity" is for no step: it keeps Slurm's scope.
 const daemon = "slurmstepd"
 
 func (r *HostReply) add(p leftover.HostProcess, cgroup, command string) {
-	if p.Name == daemon && p.UID == 0 && !strings.Contains(command, "infinity") {
+	if strings.HasPrefix(p.Name, daemon) && p.UID == 0 && !strings.Contains(command, "infinity") {
 		r.Daemon = p.PID
 	}
 	const most = 1000 // one is enough

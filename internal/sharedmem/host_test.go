@@ -1,12 +1,15 @@
 package sharedmem
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/leftover"
 	"bookend/test/must"
@@ -47,6 +50,8 @@ func TestReadHost(t *testing.T) {
 			7, nil},
 		"Slurm's scope": {map[string]string{"7/status": status(daemon, "0", ""), "7/cmdline": "/usr/sbin/slurmstepd\x00infinity\x00",
 			"7/cgroup": "0::/system.slice/slurmstepd.scope/system\n"}, 0, []string{"0::/system.slice/slurmstepd.scope/system\n"}},
+		"a step in Debian": {map[string]string{"7/status": status("slurmstepd-wlm", "0", ""), "7/cgroup": none, "7/cmdline": "slurmstepd: [42.0]"},
+			7, nil},
 		"a daemon of a user's": {map[string]string{"7/status": status(daemon, "1000", ""), "7/cgroup": none}, 0, nil},
 		"a job on cgroup v1": {map[string]string{"7/status": status("sh", "1000", ""), "7/cgroup": "5:memory:/slurm/uid_1000/job_42\n" +
 			"1:name=systemd:/user.slice/x\n"}, 0, []string{"5:memory:/slurm/uid_1000/job_42\n"}},
@@ -89,7 +94,7 @@ func TestReadSharedHost(t *testing.T) {
 	}
 	files := listed(t, dir, 1001).Files
 	there := leftover.Remains{Files: files}
-	earlier := map[string]string{"12": there.Text(nil, "") + there.Command(1001, "/dev/shm"), "13": "this job left nothing"}
+	earlier := map[string]string{"12": there.Text(nil, "") + there.Command(1001, "/dev/shm", time.Now()), "13": "this job left nothing"}
 	r := HostRequest{Place: Place{Dir: dir, Proc: "/proc"}, Earlier: earlier, After: time.Millisecond}
 	got := must.Have(r.read())(t)
 	must.Not(t, !slices.Equal(got.Files, []leftover.OwnedFiles{{UID: 1000, Files: 2, Bytes: 16384, Pattern: " a*"}, {UID: 1001, Files: 1, Bytes: 8192, Pattern: " b"}}),
@@ -103,4 +108,28 @@ func TestReadSharedHost(t *testing.T) {
 			t.Errorf("%+v: %+v", place, got)
 		}
 	}
+}
+
+// A tmpfs is asked what it has, but not a file system without an answer that was mounted over it.
+func TestCoveredMount(t *testing.T) {
+	at := t.TempDir()
+	must.Do(t, unix.Mount("none", at, "tmpfs", 0, ""))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(at, 0)) })
+	var st unix.Stat_t
+	must.Do(t, unix.Stat(at, &st))
+	must.Do(t, os.WriteFile(filepath.Join(at, "file"), make([]byte, 1<<20), 0o600))
+	line := fmt.Sprintf("22 1 %d:%d / %s rw - tmpfs none rw\n", unix.Major(st.Dev), unix.Minor(st.Dev), at)
+	place := Place{Proc: hostProc(t, map[string]string{"self/mountinfo": line + line})}
+	var open, covered leftover.HostUse
+	must.Do(t, place.readMounts(&open, 0))
+	must.Be(t, "what it has", open.Mounts, []leftover.Mount{{Path: at, Bytes: 1 << 20}})
+	dead, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer dead.Close()
+	must.Do(t, unix.Mount("none", at, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", dead.Fd())))
+	defer func() { must.Do(t, unix.Unmount(at, unix.MNT_DETACH)) }()
+	must.Do(t, place.readMounts(&covered, 0))
+	must.Be(t, "what is covered", len(covered.Mounts), 0)
 }

@@ -30,7 +30,7 @@ func TestHostMemory(t *testing.T) {
 		s.finds("n1", "")
 	}
 	left := s.runs(s.user, inMemory("fallocate -l 110M /dev/shm/{job}"), alone, oneGPU)
-	found := fmt.Sprintf("shared memory 110 MiB (uid %s has 110 MiB in 1 file in /dev/shm, most in job%s; left there by job %[2]s)",
+	found := fmt.Sprintf("shared memory 110 MiB (uid %s has 110 MiB in 1 file in /dev/shm, most in job%s; reported there at the end of job %[2]s)",
 		must.Have(user.Lookup(s.user))(t).Uid, left)
 	s.finds("n1", found)
 	s.statusSays("n1", "health check found BKD-HOSTMEM")

@@ -152,7 +152,7 @@ func (s *story) emptiesMemory() {
 	s.t.Cleanup(empty)
 }
 
-var removal = regexp.MustCompile(`(?m)^\| bookend:   Remove: (.*)$`)
+var removal = regexp.MustCompile(`(?m)^\| bookend:   Remove there: (.*)$`)
 
 // left checks what a job's log says about shared memory, and that its record has it too.
 func (s *story) left(job cluster.JobID, want string) {
@@ -162,7 +162,7 @@ func (s *story) left(job cluster.JobID, want string) {
 		return
 	}
 	want = strings.Replace(want, "job N", "job "+string(job), 1)
-	s.inOrder("the output", text, "WARNING: n1: "+want, "Remove: find ")
+	s.inOrder("the output", text, "WARNING: n1: "+want, "Remove there: find ")
 	s.showSays("n1", job, "BKD-SHM")
 }
 

@@ -84,7 +84,7 @@ func TestSurvivors(t *testing.T) {
 			s.ends(job)
 			text := must.Have(s.on.Output(job))(s.t)
 			s.inOrder("the output", text, fmt.Sprintf("job %s or something else of its user left process %d (conmon) running", job, pid),
-				"End: podman stop 0123456789ab")
+				"End there: podman stop 0123456789ab")
 		}
 	})
 	s.tell("a shell at a login", func(s *story) {
@@ -186,7 +186,7 @@ func (s *story) survives(job cluster.JobID, want, end string) {
 	}
 	fill := strings.NewReplacer("PID", pid, "job N", "job "+string(job), "HOME", s.home(s.user))
 	end = strings.Replace(fill.Replace(end), "CUDA_MPS_"+pid, "CUDA_MPS_PID", 1)
-	s.inOrder("the output", text, "WARNING: n1: "+fill.Replace(want), "End: "+end)
+	s.inOrder("the output", text, "WARNING: n1: "+fill.Replace(want), "End there: "+end)
 	s.showSays("n1", job, "BKD-SURVIVOR")
 	must.Not(s.t, strings.Contains(text, "DRAIN"), "%s", text)
 }
