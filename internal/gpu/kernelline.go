@@ -21,6 +21,7 @@ const (
 	AMDRecovered // it works again
 	AMDReplace
 	AMDCorrected
+	AMDDriverFault // a page fault in work of the driver's own
 )
 
 const (
@@ -235,6 +236,9 @@ func parseAMD(entry string) (Xid, bool) {
 		after, begins := strings.CutPrefix(found[3], w.begin)
 		if begins && strings.Contains(after, w.words) && (err == nil || found[1] == "") &&
 			(chosen == 0 || len(w.begin) > chosen || ofHub(found[3])) {
+			if w.code == AMDPageFault && regexp.MustCompile(`fault \(src_id:\d+ ring:\d+ vmid:0 `).MatchString(after) {
+				w.code = AMDDriverFault // a program's address space has another number
+			}
 			return Xid{BusID: bus, Code: w.code, Text: found[2]}, true
 		}
 	}

@@ -131,7 +131,8 @@ func (p Params) announce(spec child.Spec, req protocol.Request) Answer {
 	return answerOf(res, req)
 }
 
-// joined merges several backends' answers. If one has fewer samples than another, its last is repeated.
+// joined merges several backends' answers. If one has fewer samples than another and had seen enough,
+// its last is repeated.
 func joined(answers ...Answer) (all Answer) {
 	if len(answers) == 1 {
 		return answers[0]
@@ -149,7 +150,7 @@ func joined(answers ...Answer) (all Answer) {
 	for i := range most {
 		var look gpu.Snapshot
 		for _, a := range answers {
-			if n := len(a.Snapshots); n > 0 {
+			if n := len(a.Snapshots); n > i || n > 0 && a.Complete {
 				s := a.Snapshots[min(i, n-1)]
 				look.At, look.Driver = max(look.At, s.At), cmp.Or(look.Driver, s.Driver)
 				look.Readings, look.Faults = append(look.Readings, s.Readings...), append(look.Faults, s.Faults...)

@@ -277,6 +277,10 @@ func TestJoined(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
+	cut := a
+	cut.Complete = false // it crashed or hung: nothing is known of its GPU after that
+	_, has := joined(cut, b).latest().Reading("a")
+	must.Be(t, "read after its backend's end", has, false)
 	if got := joined(a, Answer{}); got.Complete || len(got.Snapshots) != 1 || len(got.Snapshots[0].Readings) != 1 {
 		t.Errorf("of one that said nothing: %+v", got)
 	}

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -162,6 +163,20 @@ func (f procDir) status() (uid uint32, otherPIDs bool, err error) {
 		return 0, false, err
 	}
 	return child.ParseStatus(text)
+}
+
+// mapsAlone reports whether the process's user namespace maps this user by itself, as the kernel permits anyone to map
+// himself: then it is the user's own making, and the UID is the user's.
+// Threat: unshare -Up, by which a process could pass for a container that any user may have started.
+func (f procDir) mapsAlone(uid uint32) bool {
+	text, err := f.process().text("uid_map", maxStat)
+	for line := range strings.Lines(text) {
+		ids := strings.Fields(line) // the first inside, the first outside, and how many
+		if err == nil && len(ids) == 3 && ids[1] == fmt.Sprint(uid) && ids[2] == "1" {
+			return true
+		}
+	}
+	return false
 }
 
 func (f procDir) link(name string) (string, error) {

@@ -208,7 +208,7 @@ func (f *procDir) identify(pid int) (p record.Process, err error) {
 	p = record.Process{
 		PID: pid, Start: startOf(first), Name: first.Name, State: stateOf(first, answer), UID: uid, Exe: f.exe(),
 		// A zombie without a living thread holds nothing: another process holds what is listed under its PID.
-		Gone: answer.State == ended, OtherPIDs: otherPIDs,
+		Gone: answer.State == ended, OtherPIDs: otherPIDs && !f.mapsAlone(uid),
 		Cgroup: slurm.OwnerOfCgroup(cgroup),
 	}
 	if !p.Cgroup.Found() && p.Cgroup.Conflict == "" {

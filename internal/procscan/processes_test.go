@@ -190,6 +190,32 @@ func fixture(t *testing.T, proc, pid, cgroup, environ string) string {
 
 const jobCgroup = "0::/system.slice/n1_slurmstepd.scope/job_77/step_0/user/task_0\n"
 
+// A PID namespace that a user made without help does not hide whose its process is: anyone can make one.
+func TestPIDNamespaces(t *testing.T) {
+	for name, tt := range map[string]struct {
+		uid         int
+		pids, users string
+		want        bool
+	}{
+		"none":                             {1000, "10", "0 0 4294967295", false},
+		"root's, as container daemons do":  {1000, "10\t1", "0 0 4294967295", true},
+		"its user's":                       {1000, "10\t1", "         0       1000          1", false},
+		"root of its user's container":     {1000, "10\t1", "0 1000 1\n1 231072 65536", false},
+		"another user of that container":   {231072, "10\t1", "0 1000 1\n1 231072 65536", true},
+		"a container that remaps its root": {231072, "10\t1", "0 231072 65536", true},
+		"one that maps another user":       {1000, "10\t1", "1000 1001 1", true},
+		"the map was not read":             {1000, "10\t1", "", true},
+	} {
+		proc := t.TempDir()
+		folder := fixture(t, proc, "10", "0::/\n", "")
+		must.Write(t, filepath.Join(folder, "status"), fmt.Sprintf("Name:\tx\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\nNSpid:\t%s\n", tt.uid, tt.pids))
+		if tt.users != "" {
+			must.Write(t, filepath.Join(folder, "uid_map"), tt.users+"\n")
+		}
+		must.Be(t, name, one(t, proc, 10).OtherPIDs, tt.want)
+	}
+}
+
 func TestProcessesOfATree(t *testing.T) {
 	proc := t.TempDir()
 	fixture(t, proc, "10", jobCgroup, "SLURM_JOB_ID=78\x00")

@@ -37,7 +37,7 @@ type Process struct {
 	Service   string `json:"service,omitempty"`
 	Container string `json:"container,omitempty"`
 	Exe       string `json:"exe,omitempty"`        // target of its exe link
-	OtherPIDs bool   `json:"other_pids,omitempty"` // it has another PID in its own PID namespace
+	OtherPIDs bool   `json:"other_pids,omitempty"` // in a PID namespace that its user did not make
 	Notebook  bool   `json:"notebook,omitempty"`   // Jupyter's mark is in its initial environment: forgeable
 	// DeviceUnknown is why it is unknown whether the process has a GPU open; the holder may be another process.
 	DeviceUnknown string `json:"device_unknown,omitempty"`

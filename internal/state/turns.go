@@ -76,6 +76,9 @@ func (t Turns) AskDriver(now time.Time, wait time.Duration) (met func(), err err
 		}
 		release, err := safefile.Lock(path, 0, true)
 		if err == nil {
+			if before.IsZero() { // that the file was made is no answer
+				_ = unix.Utimes(path, make([]unix.Timeval, 2))
+			}
 			return sync.OnceFunc(func() {
 				t.DriverAnswered()
 				release()
@@ -102,7 +105,7 @@ func (t Turns) DriverAnswered() { _ = unix.Utimes(t.driverLock(), nil) }
 // answeredAt is when the driver last answered, zero if never.
 func answeredAt(path string) (at time.Time) {
 	// Threat: none, only root can write to the directory.
-	if info, err := os.Lstat(path); err == nil {
+	if info, err := os.Lstat(path); err == nil && info.ModTime().Unix() > 0 {
 		at = info.ModTime()
 	}
 	return at

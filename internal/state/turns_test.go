@@ -109,6 +109,18 @@ func TestOneHookAsksTheDriverFirst(t *testing.T) {
 	met()
 }
 
+// In a boot's first seconds no hook takes the file that another has just made for an answer of the driver's.
+func TestFirstHookOfABoot(t *testing.T) {
+	s := fresh(t)
+	met, err := s.Turns.AskDriver(time.Now(), 0)
+	must.Do(t, err)
+	for range 2 {
+		must.Fail(t, "another while it waits", must.Err(s.Turns.AskDriver(time.Now(), 0)), ErrLocked)
+	}
+	met()
+	must.Do(t, must.Err(s.Turns.AskDriver(time.Now(), 0)))
+}
+
 // Which readers of /proc keep a new one from being started.
 func TestHungAt(t *testing.T) {
 	at := []record.Instance{{PID: 70, Start: 1}}
