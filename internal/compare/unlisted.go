@@ -44,7 +44,9 @@ func (v view) unlisted(now gpu.Figure) (record.Finding, bool) {
 		f.Owner = v.suspect(f, holders)
 	}
 	f.Doubts = append(f.Doubts, bystanders...)
-	if len(f.Candidates) > 1 {
+	// Whichever of processes whose jobs are over holds it, the GPU is unusable: more of them are no excuse.
+	perhapsAnothers := func(h holder) bool { return !v.in.leftBehind(h.owner) }
+	if len(holders) > 1 && slices.ContainsFunc(holders, perhapsAnothers) {
 		f.AddDoubt("%d processes may hold it, and which one does cannot be told", len(f.Candidates))
 	}
 	return f, true

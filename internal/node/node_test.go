@@ -77,7 +77,7 @@ func TestRecordOfAStuckChildEndsTheWait(t *testing.T) {
 	a.Config.Paths.Proc = "/proc"
 	_, refused := a.meet()
 	must.Not(t, refused != nil, "%+v", refused)
-	must.Fail(t, "before", must.Err(a.Store.Turns.AskDriver(time.Time{}, 0)), state.ErrLocked)
+	must.Fail(t, "before", must.Err(a.Store.Turns.AskDriver(time.Now(), 0)), state.ErrLocked)
 	_, ticks, err := child.Parent("/proc", os.Getpid())
 	must.Do(t, err)
 	a.Troubles(Answer{Abandoned: &state.Stuck{PID: os.Getpid(), StartTicks: ticks}}, "")

@@ -366,20 +366,24 @@ func (h *hook) plainly(i world.Item) bool {
 }
 
 // candidates counts who has the driver open, is not listed here, and keeps nothing of this stock or, if he does, is not
-// the only one.
+// the only one. Of the ended job's own there may be any number.
 func (h *hook) candidates(stock world.Stock) (others int) {
-	keepers := 0
+	keepers, strangers := 0, false
 	for _, p := range h.node.Processes() {
 		listed := slices.ContainsFunc(stock, func(i world.Item) bool { return !i.Unlisted && i.Creator == p })
 		switch {
 		case !p.Control || p.Service != "" || listed:
 		case slices.ContainsFunc(stock, func(i world.Item) bool { return slices.Contains(i.Holders, p) }):
 			keepers++
+			strangers = strangers || p.Job != h.job
 		default:
 			others++
 		}
 	}
-	return others + max(0, keepers-1)
+	if strangers {
+		others += keepers - 1
+	}
+	return others
 }
 
 func (h *hook) card(id gpu.ID) *world.Card {
