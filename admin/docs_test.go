@@ -72,7 +72,7 @@ func TestCommandPages(t *testing.T) {
 		}
 		_, rest, _ := strings.Cut(help(c), "\n\n")
 		text := strings.NewReplacer("\n\nflags:", "\nflags:", "\n\nexamples:", "\nexamples:").Replace(rest)
-		text = regexp.MustCompile(` +--(node|json) .*\n`).ReplaceAllString(text, "") // said once, above
+		text = regexp.MustCompile(`(?m)^ +--(node|json) .*\n`).ReplaceAllString(text, "") // said once, above
 		text = regexp.MustCompile(`flags:\n(examples:|$)`).ReplaceAllString(text, "$1")
 		fmt.Fprintf(&page, "### %s\n```\n%s```\n", c.UseLine(), text)
 		fmt.Fprintf(&synopsis, "**%s**%s\n\n", c.CommandPath(), strings.TrimPrefix(c.UseLine(), c.CommandPath()))

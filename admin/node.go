@@ -266,7 +266,7 @@ func (r records) addRemembered(s *view.Status) {
 		}
 	}
 	resets, _ := r.resets().Read() // bookend reset reports an unreadable one
-	s.AddTrouble("", condition.Unfinished(resets))
+	s.AddTrouble("", condition.Unfinished(resets, r.epoch().Boot))
 	check, err := state.LastCheck.Load(r.store)
 	s.AddUnread("what the last health check saw", err)
 	if check != nil {

@@ -60,8 +60,8 @@ func quarantine(a *app, q slurmcmd.Quarantine, reason string, long time.Duration
 // openTo returns why a job may get a GPU, empty if none can: the node is drained and idle, or the GPU in quarantine.
 func (r records) openTo(card record.Assigned) (why string, idle bool) {
 	now := r.slurmNode()
-	idle = slices.Contains([]string{"IDLE+DRAIN", "DOWN+DRAIN"}, now.State)
-	if idle || r.isQuarantined(card) {
+	idle = now.State == "IDLE+DRAIN" // a job may still be on a node that does not answer Slurm
+	if idle || now.State == "DOWN+DRAIN" || r.isQuarantined(card) {
 		return "", idle
 	}
 	return fmt.Sprintf("a job may get GPU %d (node %s): drain the node, or bookend quarantine %[1]d", card.Index,

@@ -51,7 +51,7 @@ func reset(a *app, name string, dry bool) error {
 	switch refused := len(r.Report.Refused) > 0; {
 	case !refused && !dry:
 		all.carryOut(a, r)
-	case refused && !dry && len(r.Facts.Counted()) > 0:
+	case refused && !dry && len(r.Facts.Counted()) == 1:
 		err = r.Refuse()
 	}
 	code := map[record.Answer]int{record.No: exitTrouble, record.CannotTell: exitUntold}[r.Report.Succeeded()]
@@ -76,13 +76,16 @@ func (r records) inspect(to *probe.Reset, name string) error {
 		return notFound("no such GPU: %q; see bookend snapshot", name)
 	}
 	f := &to.Facts
-	f.Card, f.Now, f.Boot = card, r.env.Clock.Wall(), r.epoch().Boot
-	f.Open, f.Idle = r.openTo(card)
-	if job := condition.Holding(r.runs, card.Device, r.epoch()); job != "" && !f.Idle {
-		f.Open = cmp.Or(f.Open, fmt.Sprintf("job %s has it: wait for its end", job))
-	}
-	if nodes, _ := state.Nodes(r.cfg.Paths.Run, ""); len(nodes) > 1 {
-		f.Open = cmp.Or(f.Open, "several nodes of Slurm share the GPUs of this host: a job of another may have it")
+	f.Card, f.Now = card, r.env.Clock.Wall()
+	to.Open = func() (why string, idle bool) {
+		why, idle = r.openTo(card)
+		if job := condition.Holding(r.runs, card.Device, r.epoch()); job != "" && !idle {
+			why = cmp.Or(why, fmt.Sprintf("job %s has it: wait for its end", job))
+		}
+		if nodes, err := state.Nodes(r.cfg.Paths.Run, ""); len(nodes) > 1 || err != nil {
+			why = cmp.Or(why, "several nodes of Slurm share the GPUs of this host: a job of another may have it")
+		}
+		return why, idle
 	}
 	to.Plan(now)
 	return nil

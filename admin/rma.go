@@ -64,11 +64,15 @@ func rma(a *app, name, file string) error {
 	return nil
 }
 
-// device returns a GPU by its name: one that the driver has now, else the one that the newest record has.
+// device returns a GPU by its name: one that the driver has now, else the one that the newest record has. Slurm may
+// have other numbers since that record.
 func (r records) device(name string, now node.Glance) (record.Assigned, bool) {
-	var cards []record.Assigned
+	var all []record.Assigned
 	for _, g := range view.NewGPUs(r.readings(now)) {
-		cards = append(cards, record.Assigned{Index: *cmp.Or(g.Index, new(-1)), Device: g.Device})
+		all = append(all, record.Assigned{Index: *cmp.Or(g.Index, new(-1)), Device: g.Device})
 	}
-	return page.Filter{GPU: name}.FirstGPU(cards, r.runs)
+	first := len(all)
+	kept := node.Numbering.PeekNode(r.cfg.Paths.Run, r.node)
+	all = kept.Renumber(page.WithRecorded(all, r.runs), r.cfg.NVIDIA.GPUMap)
+	return page.Filter{GPU: name}.FirstGPU(all, first)
 }

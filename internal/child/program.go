@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -60,6 +61,9 @@ func (j Journal[T]) Read() (content T, err error) {
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &content)
+	}
+	if err != nil {
+		err = fmt.Errorf("read %q: %w", filepath.Join(j.Dir, j.Name), err)
 	}
 	return content, err
 }

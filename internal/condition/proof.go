@@ -41,6 +41,8 @@ var (
 	}
 )
 
+const settingMode = " mode" // ends the names of what an admin sets
+
 var provenFacts = []provenFact{
 	{gpu.Serial, "serial number", true, same},
 	{gpu.RecoveryAction, "recovery action", false, func(_, after string) bool { return after == "none" }},
@@ -53,8 +55,8 @@ var provenFacts = []provenFact{
 	{gpu.FabricState, "NVLink fabric", false, func(before, after string) bool {
 		return after == "completed" || after == "not_supported" && (before == "" || before == after)
 	}},
-	{gpu.PersistenceMode, "persistence mode", true, same},
-	{gpu.ComputeMode, "compute mode", true, same},
+	{gpu.PersistenceMode, "persistence" + settingMode, true, same},
+	{gpu.ComputeMode, "compute" + settingMode, true, same},
 }
 
 // Proofs compares the GPU with what it was before. test is the result of a test of its memory, and passed its answer.
@@ -76,6 +78,9 @@ func (r Reset) Proofs(now ResetState, limits record.Limits, test string, passed 
 	if errBefore == nil && errAfter == nil {
 		links.Holds = answerOf(after >= before)
 	}
+	if links.Holds == record.Yes && r.Switches && !now.Linked { // they may have failed before the reset
+		links.Holds = record.CannotTell
+	}
 	return append(all, links, now.logged(r.Card.Device.BusID), Proof{"memory test", "", test, passed})
 }
 
@@ -92,6 +97,8 @@ func (p provenFact) prove(was, now gpu.Health) (row Proof, applies bool) {
 	row = Proof{p.what, before, after.Value, answerOf(p.holds(before, after.Value))}
 	if !reported || after.Unknown != "" {
 		row.After, row.Holds = cmp.Or(after.Unknown, "the driver does not report it"), record.CannotTell
+	} else if p.fact == gpu.RemapRows && row.Holds == record.No && known(was, gpu.RemapPending) == "yes" {
+		row.Holds = record.CannotTell // those that waited for the reset may count only now
 	}
 	// Drivers before 570 never say whether a GPU needs recovery: that is no proof.
 	applies = reported || before != "" || p.fact == gpu.RecoveryAction
@@ -135,6 +142,13 @@ func Proven(all []Proof) record.Answer {
 		}
 	}
 	return answerOf(len(all) > 0)
+}
+
+// Unwell reports whether something else than a setting does not hold.
+func Unwell(all []Proof) bool {
+	return slices.ContainsFunc(all, func(p Proof) bool {
+		return p.Holds == record.No && !strings.HasSuffix(p.What, settingMode)
+	})
 }
 
 // ResetReport is printed by "bookend reset".
@@ -181,9 +195,9 @@ func (r ResetReport) Text(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, p := range r.Proofs {
 		if i == 0 {
-			fmt.Fprintln(table, "  PROOF\tBEFORE\tAFTER\tHOLDS")
+			fmt.Fprintln(table, "  PROOF\tHOLDS\tBEFORE\tAFTER")
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", p.What, cmp.Or(p.Before, "-"), p.After, p.Holds)
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", p.What, p.Holds, cmp.Or(p.Before, "-"), p.After)
 	}
 	_ = table.Flush()
 	for _, next := range r.Next {
@@ -203,6 +217,8 @@ func (r ResetReport) outcome() string {
 		return "it can be reset; the plan:"
 	case r.Proven == record.Yes:
 		return "reset, and everything is as it has to be"
+	case r.Proven == record.No && !Unwell(r.Proofs):
+		return "reset, and well but for a setting: see below"
 	case r.Proven == record.No:
 		return "reset, and not well"
 	}

@@ -34,6 +34,7 @@ type ResetState struct {
 	Fault   gpu.Fault    // of the GPU, without a code if it has none
 	Health  gpu.Health
 	Links   string    // the number of active NVLinks, empty if unknown
+	Linked  bool      // all of its NVLinks are active
 	Xids    []gpu.Xid // in the kernel log since the reset; only after it
 	Log     string    // why that log was not read
 }
@@ -60,15 +61,18 @@ func StateOf(bus gpu.BusID, now gpu.Snapshot, health []gpu.Health) (s ResetState
 
 // Refusals returns all that speaks against a reset now, each with what to do; none if it may be done.
 func (r Reset) Refusals() (all []string) {
-	for _, why := range []string{r.unfit(), recoveryRefused(r.Before.Health), r.Open, r.together(), r.again()} {
-		if why != "" {
-			all = append(all, why)
-		}
-	}
+	all = given(r.unfit(), recoveryRefused(r.Before.Health), r.Open, r.together(), r.again())
 	for _, unit := range r.Odd {
 		all = append(all, unit+", and reset.stop has it: whether it is to be started again is not known")
 	}
 	return append(all, r.Holders(false)...)
+}
+
+// Late returns what speaks against the reset right before it, as a job may have come since.
+func (r Reset) Late() []string { return append(given(r.Open, r.together()), r.Holders(true)...) }
+
+func given(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 }
 
 // unfit returns why this GPU cannot be reset here or no proof be had.
@@ -79,6 +83,8 @@ func (r Reset) unfit() string {
 		return "only GPUs of NVIDIA's can be reset: this one's vendor is another"
 	case r.Before.Fault.Code == gpu.FaultLost:
 		return "the GPU has fallen off the bus: reboot the node"
+	case now != nil && now.Device.ID != r.Card.Device.ID:
+		return fmt.Sprintf("its place %s is that of %s now", r.Card.Device.BusID, now.Device.ID)
 	case now != nil && (now.Parts || now.Device.Parent != ""):
 		return fmt.Sprintf("the GPU is divided into parts (MIG): end that first (nvidia-smi -i %s -mig 0)",
 			r.Card.Device.BusID)
@@ -178,21 +184,51 @@ type ResetAttempt struct {
 	Done bool       `json:"done"` // the GPU was reset, or may have been
 }
 
-// Unfinished says that a reset is not over, empty if none is.
-func Unfinished(all []ResetAttempt) string {
-	if !slices.ContainsFunc(all, func(a ResetAttempt) bool { return len(a.Left) > 0 }) {
+// Unfinished says that a reset of this boot is not over, empty if none is.
+func Unfinished(all []ResetAttempt, boot string) string {
+	var left []string
+	for _, a := range all {
+		for _, command := range slices.Backward(a.Left) {
+			left = append(left, strings.Join(command, " "))
+		}
+		if a.Boot != boot {
+			left = nil
+		}
+	}
+	if len(left) == 0 {
 		return ""
 	}
-	return "a reset of a GPU is under way or has died: then bookend reset puts back what it has changed"
+	return "a reset of a GPU is under way or has died; the next bookend reset, of any GPU, puts back what that has " +
+		"changed: " + strings.Join(left, "; ")
+}
+
+// Undoing returns the command that a reset left behind, by the programs that are configured now; nil for what no reset
+// leaves.
+func Undoing(left []string, smi, systemctl string) []string {
+	switch {
+	case len(left) == 3 && left[1] == "start" && strings.HasSuffix(left[2], ".service") && left[2][0] != '-':
+		return []string{systemctl, "start", left[2]}
+	case len(left) == 5 && left[1] == "-i" && left[3] == "-pm" && left[4] == "1":
+		if bus, err := gpu.ParseBusID(left[2]); err == nil {
+			return []string{smi, "-i", string(bus), "-pm", "1"}
+		}
+	}
+	return nil
 }
 
 const resetAgain = 24 * time.Hour
 
-// Counted returns the attempts of the last 24 hours that count against another reset of this GPU.
+// Counted returns the last 24 hours' resets of this GPU that count against another, and what was refused since the
+// first; none without a reset.
 func (r Reset) Counted() []ResetAttempt {
-	return slices.DeleteFunc(slices.Clone(r.Earlier), func(a ResetAttempt) bool {
-		return a.GPU != r.Card.Device.ID || !a.Done && !a.Refused || r.Now.Sub(a.At).Abs() > resetAgain
+	all := slices.DeleteFunc(slices.Clone(r.Earlier), func(a ResetAttempt) bool {
+		return a.GPU != r.Card.Device.ID || r.Now.Sub(a.At).Abs() > resetAgain
 	})
+	first := slices.IndexFunc(all, func(a ResetAttempt) bool { return a.Done })
+	if first < 0 {
+		return nil
+	}
+	return slices.DeleteFunc(all[first:], func(a ResetAttempt) bool { return !a.Done && !a.Refused })
 }
 
 func (r Reset) again() string {
@@ -227,15 +263,11 @@ func (r Reset) Steps(smi, systemctl string) (steps []ResetStep) {
 	return append(steps, ResetStep{Do: []string{smi, "-i", bus, "--gpu-reset"}, Undo: []string{}})
 }
 
-// ActiveLinks counts the NVLinks that nvidia-smi nvlink --status shows with a speed.
-func ActiveLinks(text string) string {
-	n := 0
-	for line := range strings.Lines(text) {
-		if strings.Contains(line, "Link ") && strings.Contains(line, " GB/s") {
-			n++
-		}
-	}
-	return strconv.Itoa(n)
+// ActiveLinks counts the NVLinks that nvidia-smi nvlink --status shows with a speed, and reports whether those are all.
+// If no link is active it may print none.
+func ActiveLinks(text string) (active string, all bool) {
+	n, of := strings.Count(text, " GB/s"), strings.Count(text, "\t Link ")
+	return strconv.Itoa(n), n > 0 && n == of
 }
 
 // AfterReset returns what the node is to keep of fatal errors after a reset of a GPU: what the kernel log has of it up

@@ -116,6 +116,33 @@ func stood() Facts {
 	return in
 }
 
+// A drain is a GPU's alone if it is ours, of this boot, and no other cause is on record, decided on or not.
+func TestIsOnlyFor(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*Facts)
+		id     gpu.ID
+		runs   []record.Run
+		boot   string
+		want   bool
+	}{
+		"its own":               {func(*Facts) {}, "GPU-a", []record.Run{orphaned(42, 0)}, "b1", true},
+		"another GPU's":         {func(*Facts) {}, "GPU-b", nil, "b1", false},
+		"a GPU without a UUID":  {func(in *Facts) { in.Memory.Written.Causes[0].GPU = "" }, "", nil, "b1", false},
+		"also of the node":      {func(in *Facts) { in.Memory.Written.Causes = append(in.Memory.Written.Causes, Cause{}) }, "GPU-a", nil, "b1", false},
+		"another has failed":    {func(*Facts) {}, "GPU-a", []record.Run{lostAtStart(43, 0)}, "b1", false},
+		"of an earlier boot":    {func(*Facts) {}, "GPU-a", nil, "b2", false},
+		"an admin's":            {func(in *Facts) { in.Node.By = "alice" }, "GPU-a", nil, "b1", false},
+		"another reason":        {func(in *Facts) { in.Node.Reason += "!" }, "GPU-a", nil, "b1", false},
+		"not drained":           {func(in *Facts) { in.Node.Flags = []string{"IDLE"} }, "GPU-a", nil, "b1", false},
+		"down as well":          {func(in *Facts) { in.Node.Flags = []string{"DOWN", "DRAIN"} }, "GPU-a", nil, "b1", false},
+		"nothing is remembered": {func(in *Facts) { in.Memory = Remembered{} }, "GPU-a", nil, "b1", false},
+	} {
+		in := stood()
+		tt.change(&in)
+		must.Be(t, name, in.Memory.IsOnlyFor(tt.id, in.Node, tt.runs, tt.boot), tt.want)
+	}
+}
+
 // A reboot ends what is remembered; an unknown boot id does not.
 func TestHere(t *testing.T) {
 	m := Decide(asked()).Memory

@@ -183,6 +183,7 @@ func (m Remembered) Here(boot string) Remembered {
 
 // IsOnlyFor reports whether the node's drain is ours, and for nothing but this GPU: no other cause is on record either.
 func (m Remembered) IsOnlyFor(id gpu.ID, n slurm.Node, runs []record.Run, boot string) bool {
+	m = m.Here(boot)
 	if !(Facts{Memory: m, Node: n}).stands() || other(n) != "" {
 		return false
 	}

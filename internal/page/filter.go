@@ -48,18 +48,30 @@ func (f Filter) With(code, cause, since, until string, now time.Time) (Filter, e
 	return f, err
 }
 
-// FirstGPU returns the first whole GPU that the filter means, of these or else of those in the newest runs.
-func (f Filter) FirstGPU(cards []record.Assigned, runs []record.Run) (record.Assigned, bool) {
+// WithRecorded returns the GPUs that the driver has now, then those of the newest runs that it does not have, unless
+// another is in their place.
+func WithRecorded(now []record.Assigned, runs []record.Run) []record.Assigned {
 	for _, run := range record.Newest(runs) {
-		cards = append(cards, run.Devices...)
+		for _, d := range run.Devices {
+			is := func(c record.Assigned) bool {
+				return c.Device.ID == d.Device.ID || c.Device.BusID == d.Device.BusID && d.Device.BusID != ""
+			}
+			if d.Device.Parent == "" && !slices.ContainsFunc(now, is) {
+				now = append(now, d)
+			}
+		}
 	}
-	i := slices.IndexFunc(cards, func(c record.Assigned) bool {
-		return c.Device.ID != "" && c.Device.Parent == "" && f.IsGPU(c)
-	})
-	if i < 0 {
+	return now
+}
+
+// FirstGPU returns the first whole GPU that the filter means. Of the first ones it must mean one alone.
+func (f Filter) FirstGPU(all []record.Assigned, first int) (record.Assigned, bool) {
+	is := func(c record.Assigned) bool { return c.Device.ID != "" && c.Device.Parent == "" && f.IsGPU(c) }
+	i := slices.IndexFunc(all, is)
+	if i < 0 || i < first && slices.ContainsFunc(all[i+1:first], is) {
 		return record.Assigned{}, false
 	}
-	return cards[i], true
+	return all[i], true
 }
 
 // Pick returns the runs that match the filter, in their order.

@@ -38,6 +38,23 @@ func with(r record.Run, c catalog.Code, action config.Action) record.Run {
 	return r
 }
 
+// A name means a GPU that the driver has now before one of the records, and none if it could be either of two.
+func TestFirstGPU(t *testing.T) {
+	at := func(index int, id gpu.ID, bus gpu.BusID) record.Assigned {
+		return record.Assigned{Index: index, Device: gpu.Device{ID: id, BusID: bus}}
+	}
+	now := []record.Assigned{at(1, "GPU-a", "0000:10:00.0"), at(2, "GPU-b", "0000:20:00.0"), at(2, "GPU-c", "0000:30:00.0")}
+	older := ranFor(100, 1, 0)
+	older.Devices = []record.Assigned{at(0, "GPU-a", "0000:10:00.0"), at(1, "GPU-old", "0000:10:00.0"), at(3, "GPU-gone", "0000:40:00.0"),
+		{Index: 4, Device: gpu.Device{ID: "MIG-d", Parent: "GPU-d", BusID: "0000:50:00.0"}}}
+	all := WithRecorded(now, []record.Run{older})
+	for name, want := range map[string]gpu.ID{"1": "GPU-a", "0000:10:00.0": "GPU-a", "gpu-c": "GPU-c", "3": "GPU-gone", "0": "",
+		"2": "", "GPU-old": "", "4": "", "5": "", "": ""} {
+		got, found := Filter{GPU: name}.FirstGPU(all, len(now))
+		must.Not(t, got.Device.ID != want || found != (want != ""), "%q: %+v, %v, want %q", name, got, found, want)
+	}
+}
+
 func TestFilter(t *testing.T) {
 	array := ranFor(103, 3, 4, 1)
 	array.Display.Array = slurm.ArrayTask{Master: 102, Task: 7}

@@ -26,11 +26,14 @@ type Reset struct {
 	Report  condition.ResetReport
 	Changes Changes
 	Look    func() node.Glance // asks the driver about all GPUs, and for what a ticket needs
+	// Open returns why a job may get the GPU or has it, empty if none can, and whether the node is drained and idle.
+	Open func() (why string, idle bool)
 	// Run runs a command, bounded; ended means that it ended by itself. Stopped reports whether to go no further.
 	Run     func(command ...string) (text string, ended bool, err error)
 	Stopped func() bool
 	Keep    func([]condition.ResetAttempt) error // stores all attempts
 	attempt condition.ResetAttempt               // this one
+	passed  record.Answer                        // whether the memory test was
 }
 
 // backTime is for a GPU to come back after a reset.
@@ -39,7 +42,7 @@ const backTime = 30 * time.Second
 // NewReset returns a reset that ends early at a signal, with what is on record of earlier ones.
 func NewReset(a *node.Access, journal child.Journal[[]condition.ResetAttempt], say func(any)) (r *Reset, err error) {
 	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else Go ends a process whose output has no reader
 	// systemd gives a service 90 s to stop
 	programs := child.Programs{Limit: 2 * time.Minute, Stuck: func(failed *child.Error) error {
@@ -47,7 +50,11 @@ func NewReset(a *node.Access, journal child.Journal[[]condition.ResetAttempt], s
 	}}
 	r = &Reset{Access: a, Changes: Changes{Say: say}, Run: programs.Run, Keep: journal.Write,
 		Stopped: func() bool { return len(stop) > 0 }}
+	r.Facts.Boot = node.ReadEpoch(a.Config.Paths).Boot
 	r.Facts.Earlier, err = journal.Read()
+	if err != nil {
+		err = fmt.Errorf("%w; it says what resets that died have left stopped: see to that, then remove it", err)
+	}
 	return r, err
 }
 
@@ -55,6 +62,7 @@ func NewReset(a *node.Access, journal child.Journal[[]condition.ResetAttempt], s
 func (r *Reset) Plan(now node.Glance) {
 	f, conf, paths := &r.Facts, r.Access.Config.Reset, r.Access.Config.Paths
 	f.Before, f.Scan = r.stateOf(now), node.Holders(r.Access)
+	f.Open, f.Idle = r.Open()
 	for _, unit := range conf.Stop {
 		if is := r.unitState(unit); is == "active" {
 			f.Stops = append(f.Stops, unit)
@@ -82,28 +90,36 @@ func (r *Reset) stateOf(now node.Glance) condition.ResetState {
 	bus := r.Facts.Card.Device.BusID
 	s := condition.StateOf(bus, now.Snapshot, now.Health)
 	if text, _, err := r.Run(r.Access.Config.Reset.NVIDIASMI, "nvlink", "--status", "-i", string(bus)); err == nil {
-		s.Links = condition.ActiveLinks(text)
+		s.Links, s.Linked = condition.ActiveLinks(text)
 	}
 	return s
 }
 
-// Finish puts back what resets that died have changed.
+// Finish puts back what resets of this boot that died have changed.
 func (r *Reset) Finish() error {
-	for i := range r.Facts.Earlier {
-		left := &r.Facts.Earlier[i].Left
-		for n := len(*left); n > 0; n-- {
-			undo := (*left)[n-1]
-			if _, _, err := r.Run(undo...); err != nil {
-				return fmt.Errorf("a reset that died has left this to do: %s: %w", strings.Join(undo, " "), err)
+	conf, all := r.Access.Config.Reset, r.Facts.Earlier
+	for i := range all {
+		for all[i].Boot == r.Facts.Boot && len(all[i].Left) > 0 {
+			last := len(all[i].Left) - 1
+			left := strings.Join(all[i].Left[last], " ")
+			undo, err := condition.Undoing(all[i].Left[last], conf.NVIDIASMI, conf.Systemctl), errNotOurs
+			if undo != nil {
+				_, _, err = r.Run(undo...)
 			}
-			*left = (*left)[:n-1]
-			if err := r.Keep(r.Facts.Earlier); err != nil {
+			if err != nil {
+				return fmt.Errorf("a reset that died has left this to do, and so would a reboot: %s: %w", left, err)
+			}
+			all[i].Left = all[i].Left[:last]
+			if err := r.Keep(all); err != nil {
 				return err
 			}
 		}
+		all[i].Left = nil
 	}
 	return nil
 }
+
+var errNotOurs = errors.New("no reset leaves such a command")
 
 func (r *Reset) begin() {
 	r.attempt = condition.ResetAttempt{GPU: r.Facts.Card.Device.ID, At: r.Facts.Now, Boot: r.Facts.Boot}
@@ -143,17 +159,18 @@ func (r *Reset) CarryOut() {
 	} else {
 		r.Report.Failed = err.Error()
 	}
-	if r.Report.Done && r.Report.Proven != record.No {
-		r.endOlder(log.Last)
+	if r.Report.Done && r.Report.Proven != record.No && r.passed == record.Yes {
+		r.endOlder(*log)
 	}
 	r.Changes.Back(0)
 	for _, command := range r.Changes.Undone() {
 		r.Report.Next = append(r.Report.Next, strings.Join(command, " "))
+		r.Report.Failed = cmp.Or(r.Report.Failed, "not all that it changed could be put back")
 	}
 	switch {
 	case !r.Report.Done && r.attempt.Done:
 		r.Report.Next = append(r.Report.Next, "reboot the node before a job gets the GPU: it may be half reset")
-	case r.Report.Proven == record.No:
+	case r.Report.Done && condition.Unwell(r.Report.Proofs):
 		r.Report.Next = append(r.Report.Next, "reboot the node; if that does not help: bookend rma "+
 			string(r.Facts.Card.Device.ID))
 	}
@@ -173,8 +190,9 @@ func (r *Reset) steps() error {
 		}
 	}
 	r.Facts.Scan = node.Holders(r.Access)
-	if held := r.Facts.Holders(true); len(held) > 0 {
-		return errors.New(strings.Join(held, "; "))
+	r.Facts.Open, r.Facts.Idle = r.Open()
+	if late := r.Facts.Late(); len(late) > 0 {
+		return errors.New(strings.Join(late, "; "))
 	}
 	if r.Stopped() {
 		return errStopped
@@ -187,7 +205,7 @@ func (r *Reset) steps() error {
 	do := plan[len(plan)-1].Do
 	r.Changes.Say(strings.Join(do, " "))
 	text, ended, err := r.Run(do...)
-	if err == nil && !strings.Contains(text, "successfully reset") {
+	if err == nil && !strings.Contains(strings.ToLower(text), string(r.Report.BusID)+" was successfully reset") {
 		return fmt.Errorf("nvidia-smi does not say that it reset the GPU: %.200q", text)
 	}
 	if err != nil && ended {
@@ -198,10 +216,13 @@ func (r *Reset) steps() error {
 }
 
 // endOlder ends what is on record of the GPU from before the reset: fatal errors, and memory without a job.
-func (r *Reset) endOlder(last gpu.KernelMark) {
+func (r *Reset) endOlder(log gpu.KernelLog) {
 	d, epoch := r.Facts.Card.Device, node.ReadEpoch(r.Access.Config.Paths)
 	err := node.EndErrors(r.Access, d.ID, func(s record.Standing) record.Standing {
-		return condition.AfterReset(s, epoch, d.BusID, last)
+		if log.Unknown != "" {
+			return s
+		}
+		return condition.AfterReset(s, epoch, d.BusID, log.Last)
 	})
 	if err != nil {
 		r.Changes.Say(err)
@@ -224,6 +245,8 @@ func (r *Reset) prove(log gpu.KernelLog) {
 		time.Sleep(time.Second)
 	}
 	if r.Report.Proven != record.No && !r.Stopped() {
-		compare(Now(r.Access, r.Facts.Card))
+		var text string
+		text, r.passed = Now(r.Access, r.Facts.Card)
+		compare(text, r.passed)
 	}
 }

@@ -87,7 +87,8 @@ func (c Scontrol) ResumeIf(name string, still func(slurm.Node) bool) (left []str
 	if err == nil && (!now.Drained() || still(now) && c.Resume(name, still) == nil) {
 		return nil
 	}
-	return []string{fmt.Sprintf("scontrol update nodename=%s state=undrain", name)}
+	const what = "if the reason of the node's drain (%.200q) is over: scontrol update nodename=%s state=undrain"
+	return []string{fmt.Sprintf(what, now.Reason, name)}
 }
 
 // update reads the node right before it changes it, and returns ErrChanged if still rejects what it read.

@@ -52,6 +52,22 @@ func Every(cards []gpu.Physical, own map[int]string, list List) (all []record.As
 	return all
 }
 
+// Renumber returns GPUs with the numbers that Slurm has for them by this answer, nil for none; as they are if that says
+// nothing.
+func (k *Kept) Renumber(all []record.Assigned, own map[int]string) []record.Assigned {
+	var cards []gpu.Physical
+	for _, a := range all {
+		cards = append(cards, gpu.Physical{Device: a.Device})
+	}
+	switch {
+	case len(own) > 0:
+		return Every(cards, own, List{})
+	case k != nil && k.List.Source.Settled():
+		return Every(cards, nil, k.List)
+	}
+	return all
+}
+
 // numberOf returns Slurm's number of a GPU, -1 if that is not certain.
 func numberOf(d gpu.Device, cards []record.Assigned) int {
 	for _, c := range cards {

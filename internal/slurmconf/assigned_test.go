@@ -10,6 +10,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 func gpuCard(minor int, bus gpu.BusID) gpu.Physical {
@@ -71,6 +72,24 @@ func TestEveryCard(t *testing.T) {
 }
 
 // Which other GPUs a job may have follows from their types, however its own are named. An end knows it from the start.
+// GPUs on record have the numbers that Slurm has for them now, and none if it gives them out no more.
+func TestRenumber(t *testing.T) {
+	was := []record.Assigned{{Index: 0, Device: gpuCard(0, "0000:10:00.0").Device}, {Index: 1, Device: gpuCard(1, "0000:20:00.0").Device}}
+	for name, tt := range map[string]struct {
+		kept *Kept
+		own  map[int]string
+		want string
+	}{
+		"nothing is known": {nil, nil, "0=GPU-0 1=GPU-1"},
+		"not certain":      {&Kept{List: Unclear("x")}, nil, "0=GPU-0 1=GPU-1"},
+		"in another order": {&Kept{List: list("/dev/nvidia1", "/dev/nvidia0")}, nil, "1=GPU-0 0=GPU-1"},
+		"one is left out":  {&Kept{List: list("/dev/nvidia1")}, nil, "-1=GPU-0 0=GPU-1"},
+		"by map":           {nil, map[int]string{3: "GPU-0"}, "3=GPU-0 -1=GPU-1"},
+	} {
+		must.Be(t, name, numbered(tt.kept.Renumber(was, tt.own)), tt.want)
+	}
+}
+
 func TestOrigin(t *testing.T) {
 	cards := []gpu.Physical{gpuCard(0, "0000:10:00.0"), gpuCard(1, "0000:20:00.0")}
 	given := list("/dev/nvidia0", "/dev/nvidia1")

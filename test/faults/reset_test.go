@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,12 +26,15 @@ how=$(cat DIR/smi)
 case $*:$how in
 nvlink*) printf 'GPU 0: NVIDIA H200 (UUID: GPU-x)\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n';;
 *pm*0:waits) while [ ! -e DIR/go ]; do sleep 0.01; done; put persistence 0;;
+*pm*0:undrained) echo IDLE >DIR/node; put persistence 0;;
 *pm*1:persists) echo "Unable to set persistence mode" >&2; exit 3;;
 *"-pm 0"*) put persistence 0; echo "All done.";;
 *"-pm 1"*) put persistence 1; echo "All done.";;
 *reset:used) echo "The following GPUs could not be reset:"; echo "  GPU 00000000:1B:00.0: In use by another client"; exit 255;;
 *reset:dies) kill -9 $$;;
 *reset:silent) exit 0;;
+*reset:elsewhere) echo "GPU 00000000:3D:00.0 was successfully reset.";;
+*reset:default) well; put compute_mode 0;;
 *reset:gone) well; sed -i "s/^gpu0.excluded = .*/gpu0.excluded = 1/; t; \$a gpu0.excluded = 1" DIR/world/world.conf;;
 *reset:other) put uuid GPU-ffffffff-77c1-4d0e-9b3a-5e2f00c0a000; well;;
 *reset:bits) well; echo "gpu0.wrong = 77:4" >>DIR/world/world.conf;;
@@ -105,20 +109,25 @@ func TestReset(t *testing.T) {
 		ran   string
 		ended bool // what is on record of the GPU
 	}{
-		"well":                        {"", 0, []string{"everything is as it has to be", "next: scontrol update nodename=n1 state=undrain"}, tried + back, true},
+		"well":                        {"", 0, []string{"everything is as it has to be", `next: if the reason of the node's drain ("broken") is over: scontrol update nodename=n1 state=undrain`}, tried + back, true},
 		"another client":              {"used", 1, []string{"not reset: ", "In use by another client"}, tried + back, false},
 		"nvidia-smi dies":             {"dies", 1, []string{"not reset: ", "next: reboot the node before a job gets the GPU"}, tried + back, false},
 		"nvidia-smi is silent":        {"silent", 1, []string{"does not say that it reset the GPU", "next: reboot the node"}, tried + back, false},
 		"it does not come back":       {"gone", 1, []string{"reset, and not well", "the driver reads it", "next: reboot the node; if that"}, tried + back, false},
 		"another UUID":                {"other", 1, []string{"reset, and not well", "GPU-ffffffff-", "next: reboot the node; if that"}, tried + back, false},
-		"persistence is not restored": {"persists", 1, []string{"reset, and not well", "persistence mode", "-pm 1\n"}, tried + "smi -i BUS -pm 1\n" + back, false},
-		"a service does not start":    {"unstartable", 0, []string{"systemctl start dcgm.service\n"}, tried + back, true},
+		"persistence is not restored": {"persists", 1, []string{"reset, but not all that it changed could be put back", "persistence mode", "-pm 1\n"}, tried + "smi -i BUS -pm 1\n" + back, false},
+		"a service does not start":    {"unstartable", 1, []string{"reset, but not all that it changed", "systemctl start dcgm.service\n"}, tried + back, true},
+		"another GPU was reset":       {"elsewhere", 1, []string{"does not say that it reset the GPU", "next: reboot the node"}, tried + back, false},
+		"the drain ends meanwhile":    {"undrained", 1, []string{"not reset: a job may get GPU 0 (node IDLE)"}, begun + back, false},
 		"a service does not stop":     {"unstoppable", 1, []string{"not reset: ", "Job for dcgm.service failed"}, "ctl stop dcgm.service\nctl start dcgm.service\n", false},
+		"it is not tested":            {"untested", 5, []string{"whether all is well cannot be told", "memory test", "scontrol update"}, tried + back, false},
+		"a setting is lost":           {"default", 1, []string{"reset, and well but for a setting", "compute mode"}, tried + back, false},
 		"bits":                        {"bits", 1, []string{"BKD-BITS", "reset, and not well"}, tried + back, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := toReset(t)
 			n.put("smi", tt.smi, 0o644)
+			n.set("gpu0.compute_mode", cmp.Or(map[string]string{"default": "3", "untested": "2"}[tt.smi], "0"))
 			out, exit := n.bookend("reset", "0")
 			must.Not(t, exit != tt.exit, "exit %d, want %d:\n%s", exit, tt.exit, out)
 			for _, want := range tt.says {
@@ -174,6 +183,36 @@ func TestResetRefused(t *testing.T) {
 	must.Be(t, "ran", n.ran(), tried+back)
 }
 
+// What a reset that died has left is put back in this boot alone, and nothing else is run: an admin is told of what cannot
+// be. A GPU that has been replaced is not found by its former UUID.
+func TestResetLeft(t *testing.T) {
+	n := toReset(t)
+	boot, journal := n.run(100).Epoch.Boot, "var/resets-"+nodeName+".json"
+	for name, tt := range map[string]struct{ journal, says, ran string }{
+		"of this boot": {`[{"boot": "BOOT", "left": [["/old/systemctl", "start", "dcgm.service"], ["/old/smi", "-i", "0000:1b:00.0", "-pm", "1"]]}]`,
+			"not reset\n", "smi -i 0000:1b:00.0 -pm 1\nctl start dcgm.service\n"},
+		"of another":    {`[{"boot": "b0", "left": [["systemctl", "start", "dcgm.service"]]}]`, "not reset\n", ""},
+		"a command":     {`[{"boot": "BOOT", "left": [["/bin/touch", "DIR/ran"]]}]`, "and so would a reboot: /bin/touch DIR/ran: no reset leaves", ""},
+		"no command":    {`[{"boot": "BOOT", "left": [[]]}]`, "no reset leaves such a command", ""},
+		"it is cut":     {`[{"boot": "BOOT", "left": [["sys`, "unexpected end of JSON input; it says what", ""},
+		"of the future": {`{"version": 9}`, "cannot unmarshal object", ""},
+	} {
+		text := strings.NewReplacer("BOOT", boot, "DIR", n.dir)
+		n.put(journal, text.Replace(tt.journal), 0o600)
+		n.set("gpu0.recovery_action", "2") // it is refused
+		out, _ := n.bookend("reset", "0")
+		want := text.Replace(tt.says)
+		must.Not(t, !strings.Contains(out, want), "%s: want %q in\n%s", name, want, out)
+		must.Be(t, name+": ran", strings.ReplaceAll(n.ran(), "BUS", "0000:1b:00.0"), tt.ran)
+	}
+	must.Do(t, os.Remove(n.in(journal)))
+	was := n.world.UUID(0)
+	n.set("gpu0.uuid", "GPU-ffffffff-77c1-4d0e-9b3a-5e2f00c0a000")
+	out, exit := n.bookend("reset", was)
+	must.Not(t, exit != 3 || !strings.Contains(out, "no such GPU"), "exit %d:\n%s", exit, out)
+	must.Be(t, "ran", n.ran(), "")
+}
+
 // A reset that is told to stop puts everything back. One that is killed cannot: the next one does.
 func TestResetStopped(t *testing.T) {
 	run := func(n *node, smi, until string) (*exec.Cmd, *strings.Builder) {
@@ -200,7 +239,7 @@ func TestResetStopped(t *testing.T) {
 	_ = cmd.Wait()
 	n.put("go", "", 0o644)
 	out, exit := n.bookend("status")
-	must.Not(t, !strings.Contains(out, "a reset of a GPU is under way or has died"), "exit %d:\n%s", exit, out)
+	must.Not(t, !strings.Contains(out, "puts back what that has changed: "+n.in("nvidia-smi")+" -i "+n.world.BusID(0)+" -pm 1; "+n.in("systemctl")+" start dcgm.service"), "exit %d:\n%s", exit, out)
 	out, exit = n.bookend("reset", "0")
 	must.Not(t, exit != 1 || !strings.Contains(out, "reboot the node"), "exit %d:\n%s", exit, out)
 	must.Be(t, "ran", n.ran(), tried+back)
