@@ -16,7 +16,7 @@ import (
 )
 
 // listTime is far more than the list of a full /dev/shm takes, which is 40 ms, on a busy node too.
-const listTime = time.Second
+const listTime = 3 * time.Second
 
 // sharedMemory is where the job's user may leave memory of the node's. Inside a job nothing is read.
 func sharedMemory(a *node.Access) sharedmem.Place {
@@ -39,7 +39,7 @@ func leftInMemory(a *node.Access, c judge.Case, memory sharedmem.Reading) judge.
 		return c
 	}
 	searches := sharedMemory(a).Searches(now, left)
-	unused, err := sharedmem.Unused.Ask(searches, a.Deadline.Left(time.Second, a.Reserve()))
+	unused, err := sharedmem.Unused.Ask(searches, a.Deadline.Left(listTime, a.Reserve()))
 	c.Faults = append(c.Faults, a.AbandonedReader(err, nil)...)
 	if left = left.Only(unused...); !left.Matter() {
 		return c

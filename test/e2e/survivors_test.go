@@ -21,6 +21,7 @@ import (
 // was there before, is another job's, another user's or forged is not.
 func TestSurvivors(t *testing.T) {
 	t.Parallel()
+	hasSharedMemory(t) // nor those of another run on this host
 	s := given(t, site.Options{Track: cluster.LinuxProc})
 	users := cluster.Users(6) // not those of the stories next to it: a daemon without an environment may be of theirs
 	s.user, s.stranger = users[4], users[5]
@@ -107,6 +108,7 @@ func TestSurvivors(t *testing.T) {
 // whatever they say.
 func TestSurvivorsOfCgroups(t *testing.T) {
 	t.Parallel()
+	hasSharedMemory(t)
 	s := given(t, site.Options{Track: inCgroups()})
 	users := cluster.Users(8)
 	s.user, s.stranger = users[6], users[7]
