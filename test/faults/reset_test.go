@@ -223,7 +223,7 @@ func TestResetStopped(t *testing.T) {
 		await(n, until, func() bool { return strings.Contains(n.get(n.in("ran")), until) })
 		return cmd, out
 	}
-	for _, by := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+	for _, by := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
 		t.Run(by.String(), func(t *testing.T) {
 			n := toReset(t)
 			cmd, out := run(n, "waits", "-pm 0")
