@@ -43,7 +43,7 @@ type recorder struct {
 	open     *state.Openings
 	kept     state.RecorderState
 	known    map[int]process // of the last sample
-	words    Words
+	words    Wording
 	told     map[string]string        // last report to each run's user
 	searched map[string]time.Duration // each run's age when the files of its output were last searched for
 	news     func() []gpu.Xid         // errors that were added to the kernel log
@@ -76,11 +76,11 @@ const (
 	mostNew = 256         // processes looked up at once
 )
 
-// Words returns what the user of a running job reads about it, and a reason to leave its node: empty for none.
-type Words func(a *node.Access, run record.Run, seen record.Recording, now record.Side, shared bool) (text, why string)
+// Wording returns what the user of a running job reads about it, and a reason to leave its node: empty for none.
+type Wording func(a *node.Access, run record.Run, seen record.Recording, now record.Side, shared bool) (text, why string)
 
 // Run records a node's jobs until none is open, or another recorder has taken over. It returns the exit code.
-func Run(env child.Env, name string, words Words) int {
+func Run(env child.Env, name string, words Wording) int {
 	env.Confine()
 	runtime.GOMAXPROCS(1) // idle threads would cost more than the work itself
 	r := recorder{
