@@ -183,3 +183,34 @@ func BenchmarkSpool(b *testing.B) {
 	files := must.Have(os.ReadDir(spool))(b)
 	must.Not(b, len(files) == 0, "nothing was written to the spool")
 }
+
+// BenchmarkSharedMemory is what 1,000 files that a user keeps in shared memory add to both hooks of a job that leaves none.
+// The fake driver answers at once: on a real node they are listed while it is awaited.
+func BenchmarkSharedMemory(b *testing.B) {
+	const uid = 65533
+	var dirs, configs [2]string
+	for i := range dirs {
+		dirs[i], configs[i] = cleanNode(b, "record: {every: 0s}\n")
+		files := must.Have(os.MkdirTemp("/dev/shm", "bookend-bench"))(b)
+		b.Cleanup(func() { os.RemoveAll(files) })
+		must.Do(b, os.Symlink(files, filepath.Join(dirs[i], "world/dev/shm")))
+		for n := range 1000 * (1 - i) {
+			name := filepath.Join(files, fmt.Sprint(n))
+			must.Do(b, errors.Join(os.WriteFile(name, nil, 0o600), os.Chown(name, uid, uid)))
+		}
+	}
+	for at, hook := range hooks {
+		b.Run(hook.name, func(b *testing.B) {
+			inTurn(b, [2]string{"thousand", "none"}, func(which int) (took time.Duration) {
+				for i, h := range hooks {
+					spent := run(b, filepath.Join(dirs[which], h.name), hookEnv(h.context, "SLURM_JOB_GPUS=0",
+						"BOOKEND_CONFIG="+configs[which], fmt.Sprint("SLURM_JOB_UID=", uid), fmt.Sprint("SLURM_JOB_GID=", uid)))
+					if i == at {
+						took = spent
+					}
+				}
+				return took
+			})
+		})
+	}
+}
