@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/catalog"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -104,6 +105,8 @@ func (r *run) finish(id cluster.JobID) *job {
 	}
 	if len(kept.Ends) > 0 {
 		job.End, job.Job.End = &kept.Ends[0], raw(kept.Ends[0])
+		// Processes of the user that hold no GPU may be another test's on this host, and are not what a scenario is about.
+		job.End.Findings = slices.DeleteFunc(job.End.Findings, func(f record.Finding) bool { return f.Code == catalog.Survivor })
 	}
 	r.rec.Jobs = append(r.rec.Jobs, job.Job)
 	return job

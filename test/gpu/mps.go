@@ -53,8 +53,7 @@ func (r *run) mpsScene(s *standing, clients int, alloc []string) {
 	})
 }
 
-// mpsLeft wants the job's end to name server and clients, each with its bytes, the daemon as what still runs, and nobody
-// else.
+// mpsLeft wants the job's end to name server and clients, each with its bytes, and nobody else.
 func (r *run) mpsLeft(job *job) {
 	listed := []runrecord.Holder{*r.scene.holder}
 	for _, h := range r.scene.others {
@@ -63,7 +62,7 @@ func (r *run) mpsLeft(job *job) {
 		}
 	}
 	r.check("start of the job", "clean", verdict(job.Start))
-	r.check("end of the job", "BKD-SURVIVOR"+strings.Repeat(" BKD-ORPHAN", len(listed)), verdict(job.End))
+	r.check("end of the job", strings.TrimSpace(strings.Repeat("BKD-ORPHAN ", len(listed))), verdict(job.End))
 	for _, h := range listed {
 		r.names(about(job, h.PID), leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "mps orphan", job: job.ID,
 			evidence: "exclusive", of: &h})
