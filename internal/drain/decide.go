@@ -37,7 +37,7 @@ type Facts struct {
 	// Lost is true if a job's record was damaged since the boot: if it held an exit, that is no longer on record.
 	Lost  bool
 	Node  slurm.Node
-	Cards map[gpu.ID]record.GPUSeen // what this health check saw
+	Cards map[gpu.ID]record.GPUSeen // by this health check
 }
 
 // Decision is what to do. Its Memory is stored first: what could not be done, the next health check tries again.

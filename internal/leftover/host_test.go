@@ -152,7 +152,7 @@ func TestShortage(t *testing.T) {
 	must.Be(t, "no memory at all", HostLooks{}.After("", HostUse{}).After("", HostUse{}).After("", HostUse{}).Short == nil, true)
 }
 
-// A job is told only of what is still there, whatever other jobs have by then. The record has survived as JSON.
+// The start of a job reports only what is still there, whatever other jobs have by then; also after a round trip as JSON.
 func TestStands(t *testing.T) {
 	best := HostLooks{}.After("b", host(same)).After("b", host(same))
 	must.Be(t, "no shortage", best.Stands("b", host(same).Host, true), false)

@@ -284,7 +284,8 @@ func ended(res child.Result, req protocol.Request) Trouble {
 		how = fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)
 		return Trouble{Code: catalog.Hang, Detail: how}
 	case res.Outcome == child.Flooded:
-		return Trouble{catalog.BackendFlood, fmt.Sprintf("wrote more than %d bytes", protocol.MaxReplyBytes), false}
+		how = fmt.Sprintf("wrote more than %d bytes", protocol.MaxReplyBytes)
+		return Trouble{Code: catalog.BackendFlood, Detail: how}
 	case res.Signal == syscall.SIGALRM: // set by the backend for this deadline
 		how = fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))
 		return Trouble{Code: catalog.Hang, Detail: how}

@@ -76,8 +76,10 @@ const (
 	mostNew = 256         // processes looked up at once
 )
 
-// Wording returns what the user of a running job reads about it, and a reason to leave its node: empty for none.
-type Wording func(a *node.Access, run record.Run, seen record.Recording, now record.Side, shared bool) (text, why string)
+// Wording returns the text about a running job for its user, and a reason to leave the node, empty for none.
+type Wording func(
+	a *node.Access, run record.Run, seen record.Recording, now record.Side, shared bool,
+) (text, why string)
 
 // Run records a node's jobs until none is open, or another recorder has taken over. It returns the exit code.
 func Run(env child.Env, name string, words Wording) int {

@@ -71,7 +71,7 @@ func TestQuiet(t *testing.T) {
 }
 
 // Of hooks that begin at once one asks the driver first; the others ask once it has an answer, and not before.
-// None waits shortly after an answer, whoever got it.
+// None waits shortly after an answer to any hook, or to the recorder.
 func TestOneHookAsksTheDriverFirst(t *testing.T) {
 	s := fresh(t)
 	later := time.Now().Add(time.Hour)

@@ -92,7 +92,7 @@ func TestHostMemory(t *testing.T) {
 	})
 }
 
-// The next jobs are told as long as it stands, without names, and the diagnosis of a shortage knows it.
+// The starts of the next jobs report it as long as it stands, without names, and so does the diagnosis of a shortage.
 func TestHostMemoryAtTheStart(t *testing.T) {
 	n := parallel(t, "observe")
 	n.memory()

@@ -183,8 +183,8 @@ func TestResetRefused(t *testing.T) {
 	must.Be(t, "ran", n.ran(), tried+back)
 }
 
-// What a reset that died has left is put back in this boot alone, and nothing else is run: an admin is told of what cannot
-// be. A GPU that has been replaced is not found by its former UUID.
+// What a reset that died has left is put back in this boot alone, and nothing else is run: what cannot be put back is printed
+// for the admin. A GPU that has been replaced is not found by its former UUID.
 func TestResetLeft(t *testing.T) {
 	n := toReset(t)
 	boot, journal := n.run(100).Epoch.Boot, "var/resets-"+nodeName+".json"
@@ -213,7 +213,7 @@ func TestResetLeft(t *testing.T) {
 	must.Be(t, "ran", n.ran(), "")
 }
 
-// A reset that is told to stop puts everything back. One that is killed cannot: the next one does.
+// A reset that a signal stops puts everything back. One that is killed cannot: the next one does.
 func TestResetStopped(t *testing.T) {
 	run := func(n *node, smi, until string) (*exec.Cmd, *strings.Builder) {
 		n.put("smi", smi, 0o644)

@@ -105,8 +105,9 @@ func (r *run) finish(id cluster.JobID) *job {
 	}
 	if len(kept.Ends) > 0 {
 		job.End, job.Job.End = &kept.Ends[0], raw(kept.Ends[0])
-		// Processes of the user that hold no GPU may be another test's on this host, and are not what a scenario is about.
-		job.End.Findings = slices.DeleteFunc(job.End.Findings, func(f record.Finding) bool { return f.Code == catalog.Survivor })
+		// Next to fake GPUs run other tests, with processes of the same users.
+		others := func(f record.Finding) bool { return r.fake > 0 && f.Code == catalog.Survivor }
+		job.End.Findings = slices.DeleteFunc(job.End.Findings, others)
 	}
 	r.rec.Jobs = append(r.rec.Jobs, job.Job)
 	return job

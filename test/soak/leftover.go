@@ -177,7 +177,7 @@ func (m *memory) records(self *visit) attribution.Book {
 	return attribution.Open(runs, own, attribution.Now{At: self.to, Epoch: epoch})
 }
 
-// blamed judges who is said to have left files: this job, one of several, or somebody of the user's.
+// blamed judges the text that says what left the files: this job, one of several, or something else of its user.
 func (m *memory) blamed(v *visit, text string, left leftover.Remains, jobs []string) {
 	anybody := strings.Contains(text, "something else of its user")
 	for _, item := range left.Files {
@@ -194,7 +194,7 @@ func (m *memory) blamed(v *visit, text string, left leftover.Remains, jobs []str
 	}
 }
 
-// unsaidOf judges what is not said of what the job truly left there, while nobody set the clock.
+// unsaidOf finds files of the job that no text is about, if the clock was not set.
 func (m *memory) unsaidOf(v *visit, left leftover.Remains, unused []uint64) {
 	for _, f := range m.files {
 		if f.by == v && f.made < v.to && f.gone > v.to && m.skew == 0 && !slices.Contains(left.Inodes(), f.ID) {
