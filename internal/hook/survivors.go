@@ -27,13 +27,11 @@ func ownProcesses(a *node.Access) (wait func() ([]int, error)) {
 }
 
 // leftRunning returns the case with the processes that the job left, or may have left, outside its cgroup. Those that a
-// finding of j names are known. Without a start it is unknown what began in the job's time, and the components of a
-// heterogeneous job have one id in their environments.
+// finding of j names are known.
 func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]int, error)) judge.Case {
 	start := c.Past.Run.Start
 	pids, err := own()
-	if start == nil || !c.Past.Turn.Leads() || c.Job.HetJobID != 0 || len(pids) == 0 || err != nil ||
-		c.Past.Run.Epoch.OtherBoot(c.Seen.Epoch) || hangsAt(a, pids) {
+	if !hasSpan(c) || len(pids) == 0 || err != nil || hangsAt(a, pids) {
 		return c
 	}
 	ended := leftover.Span{
@@ -56,6 +54,13 @@ func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]
 		c.Faults = append(c.Faults, f)
 	}
 	return c
+}
+
+// hasSpan reports whether it can be known what began in the job's time: its start is on record and of this boot, and no
+// other job has its id in the environment, as components of a heterogeneous job have.
+func hasSpan(c judge.Case) bool {
+	return c.Past.Run.Start != nil && c.Past.Turn.Leads() && c.Job.HetJobID == 0 &&
+		!c.Past.Run.Epoch.OtherBoot(c.Seen.Epoch)
 }
 
 // hangsAt reports whether a reader of /proc that cannot be killed hangs at one of the processes, or may do so.
