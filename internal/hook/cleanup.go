@@ -10,7 +10,6 @@ import (
 	"bookend/internal/node"
 	"bookend/internal/procscan"
 	"bookend/internal/record"
-	"bookend/internal/slurm"
 )
 
 // cleanUp ends what a cgroup proved to be the ended job's, if the admin enabled that, and samples the GPUs again.
@@ -43,7 +42,7 @@ func mayCleanUp(c judge.Case) bool {
 func endAll(a *node.Access, seen judge.Seen, targets []record.Holder) (did []record.Finding, ended bool) {
 	request := procscan.CleanupRequest{
 		Proc: a.Config.Paths.Proc, Grace: time.Duration(a.Config.CleanUp.Grace), Wait: a.Config.CleanUp.KillWait(),
-		Owner: slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node},
+		Owner: a.Job.OwnerHere(),
 	}
 	for _, t := range targets {
 		request.Processes = append(request.Processes, t.Process)

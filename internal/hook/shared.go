@@ -11,7 +11,6 @@ import (
 	"bookend/internal/procscan"
 	"bookend/internal/record"
 	"bookend/internal/sharedmem"
-	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
 
@@ -85,7 +84,7 @@ func suspects(a *node.Access, c judge.Case, login bool) (_ judge.Case, jobs []st
 		c.Node, _ = node.Records(a.Store) // what is damaged is reported where it is in the way
 	}
 	request := procscan.JobRequest{Proc: a.Config.Paths.Proc, UID: a.Job.UID,
-		Owner: slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node}}
+		Owner: a.Job.OwnerHere()}
 	pid, err := procscan.Elsewhere.Ask(request, a.Deadline.Left(time.Second, a.Reserve()))
 	c.Faults = append(c.Faults, a.AbandonedReader(err, nil)...)
 	nodes, unread := state.Nodes(a.Config.Paths.Run, "")

@@ -12,7 +12,6 @@ import (
 	"bookend/internal/node"
 	"bookend/internal/procscan"
 	"bookend/internal/record"
-	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
 
@@ -35,7 +34,7 @@ func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]
 		return c
 	}
 	ended := leftover.Span{
-		Job:  slurm.Owner{ID: a.Job.ID, SLUID: a.Job.SLUID, Node: a.Job.Node},
+		Job:  a.Job.OwnerHere(),
 		From: cmp.Or(start.Began, start.At), To: a.Deadline.Start, Cluster: a.Env.Getenv(leftover.ClusterVariable),
 	}
 	request := procscan.SurvivorRequest{

@@ -111,6 +111,9 @@ const (
 // Owner returns the job as a cgroup of any node names it.
 func (j Job) Owner() Owner { return Owner{ID: j.ID, SLUID: j.SLUID} }
 
+// OwnerHere returns the job as a cgroup of its own node names it.
+func (j Job) OwnerHere() Owner { return Owner{ID: j.ID, SLUID: j.SLUID, Node: j.Node} }
+
 // Owns reports whether a cgroup belongs to the job. Which of the two names it has depends on Slurm's version.
 func (j Job) Owns(o Owner) bool {
 	return !o.Elsewhere(j.Node) && (o.ID != 0 && o.ID == j.ID || o.SLUID != "" && o.SLUID == j.SLUID)
