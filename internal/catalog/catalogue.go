@@ -241,7 +241,7 @@ var entries = []Entry{
 		"While no job is on the node, less host memory is available than twice before in this boot: 5 % of it, or 16 " +
 			"GiB. The finding names what has grown: shared memory by owner, huge pages, unreclaimable kernel memory, " +
 			"processes. Growth of system services, or of huge pages that root reserves, alone is a note. The page " +
-			"cache and what ZFS would give back count as available. The next jobs read of it as long as it stands and " +
+			"cache and what ZFS would give back count as available. The next jobs read of it while it stands and " +
 			"no other job may have the memory.",
 		"Remove the files or end the processes that it names, unless they belong to the node; memory that nothing " +
 			"names may take a reboot.",

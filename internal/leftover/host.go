@@ -187,7 +187,7 @@ func ParseProcess(pid int, status, cgroup string) HostProcess {
 	return p
 }
 
-// OfSystem reports whether a process is a service's or a system user's, among them systemd's dynamic users and uid 65534.
+// OfSystem reports whether a process is a service's or a system user's; systemd's dynamic users and uid 65534 are.
 func (p HostProcess) OfSystem() bool {
 	return p.Service != "" || p.UID < 1000 || p.UID >= 61184 && p.UID <= 65534
 }
