@@ -175,7 +175,7 @@ func names(left []Survivor) string {
 // plainName replaces what a user may have put into a name to forge a line, a command or another part of the text.
 func plainName(name string) string {
 	return strings.Map(func(r rune) rune {
-		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+/", r) {
+		if strings.ContainsRune(plain+"+/", r) {
 			return r
 		}
 		return '_'
