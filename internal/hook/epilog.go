@@ -20,7 +20,7 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	c = h.know(recall(a, c))
 	h.stopped.setUnfinished(closing(a.Store, c.Self()))
-	memory, own := sharedMemory(a).Read(a.Env.Clock.Wall()), ownProcesses(a)
+	memory, own := readMemory(a, c.Past.Run.Start), ownProcesses(a)
 	c, seen := node.Observe(a, c)
 	h.stopped.setUnfinished(closing(a.Store, completed(h.know(c))))
 	c = cleanUp(a, node.Consult(a, c))

@@ -17,7 +17,7 @@ import (
 func prolog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	h.stopped.setUnfinished(begin(a.Store, record.Run{Job: c.Job}))
-	memory := sharedMemory(a).Read(a.Env.Clock.Wall())
+	memory := sharedMemory(a).Read(a.Env.Clock.Wall(), nil)
 	c, seen := node.Observe(a, withStanding(a, c))
 	h.stopped.setUnfinished(begin(a.Store, h.know(c).Self())) // its exit counts in this boot, which is known by now
 	c = withShortage(a, learn(a, node.Consult(a, c)))

@@ -26,6 +26,15 @@ func sharedMemory(a *node.Access) sharedmem.Place {
 	return p
 }
 
+// readMemory begins to list what the user has at the job's end, but nothing that was there at its start.
+func readMemory(a *node.Access, start *record.End) sharedmem.Reading {
+	var mark *record.SharedMark
+	if start != nil {
+		mark = start.SharedMemory
+	}
+	return sharedMemory(a).Read(a.Env.Clock.Wall(), leftover.FilesAt(mark))
+}
+
 // leftInMemory returns the case with what appeared in shared memory while the job ran and no process uses, if that is
 // much. Only then processes and the node's records are read, to find out whether the job left it.
 func leftInMemory(a *node.Access, c judge.Case, memory sharedmem.Reading) judge.Case {

@@ -24,7 +24,7 @@ type Item struct {
 type Listing struct {
 	Wall     time.Time
 	Device   uint64 // of /dev/shm: inode numbers mean nothing on another
-	Files    []Item // Made is zero if the kernel does not show when a file was created
+	Files    []Item // at a start only the numbers, of all users; Made is zero if the kernel does not show it
 	Segments []Item // Made is to the second: when it was created, or its owner or mode was set
 	// Others are the files in the directories of Others, each with what it needs of this.
 	Others  []Listing
@@ -35,13 +35,13 @@ type Listing struct {
 // Others are the directories next to /dev/shm with memory of users', and what a file in them is called.
 var Others = []struct{ Dir, File string }{{"mqueue", "POSIX message queue"}, {"hugepages", "huge page file"}}
 
-// maxMarked bounds the files, and the segments, in a record: 2,000 numbers take some 20 KiB.
-const maxMarked = 2000
+// MaxMarked bounds the files, and the segments, in a record: 2,000 numbers take some 20 KiB.
+const MaxMarked = 2000
 
 // Mark returns what a record keeps of the listing.
 func (l Listing) Mark() *record.SharedMark {
 	m := &record.SharedMark{Wall: l.Wall.UTC().Round(0), Device: l.Device, Login: l.Login, Unknown: l.Unknown}
-	if max(len(l.Files), len(l.Segments)) > maxMarked {
+	if max(len(l.Files), len(l.Segments)) > MaxMarked {
 		m.Unknown = "the user had too much in shared memory at the job's start to be kept"
 		return m
 	}
@@ -58,6 +58,32 @@ func ids(items []Item) (sorted []uint64) {
 	}
 	slices.Sort(sorted)
 	return sorted
+}
+
+// Earlier are the files of a start's mark, which its end need not look at. It is nil at a start.
+type Earlier [][]uint64
+
+// FilesAt returns the files of a start, which left no mark if it is nil.
+func FilesAt(start *record.SharedMark) Earlier {
+	if start == nil {
+		return Earlier{}
+	}
+	known := Earlier{start.Files}
+	for _, o := range start.Others {
+		known = append(known, o.Files)
+	}
+	return known
+}
+
+// In returns the numbers of the files that are known in /dev/shm (0) and each of the others, sorted; nil at a start.
+func (k Earlier) In(place int) []uint64 {
+	switch {
+	case k == nil:
+		return nil
+	case place < len(k) && k[place] != nil:
+		return k[place]
+	}
+	return []uint64{}
 }
 
 // Remains are what appeared in shared memory while a job ran and is not in use, the largest first.

@@ -56,7 +56,7 @@ func TestSince(t *testing.T) {
 		"a list of the start that is not whole":       {&record.SharedMark{Device: 7, Unknown: "cut"}, at([]Item{file(func(*Item) {})}), 0, true},
 		"a list of now that is not whole":             {marked, Listing{Device: 7, Unknown: "cut"}, 0, true},
 		"another file system by now":                  {marked, Listing{Device: 8, Wall: start, Files: []Item{file(func(*Item) {})}}, 0, true},
-		"more at the start than a record keeps": {Listing{Device: 7, Files: make([]Item, maxMarked+1)}.Mark(),
+		"more at the start than a record keeps": {Listing{Device: 7, Files: make([]Item, MaxMarked+1)}.Mark(),
 			at([]Item{file(func(*Item) {})}), 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -83,7 +83,7 @@ func (p Place) text(name string) (string, error) {
 // readFiles sums up the files in /dev/shm by owner, and finds those that earlier jobs left.
 func (r HostRequest) readFiles(use *leftover.HostUse) (device uint64, err error) {
 	files, there := map[uint32][]leftover.Item{}, map[uint64]bool{}
-	device, err = r.Place.each(func(f leftover.Item, uid uint32) {
+	device, err = r.Place.each(func(uint64) bool { return true }, func(f leftover.Item, uid uint32) {
 		files[uid], there[f.ID] = append(files[uid], f), true
 	})
 	for uid, all := range files {

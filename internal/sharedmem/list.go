@@ -3,6 +3,8 @@
 package sharedmem
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -28,12 +30,12 @@ type Place struct {
 // Reading waits for a listing, at most so long. Call it once.
 type Reading func(limit time.Duration) leftover.Listing
 
-// Read begins to list what the user has in shared memory. It costs no child: on a tmpfs, no call sleeps in a way that
-// the hook's end does not stop.
-func (p Place) Read(now time.Time) Reading {
+// Read begins to list what the user has in shared memory: at a start everything, at an end what is not known from then.
+// It costs no child: on a tmpfs, no call sleeps in a way that the hook's end does not stop.
+func (p Place) Read(now time.Time, start leftover.Earlier) Reading {
 	done := make(chan leftover.Listing, 1)
 	child.Go(func(panicked *child.Panic) { done <- leftover.Listing{Unknown: panicked.Error()} }, func() {
-		done <- p.list(now)
+		done <- p.list(now, start)
 	})
 	return func(limit time.Duration) leftover.Listing {
 		select {
@@ -45,11 +47,11 @@ func (p Place) Read(now time.Time) Reading {
 	}
 }
 
-func (p Place) list(now time.Time) leftover.Listing {
+func (p Place) list(now time.Time, start leftover.Earlier) leftover.Listing {
 	l := leftover.Listing{Wall: now, Login: p.login()}
 	err := errors.New("what root has in shared memory is the node's")
 	if p.UID != 0 {
-		l.Files, l.Device, err = p.files()
+		l.Files, l.Device, err = p.since(start.In(0))
 	}
 	if err == nil {
 		l.Segments, err = p.segments()
@@ -59,7 +61,7 @@ func (p Place) list(now time.Time) leftover.Listing {
 		return l
 	}
 	for i := range leftover.Others {
-		files, device, err := p.other(i).files()
+		files, device, err := p.other(i).since(start.In(1 + i))
 		l.Others = append(l.Others, leftover.Listing{Files: files, Device: device})
 		if err = present(err); err != nil {
 			l.Others[i].Unknown = err.Error()
@@ -95,40 +97,76 @@ func (p Place) open() (dir *os.File, device uint64, err error) {
 	return dir, st.Dev, nil
 }
 
-// files lists the user's regular files.
-func (p Place) files() (all []leftover.Item, device uint64, err error) {
-	device, err = p.each(func(f leftover.Item, uid uint32) {
+// since lists the user's files that are not known, or if known is nil, the numbers of all users' files: that takes no call
+// for each file, and a mark that has more than the user's own is as good.
+func (p Place) since(known []uint64) (all []leftover.Item, device uint64, err error) {
+	if known == nil {
+		all, device, err = p.numbers()
+		if err != nil || len(all) <= leftover.MaxMarked {
+			return all, device, err
+		}
+	}
+	return p.files(func(inode uint64) bool {
+		_, is := slices.BinarySearch(known, inode)
+		return !is
+	})
+}
+
+func (p Place) numbers() (all []leftover.Item, device uint64, err error) {
+	dir, device, err := p.open()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer dir.Close()
+	err = entries(int(dir.Fd()), func(inode uint64, _ string) { all = append(all, leftover.Item{ID: inode}) })
+	return all, device, err
+}
+
+// files lists the wanted ones of the user's regular files.
+func (p Place) files(wanted func(inode uint64) bool) (all []leftover.Item, device uint64, err error) {
+	device, err = p.each(wanted, func(f leftover.Item, uid uint32) {
 		if uid == p.UID {
 			all = append(all, f)
 		}
 	})
-	if err != nil {
-		return nil, 0, err
-	}
-	return all, device, nil
+	return all, device, err
 }
 
-// each visits the regular files of all users.
-func (p Place) each(visit func(f leftover.Item, uid uint32)) (device uint64, err error) {
-	const most = 20_000 // entries, some 40 ms
+// each visits the wanted ones of all users' regular files.
+func (p Place) each(wanted func(inode uint64) bool, visit func(f leftover.Item, uid uint32)) (uint64, error) {
 	dir, device, err := p.open()
 	if err != nil {
 		return 0, err
 	}
 	defer dir.Close()
-	entries, err := dir.ReadDir(most)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, err
-	}
-	for _, e := range entries {
-		if f, uid, ok := describe(int(dir.Fd()), device, e.Name()); ok && e.Type().IsRegular() {
-			visit(f, uid)
+	return device, entries(int(dir.Fd()), func(inode uint64, name string) {
+		if wanted(inode) {
+			if f, uid, ok := describe(int(dir.Fd()), device, name); ok {
+				visit(f, uid)
+			}
+		}
+	})
+}
+
+// entries visits the regular files in a directory, as getdents64(2) describes them.
+func entries(dir int, visit func(inode uint64, name string)) error {
+	const most = 20_000 // some 40 ms, if each is described
+	count, buffer := 0, make([]byte, 32<<10)
+	for count <= most {
+		n, err := unix.Getdents(dir, buffer)
+		if n <= 0 || err != nil {
+			return err
+		}
+		for rest := buffer[:n]; len(rest) > 0; count++ {
+			inode, length := binary.NativeEndian.Uint64(rest), binary.NativeEndian.Uint16(rest[16:])
+			name, _, _ := bytes.Cut(rest[19:length], []byte{0})
+			if rest[18] == unix.DT_REG {
+				visit(inode, string(name))
+			}
+			rest = rest[length:]
 		}
 	}
-	if len(entries) == most {
-		return 0, fmt.Errorf("%q has more than %d entries", p.Dir, most)
-	}
-	return device, nil
+	return fmt.Errorf("more than %d entries", most)
 }
 
 // describe describes a regular file. Threat: users choose names, and may have mounted a file system that does not

@@ -26,7 +26,7 @@ func shm(t testing.TB) string {
 
 func listed(t *testing.T, dir string, uid uint32) leftover.Listing {
 	t.Helper()
-	l := Place{dir, "/proc", "/sys", uid}.Read(time.Now())(10 * time.Second)
+	l := Place{dir, "/proc", "/sys", uid}.Read(time.Now(), leftover.Earlier{})(10 * time.Second)
 	must.Not(t, l.Unknown != "", "%s", l.Unknown)
 	return l
 }
@@ -65,10 +65,46 @@ func TestList(t *testing.T) {
 	}
 	for _, place := range []Place{{"/etc", "/proc", "/sys", 1000}, {dir + "/none", "/proc", "/sys", 1000},
 		{dir, "/proc", "/sys", 0}, {dir, dir + "/plain", "/sys", 1000}} {
-		if l := place.Read(time.Now())(10 * time.Second); l.Unknown == "" {
+		if l := place.Read(time.Now(), leftover.Earlier{})(10 * time.Second); l.Unknown == "" {
 			t.Errorf("%v: %+v", place, l)
 		}
 	}
+}
+
+// A start's mark has what was there, of all users while that is little, and its end lists what came since.
+func TestMark(t *testing.T) {
+	dir := shm(t)
+	put := func(uid int, names ...string) {
+		for _, name := range names {
+			must.Do(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+			must.Do(t, os.Chown(filepath.Join(dir, name), uid, uid))
+		}
+	}
+	place := Place{dir, "/proc", "/sys", 1000}
+	mark := func() *record.SharedMark { return place.Read(time.Now(), nil)(10 * time.Second).Mark() }
+	news := func(start *record.SharedMark) (names []string) {
+		for _, f := range place.Read(time.Now(), leftover.FilesAt(start))(10 * time.Second).Files {
+			names = append(names, f.Name)
+		}
+		return names
+	}
+	put(1000, "mine")
+	put(1001, "other's")
+	must.Do(t, os.Mkdir(filepath.Join(dir, "dir"), 0o777))
+	first := mark()
+	must.Not(t, first.Unknown != "" || len(first.Files) != 2, "%+v", first)
+	put(1000, "new")
+	put(1001, "other's new")
+	if got := news(first); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("since the start: %q", got)
+	}
+	for i := range leftover.MaxMarked {
+		put(1001, fmt.Sprint(i))
+	}
+	second := mark()
+	must.Not(t, second.Unknown != "" || len(second.Files) != 2, "of many, the user's alone: %d", len(second.Files))
+	must.Not(t, len(news(second)) > 0, "%q", news(second))
+	must.Not(t, len(news(nil)) != 2, "%q", news(nil))
 }
 
 // What any process has open or mapped is in use, in whichever mount namespace; what is only named elsewhere is not.
@@ -175,7 +211,7 @@ func BenchmarkList(b *testing.B) {
 		must.Do(b, os.Chown(filepath.Join(dir, fmt.Sprint(i)), 1000, 1000))
 	}
 	for b.Loop() {
-		if l := (Place{dir, "/proc", "/sys", 1000}).list(time.Now()); len(l.Mark().Files) != 1000 {
+		if l := (Place{dir, "/proc", "/sys", 1000}).list(time.Now(), nil); len(l.Mark().Files) != 1000 {
 			b.Fatalf("%+v", l)
 		}
 	}

@@ -79,10 +79,12 @@ func (s Search) each(do func(dir int, f leftover.Item) bool) (done []uint64, err
 		return nil, err
 	}
 	defer dir.Close()
-	files, _, err := s.Place.files()
+	files, _, err := s.Place.files(func(inode uint64) bool {
+		_, is := slices.BinarySearch(s.Files, inode)
+		return is
+	})
 	for _, f := range files {
-		_, is := slices.BinarySearch(s.Files, f.ID)
-		if is && device == s.Device && do(int(dir.Fd()), f) {
+		if device == s.Device && do(int(dir.Fd()), f) {
 			done = append(done, f.ID)
 		}
 	}
