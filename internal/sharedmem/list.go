@@ -97,8 +97,8 @@ func (p Place) open() (dir *os.File, device uint64, err error) {
 	return dir, st.Dev, nil
 }
 
-// since lists the user's files that are not known, or if known is nil, the numbers of all users' files: that takes no call
-// for each file, and a mark that has more than the user's own is as good.
+// since lists the user's files that are not known. If known is nil, it lists the numbers of all users' files, without a
+// call for each: a mark that has more than the user's own is as good.
 func (p Place) since(known []uint64) (all []leftover.Item, device uint64, err error) {
 	if known == nil {
 		all, device, err = p.numbers()
