@@ -19,6 +19,7 @@ import (
 	"bookend/internal/doctor"
 	"bookend/internal/gpu"
 	"bookend/internal/node"
+	"bookend/internal/probe"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
@@ -131,16 +132,13 @@ func (r records) sample(limit time.Duration) node.Glance {
 
 // askDriver samples the GPUs once, unless a child is stuck in the driver. A child that gets stuck now is recorded.
 func (r records) askDriver(limit time.Duration, identity bool) node.Glance {
-	if why := r.stuck(); why != "" {
-		return node.Glance{Problem: why}
-	}
-	now := node.Look(r.env, r.cfg, limit, identity)
-	if now.Stuck != nil && r.store != nil {
-		if err := state.StuckChildren.Add(r.store, *now.Stuck, child.AliveIn(r.cfg.Paths.Proc)); err != nil {
-			fmt.Fprintf(r.env.Stderr, "bookend: %v\n", err)
-		}
-	}
-	return now
+	return probe.Look(r.access(), limit, identity)
+}
+
+func (r records) access() *node.Access {
+	a := node.With(r.env, "", r.cfg, r.env.Clock.Boot())
+	a.Store, a.Job.Node = r.store, r.node
+	return a
 }
 
 // stuck describes a child that could not be killed and is still in the driver; "" if there is none.
@@ -265,7 +263,7 @@ func (r records) addRemembered(s *view.Status) {
 				q.Since.Local().Format(time.DateTime), q.Job, cmp.Or(q.Reason, "no reason given")))
 		}
 	}
-	resets, _ := r.resets().Read() // bookend reset reports an unreadable one
+	resets, _ := probe.Attempts(r.access()) // bookend reset reports an unreadable one
 	s.AddTrouble("", condition.Unfinished(resets, r.epoch().Boot))
 	check, err := state.LastCheck.Load(r.store)
 	s.AddUnread("what the last health check saw", err)

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,22 +55,6 @@ func quarantine(a *app, q slurmcmd.Quarantine, reason string, long time.Duration
 	return err
 }
 
-// openTo returns why a job may get a GPU, empty if none can: the node is drained and idle, or the GPU in quarantine.
-func (r records) openTo(card record.Assigned) (why string, idle bool) {
-	now := r.slurmNode()
-	idle = now.State == "IDLE+DRAIN" // a job may still be on a node that does not answer Slurm
-	if idle || now.State == "DOWN+DRAIN" || r.isQuarantined(card) {
-		return "", idle
-	}
-	return fmt.Sprintf("a job may get GPU %d (node %s): drain the node, or bookend quarantine %[1]d", card.Index,
-		cmp.Or(now.State, now.Problem)), false
-}
-
-func (r records) isQuarantined(card record.Assigned) bool {
-	is := func(q state.Quarantine) bool { return q.GPU == card.Index && r.scontrol(slurmTime).Runs(q.Job) }
-	return card.Index >= 0 && slices.ContainsFunc(state.Quarantines.Peek(r.store), is)
-}
-
 // forTests returns the access for a test of a GPU: the driver may have to attach it first, twice.
 func (r records) forTests() *node.Access {
 	access := node.ForRecorder(r.env, r.node)
@@ -93,10 +75,11 @@ func testCommand(a *app) *cobra.Command {
 			if !found {
 				return notFound("no such GPU: %q; see bookend snapshot", args[0])
 			}
-			if open, _ := all.openTo(card); open != "" {
+			access := all.forTests()
+			if open, _ := probe.Open(access, all.scontrol(slurmTime), card); open != "" {
 				return errors.New(open)
 			}
-			text, passed := probe.Now(all.forTests(), card)
+			text, passed := probe.Now(access, card)
 			a.say("GPU %d of %s: %s", card.Index, all.node, text)
 			return ending{code: map[record.Answer]int{record.No: exitTrouble, record.CannotTell: exitUntold}[passed]}
 		},

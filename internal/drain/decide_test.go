@@ -117,7 +117,7 @@ func stood() Facts {
 }
 
 // A drain is a GPU's alone if it is ours, of this boot, and no other cause is on record, decided on or not.
-func TestIsOnlyFor(t *testing.T) {
+func TestOnlyFor(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*Facts)
 		id     gpu.ID
@@ -139,7 +139,7 @@ func TestIsOnlyFor(t *testing.T) {
 	} {
 		in := stood()
 		tt.change(&in)
-		must.Be(t, name, in.Memory.IsOnlyFor(tt.id, in.Node, tt.runs, tt.boot), tt.want)
+		must.Be(t, name, in.Memory.OnlyFor(tt.id, tt.runs, tt.boot)(in.Node), tt.want)
 	}
 }
 

@@ -181,14 +181,15 @@ func (m Remembered) Here(boot string) Remembered {
 	return m
 }
 
-// IsOnlyFor reports whether the node's drain is ours, and for nothing but this GPU: no other cause is on record either.
-func (m Remembered) IsOnlyFor(id gpu.ID, n slurm.Node, runs []record.Run, boot string) bool {
+// OnlyFor returns a test whether a node's drain is ours, and for nothing but this GPU: no other cause is on record
+// either.
+func (m Remembered) OnlyFor(id gpu.ID, runs []record.Run, boot string) func(slurm.Node) bool {
 	m = m.Here(boot)
-	if !(Facts{Memory: m, Node: n}).stands() || other(n) != "" {
-		return false
-	}
 	another := func(c Cause) bool { return c.GPU != id || id == "" }
-	return !slices.ContainsFunc(m.Written.with(m.open(Exits(runs, boot))).Causes, another)
+	return func(n slurm.Node) bool {
+		return (Facts{Memory: m, Node: n}).stands() && other(n) == "" &&
+			!slices.ContainsFunc(m.Written.with(m.open(Exits(runs, boot))).Causes, another)
+	}
 }
 
 // Words describes for an admin, in one line, what is stored; empty if there is nothing to say.

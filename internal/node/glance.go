@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -96,9 +95,6 @@ func Look(env child.Env, cfg config.Config, timeout time.Duration, identity bool
 	if answer.Hello != nil {
 		g.Version = answer.Hello.Version
 	}
-	if g.Stuck != nil {
-		g.Stuck.Since = env.Clock.Boot()
-	}
 	g.Who = judge.Glance(&eyes{a: a}, g.Snapshot).Processes
 	if len(answer.Faults) > 0 {
 		g.Problem = fmt.Sprintf("%s: %s", answer.Faults[0].Code, answer.Faults[0].Detail)
@@ -112,13 +108,19 @@ func Look(env child.Env, cfg config.Config, timeout time.Duration, identity bool
 // Holders searches /proc for processes that have GPUs open: for the command line.
 func Holders(a *Access) record.Scan { return *(&eyes{a: a}).Holders(0) }
 
-// KeepStuck puts on record that a program of an admin's command could not be killed: no hook asks the driver meanwhile.
-func KeepStuck(a *Access, failed *child.Error) error {
-	return state.StuckChildren.Add(a.Store, *leftBehind(failed, a.Env.Clock.Boot()), a.alive)
+// KeepStuck puts on record that a child could not be killed: no hook asks the driver meanwhile.
+func KeepStuck(a *Access, stuck *state.Stuck) error {
+	stuck.Since = a.Env.Clock.Boot()
+	return state.StuckChildren.Add(a.Store, *stuck, a.alive)
 }
 
-// EndErrors forgets what a GPU had in memory without a job, and lets next change the errors that stand.
-func EndErrors(a *Access, id gpu.ID, next func(record.Standing) record.Standing) error {
-	update := func(s *record.Standing) error { *s = next(*s); return nil }
-	return errors.Join(state.Baselines.Drop(a.Store, id), state.Standing.Update(a.Store, update))
+// Programs runs programs of an admin's, each bounded. One that could not be killed goes on record.
+func Programs(a *Access, limit time.Duration) *child.Programs {
+	stuck := func(failed *child.Error) error { return KeepStuck(a, leftBehind(failed, 0)) }
+	return &child.Programs{Limit: limit, Stuck: stuck}
+}
+
+// Resets is the journal of the resets of a node's GPUs. It is on disk: whether one was tried counts beyond a reboot.
+func Resets[T any](a *Access) child.Journal[T] {
+	return child.Journal[T]{Dir: a.Config.Paths.Var, Name: "resets-" + a.Job.Node + ".json"}
 }

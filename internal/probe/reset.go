@@ -12,22 +12,22 @@ import (
 	"syscall"
 	"time"
 
-	"bookend/internal/child"
 	"bookend/internal/condition"
 	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/record"
+	"bookend/internal/slurmcmd"
+	"bookend/internal/state"
 )
 
-// Reset resets one GPU for an admin.
+// Reset resets one GPU that no job can get.
 type Reset struct {
 	Access  *node.Access
+	Slurm   slurmcmd.Scontrol
+	Runs    []record.Run // of the node, all that are on record
 	Facts   condition.Reset
 	Report  condition.ResetReport
 	Changes Changes
-	Look    func() node.Glance // asks the driver about all GPUs, and for what a ticket needs
-	// Open returns why a job may get the GPU or has it, empty if none can, and whether the node is drained and idle.
-	Open func() (why string, idle bool)
 	// Run runs a command, bounded; ended means that it ended by itself. Stopped reports whether to go no further.
 	Run     func(command ...string) (text string, ended bool, err error)
 	Stopped func() bool
@@ -39,30 +39,39 @@ type Reset struct {
 // backTime is for a GPU to come back after a reset.
 const backTime = 30 * time.Second
 
+// Attempts returns what is on record of resets of a node's GPUs.
+func Attempts(a *node.Access) ([]condition.ResetAttempt, error) {
+	return node.Resets[[]condition.ResetAttempt](a).Read()
+}
+
 // NewReset returns a reset that ends early at a signal, with what is on record of earlier ones.
-func NewReset(a *node.Access, journal child.Journal[[]condition.ResetAttempt], say func(any)) (r *Reset, err error) {
+func NewReset(a *node.Access, s slurmcmd.Scontrol, runs []record.Run, say func(any)) (r *Reset, err error) {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else Go ends a process whose output has no reader
-	// systemd gives a service 90 s to stop
-	programs := child.Programs{Limit: 2 * time.Minute, Stuck: func(failed *child.Error) error {
-		return node.KeepStuck(a, failed)
-	}}
-	r = &Reset{Access: a, Changes: Changes{Say: say}, Run: programs.Run, Keep: journal.Write,
+	r = &Reset{Access: a, Slurm: s, Runs: runs, Changes: Changes{Say: say},
+		Run:     node.Programs(a, 2*time.Minute).Run, // systemd gives a service 90 s to stop
+		Keep:    node.Resets[[]condition.ResetAttempt](a).Write,
 		Stopped: func() bool { return len(stop) > 0 }}
-	r.Facts.Boot = node.ReadEpoch(a.Config.Paths).Boot
-	r.Facts.Earlier, err = journal.Read()
+	r.Facts.Boot, r.Facts.Now = node.ReadEpoch(a.Config.Paths).Boot, a.Env.Clock.Wall()
+	r.Facts.Earlier, err = Attempts(a)
 	if err != nil {
 		err = fmt.Errorf("%w; it says what resets that died have left stopped: see to that, then remove it", err)
 	}
 	return r, err
 }
 
-// Plan reads what is still to be known before the reset, of which now is a sample, and makes the plan.
-func (r *Reset) Plan(now node.Glance) {
+// Look asks the driver about all GPUs, and for what a ticket needs.
+func (r *Reset) Look() node.Glance {
+	return Look(r.Access, time.Duration(r.Access.Config.Deadlines.Epilog.Driver), true)
+}
+
+// Plan fills in what is known of the GPU before the reset, of which now is a sample, and makes the plan.
+func (r *Reset) Plan(card record.Assigned, now node.Glance) {
 	f, conf, paths := &r.Facts, r.Access.Config.Reset, r.Access.Config.Paths
+	f.Card = card
 	f.Before, f.Scan = r.stateOf(now), node.Holders(r.Access)
-	f.Open, f.Idle = r.Open()
+	f.Open, f.Idle = r.open()
 	for _, unit := range conf.Stop {
 		if is := r.unitState(unit); is == "active" {
 			f.Stops = append(f.Stops, unit)
@@ -139,8 +148,23 @@ func (r *Reset) Refuse() error {
 	return r.keep()
 }
 
-// CarryOut runs the plan. What it changes is put back, whatever becomes of it.
+// CarryOut resets the GPU while the node has no recorder, and ends the node's drain if that is ours, for this GPU alone
+// and the proof holds.
 func (r *Reset) CarryOut() {
+	release, err := r.Access.Store.Turns.EndRecorder(15 * time.Second)
+	if err != nil {
+		r.Report.Failed = fmt.Sprintf("the recorder does not step aside: %v", err)
+		return
+	}
+	defer release()
+	r.carryOut()
+	if r.Report.Done && r.Report.Proven != record.No && len(r.Changes.Undone()) == 0 {
+		r.endDrain()
+	}
+}
+
+// carryOut runs the plan. What it changes is put back, whatever becomes of it.
+func (r *Reset) carryOut() {
 	r.begin()
 	r.Changes.Keep = func(left [][]string) error {
 		r.attempt.Left = left
@@ -190,7 +214,7 @@ func (r *Reset) steps() error {
 		}
 	}
 	r.Facts.Scan = node.Holders(r.Access)
-	r.Facts.Open, r.Facts.Idle = r.Open()
+	r.Facts.Open, r.Facts.Idle = r.open()
 	if late := r.Facts.Late(); len(late) > 0 {
 		return errors.New(strings.Join(late, "; "))
 	}
@@ -218,12 +242,14 @@ func (r *Reset) steps() error {
 // endOlder ends what is on record of the GPU from before the reset: fatal errors, and memory without a job.
 func (r *Reset) endOlder(log gpu.KernelLog) {
 	d, epoch := r.Facts.Card.Device, node.ReadEpoch(r.Access.Config.Paths)
-	err := node.EndErrors(r.Access, d.ID, func(s record.Standing) record.Standing {
-		if log.Unknown != "" {
-			return s
+	next := func(s *record.Standing) error {
+		if log.Unknown == "" {
+			*s = condition.AfterReset(*s, epoch, d.BusID, log.Last)
 		}
-		return condition.AfterReset(s, epoch, d.BusID, log.Last)
-	})
+		return nil
+	}
+	store := r.Access.Store
+	err := errors.Join(state.Baselines.Drop(store, d.ID), state.Standing.Update(store, next))
 	if err != nil {
 		r.Changes.Say(err)
 	}

@@ -1,0 +1,79 @@
+package probe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/condition"
+	"bookend/internal/node"
+	"bookend/internal/record"
+	"bookend/internal/slurmcmd"
+	"bookend/internal/state"
+)
+
+// Open returns why a job may get a GPU, empty if none can: the node is drained and idle, or the GPU in quarantine.
+func Open(a *node.Access, s slurmcmd.Scontrol, card record.Assigned) (why string, idle bool) {
+	now, err := s.Node(a.Job.Node)
+	is := strings.Join(now.Flags, "+")
+	idle = is == "IDLE+DRAIN" // a job may still be on a node that does not answer Slurm
+	switch {
+	case idle, is == "DOWN+DRAIN", isQuarantined(a, s, card):
+		return "", idle
+	case err != nil:
+		is = err.Error()
+	}
+	return fmt.Sprintf("a job may get GPU %d (node %s): drain the node, or bookend quarantine %[1]d", card.Index, is),
+		false
+}
+
+func isQuarantined(a *node.Access, s slurmcmd.Scontrol, card record.Assigned) bool {
+	is := func(q state.Quarantine) bool { return q.GPU == card.Index && s.Runs(q.Job) }
+	return card.Index >= 0 && slices.ContainsFunc(state.Quarantines.Peek(a.Store), is)
+}
+
+// open is Open for a reset: nor may a job have the GPU already.
+func (r *Reset) open() (why string, idle bool) {
+	a, card := r.Access, r.Facts.Card
+	why, idle = Open(a, r.Slurm, card)
+	if job := condition.Holding(r.Runs, card.Device, node.ReadEpoch(a.Config.Paths)); job != "" && !idle {
+		why = cmp.Or(why, fmt.Sprintf("job %s has it: wait for its end", job))
+	}
+	if nodes, err := state.Nodes(a.Config.Paths.Run, ""); len(nodes) > 1 || err != nil {
+		why = cmp.Or(why, "several nodes of Slurm share the GPUs of this host: a job of another may have it")
+	}
+	return why, idle
+}
+
+// endDrain ends the node's drain if that is ours and for this GPU alone, after a reset that is proven.
+func (r *Reset) endDrain() {
+	if isQuarantined(r.Access, r.Slurm, r.Facts.Card) {
+		r.Report.Next = append(r.Report.Next, fmt.Sprintf("bookend release %d", r.Facts.Card.Index))
+	}
+	id := r.Report.GPU
+	if r.Report.Proven != record.Yes {
+		id = "" // no drain is for it
+	}
+	memory, _ := r.Access.Store.Drain()
+	only := memory.OnlyFor(id, r.Runs, r.Facts.Boot)
+	r.Report.Next = append(r.Report.Next, r.Slurm.ResumeIf(r.Access.Job.Node, only)...)
+}
+
+// Look asks the driver about all GPUs, unless a child is stuck in it. One that gets stuck now goes on record.
+func Look(a *node.Access, limit time.Duration, identity bool) node.Glance {
+	if a.Store == nil {
+		return node.Look(a.Env, a.Config, limit, identity)
+	}
+	if stuck := node.PeekStuck(a.Config.Paths, a.Job.Node); stuck != nil {
+		return node.Glance{Problem: stuck.Words(a.Env.Clock.Booted().Add(stuck.Since).Format(time.DateTime))}
+	}
+	now := node.Look(a.Env, a.Config, limit, identity)
+	if now.Stuck != nil {
+		if err := node.KeepStuck(a, now.Stuck); err != nil {
+			fmt.Fprintf(a.Env.Stderr, "bookend: %v\n", err)
+		}
+	}
+	return now
+}
