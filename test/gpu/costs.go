@@ -22,9 +22,10 @@ import (
 const (
 	startLimit  = 1.25 // of every GPU
 	oneLimit    = 1.35 // of one, next to others
-	endLimit    = 1.5  // without a test allocation
+	endLimit    = 1.3  // without a test allocation
 	testedLimit = 1.08 // with one, by the bare test's
 	noGPULimit  = 1.5  // of a job without GPUs, by a program that does nothing
+	filesLimit  = 1.02 // if the user has 1,000 files in shared memory, by the same hook without: 1 ms of 50
 	rowLimit    = 2.5  // of ten jobs in a row, by their time without Bookend
 )
 
@@ -188,6 +189,12 @@ func (l *lane) hookCost() (rows []benchmark, done func()) {
 	row("end of a job with every GPU, no test allocation", endLimit, slurm.Epilog, untested, every, look)
 	row("end of a job with every GPU, with the test allocation", testedLimit, slurm.Epilog, tested, every, test)
 	row("start of a job without GPUs", noGPULimit, slurm.Prolog, untested, [][]int{nil}, idle)
+	for _, context := range []slurm.Context{slurm.Prolog, slurm.Epilog} {
+		name := map[slurm.Context]string{slurm.Prolog: "start", slurm.Epilog: "end"}[context] + " of a job whose user has 1,000 files in /dev/shm"
+		row(name, filesLimit, context, untested, every, l.visit("", "the same hook without them", context, untested, every))
+		withFiles := &rows[len(rows)-1].contenders[0]
+		withFiles.once = l.filled(withFiles.once)
+	}
 	if len(l.cards) > 1 {
 		row("start of a job with one GPU of several", oneLimit, slurm.Prolog, untested, each[:1], look)
 		row("end of a job on each GPU at once, no test allocation", endLimit, slurm.Epilog, untested, each, look)
@@ -197,6 +204,24 @@ func (l *lane) hookCost() (rows []benchmark, done func()) {
 		row("start of a job with every GPU, by nvidia-smi", smiLimit(len(l.cards)), slurm.Prolog, untested, every, query)
 	}
 	return rows, l.slowly()
+}
+
+// filled is a visit of a user who keeps files in shared memory.
+func (l *lane) filled(visit func() time.Duration) func() time.Duration {
+	files := 1000
+	if l.fake > 0 {
+		files = 10 // other tests look there too
+	}
+	return func() time.Duration {
+		uid, gid := ids(l.site.Users[0])
+		for i := range files {
+			path := fmt.Sprintf("/dev/shm/bookend-lane-%d", i)
+			try(os.WriteFile(path, nil, 0o600))
+			defer os.Remove(path)
+			try(os.Chown(path, int(uid), int(gid)))
+		}
+		return visit()
+	}
 }
 
 // slowly makes the fake GPUs of a rehearsal take what calls take on nodes of so many H200s with persistence mode, in
