@@ -17,20 +17,20 @@ import (
 )
 
 func quarantineCommand(a *app) *cobra.Command {
-	q, reason, long := slurmcmd.Quarantine{}, "", time.Duration(0)
+	q, reason := slurmcmd.Quarantine{}, ""
 	cmd := &cobra.Command{
 		Use: "quarantine GPU", Short: "keep one GPU of this node from all jobs, while the others go on",
 		Args: operands(1, 1, "a GPU's number in Slurm"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if n, _ := fmt.Sscan(args[0], &q.GPU); n == 0 || fmt.Sprint(q.GPU) != args[0] || q.GPU < 0 || long < 0 {
+			if n, _ := fmt.Sscan(args[0], &q.GPU); n == 0 || fmt.Sprint(q.GPU) != args[0] || q.GPU < 0 || q.For < 0 {
 				return misused(cmd, "want a GPU's number in Slurm, and no negative time")
 			}
-			return quarantine(a, q, reason, long)
+			return quarantine(a, q, reason)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&reason, "reason", "", "a `TEXT` for bookend status")
-	f.DurationVar(&long, "for", 0, "how long, as 72h; 0: until it is released")
+	f.DurationVar(&q.For, "for", 0, "how long, as 72h; 0: until it is released")
 	f.DurationVar(&q.Wait, "wait", 0, "how long to wait for a job that has the GPU, as 2h")
 	f.StringVar(&q.Partition, "partition", "", "the `PARTITION` of the job; default: one that fits, highest tier first")
 	f.StringVar(&q.Account, "account", "", "the `ACCOUNT` of the job; default: root's own")
@@ -38,15 +38,15 @@ func quarantineCommand(a *app) *cobra.Command {
 	return a.perNode(cmd)
 }
 
-func quarantine(a *app, q slurmcmd.Quarantine, reason string, long time.Duration) error {
+func quarantine(a *app, q slurmcmd.Quarantine, reason string) error {
 	all, err := a.records()
 	if err != nil {
 		return err
 	}
 	q.Slurm, q.Node, q.Clock = all.scontrol(time.Minute), all.node, a.env.Clock.Boot
-	q.Minutes = int((long + time.Minute - 1) / time.Minute)
 	q.Keep = func(gpu int, jobs ...slurm.JobID) error {
-		return all.store.Quarantine(state.Quarantine{GPU: gpu, Since: a.env.Clock.Wall(), Reason: reason}, jobs)
+		is, now := state.LastCheck.Peek(all.store).IDAt(gpu), a.env.Clock.Wall()
+		return all.store.Quarantine(state.Quarantine{GPU: gpu, UUID: is, Since: now, Reason: reason}, jobs)
 	}
 	job, err := q.Begin()
 	if err == nil {

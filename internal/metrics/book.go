@@ -78,7 +78,7 @@ func (b *book) add(r JobRun) {
 	if r.Mode != "" {
 		b.Mode = r.Mode
 	}
-	b.jobs(r.Running)
+	b.jobs(r.Running, r.Quarantined)
 	for i := range b.Troubles {
 		b.Troubles[i].Clear++
 	}

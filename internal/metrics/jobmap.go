@@ -81,9 +81,14 @@ func writeMap(dir string, texts map[string]string) error {
 	return err
 }
 
-// jobs replaces the jobs of the last run by those that are running now.
-func (b *book) jobs(running []GPUJob) {
-	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool { return s.Name == gpuJobInfo })
+// jobs replaces the jobs of the last run by those that are running now, and those that hold a GPU in quarantine.
+func (b *book) jobs(running, quarantined []GPUJob) {
+	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
+		return s.Name == gpuJobInfo || s.Name == gpuQuarantined
+	})
+	for _, on := range quarantined {
+		*b.at(gpuQuarantined, number(on.Slurm), on.UUID) = 1
+	}
 	for _, on := range running {
 		if on.UUID != "" {
 			*b.at(gpuJobInfo, number(on.Slurm), on.UUID, strconv.FormatUint(uint64(on.Job), 10)) = 1

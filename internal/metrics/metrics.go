@@ -61,6 +61,8 @@ type JobRun struct {
 	Check *record.Check `json:"check,omitempty"`
 	// Running are the jobs that have GPUs when the run is recorded, if the textfile is to show them.
 	Running []GPUJob `json:"-"`
+	// Quarantined are the jobs of root's that keep a GPU from others then.
+	Quarantined []GPUJob `json:"-"`
 }
 
 // Recorded is what was seen of a job while it ran.

@@ -67,6 +67,7 @@ func TestTextfile(t *testing.T) {
 	drained, held := at(3, Epilog), at(4, Epilog)
 	drained.Action, drained.Findings = config.Drain, []Finding{{Code: catalog.Orphan}, {Code: catalog.Orphan}}
 	held.Action, held.Held = config.Warn, true
+	held.Quarantined = []GPUJob{{Job: 9, Slurm: 3, UUID: "GPU-c"}, {Job: 8, Slurm: 2}}
 	held.Version = "1.3\n\"\\" // an update: there is one version, not two
 	end := at(5, Epilog)
 	end.Mode, end.Took = "observe", 120*time.Millisecond

@@ -36,6 +36,7 @@ const (
 	unexplainedBytes = "bookend_gpu_unexplained_bytes"
 	leakedBytes      = "bookend_gpu_leaked_bytes"
 	gpuJobInfo       = "bookend_gpu_job_info"
+	gpuQuarantined   = "bookend_gpu_quarantined"
 )
 
 type family struct {
@@ -93,6 +94,8 @@ var families = map[string]family{
 		help: "Memory on a GPU that no job had at the last health check, in bytes; 0 on a clean GPU and a job's."},
 	gpuJobInfo: {kind: "gauge", labels: []string{"gpu", "uuid", "jobid"},
 		help: "Always 1, for each job and each GPU that it has; only with metrics.job_map.metric."},
+	gpuQuarantined: {kind: "gauge", labels: []string{"gpu", "uuid"},
+		help: "1 while a job of root's keeps the GPU from all others (bookend quarantine), by the node's records."},
 	modeInfo: {kind: "gauge", labels: []string{"mode"},
 		help: "Always 1; mode is what the configuration said at the last run: observe or enforce."},
 	buildInfo: {kind: "gauge", labels: []string{"version"},

@@ -96,6 +96,7 @@ func (w *diskWork) do() {
 		}
 		w.task(record.DiskJobMap, catalog.StateWrite, w.mapJobs)
 		w.Counted.Findings = append(w.Counted.Findings, w.troubles...)
+		w.Counted.Quarantined = w.quarantined()
 		w.task(record.DiskMetrics, catalog.StateWrite, func() error { return metrics.Record(w.files(), w.Counted) })
 	})
 	if logged != nil {
@@ -144,6 +145,19 @@ func (w *diskWork) running() (all []metrics.GPUJob) {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.UUID, b.UUID))
 	})
 	return slices.Compact(all)
+}
+
+// quarantined returns the GPUs of this host that jobs of root's keep from others.
+func (w *diskWork) quarantined() (all []metrics.GPUJob) {
+	nodes, _ := state.Nodes(w.Run, "")
+	for _, name := range nodes {
+		for _, q := range state.Quarantines.PeekNode(w.Run, name) {
+			if q.GPU >= 0 {
+				all = append(all, metrics.GPUJob{Slurm: q.GPU, UUID: string(q.UUID)})
+			}
+		}
+	}
+	return all
 }
 
 func (w *diskWork) files() metrics.Files { return metrics.Files{Var: w.Var, Textfile: w.Textfile} }

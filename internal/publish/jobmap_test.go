@@ -103,6 +103,28 @@ func TestRunning(t *testing.T) {
 	must.Be(t, "after a reboot", w.mapped(), "0= 1= 2=")
 }
 
+// The metrics show the GPUs in quarantine of all nodes of the host; jobs that may still get one hold none.
+func TestQuarantinedGPUs(t *testing.T) {
+	work, s := mapping(t)
+	other := must.Have(state.Open(work().Run, "n2"))(t)
+	must.Do(t, s.Quarantine(state.Quarantine{GPU: -1}, []slurm.JobID{7, 8}))
+	must.Do(t, s.Quarantine(state.Quarantine{GPU: 3, UUID: "GPU-a"}, []slurm.JobID{7}))
+	must.Do(t, other.Quarantine(state.Quarantine{GPU: 0}, []slurm.JobID{9}))
+	w := work()
+	w.Textfile = filepath.Join(filepath.Dir(w.Run), "bookend.prom")
+	w.do()
+	must.Be(t, "troubles", len(w.troubles), 0)
+	var shown []string
+	for line := range strings.Lines(must.Read(t, w.Textfile)) {
+		if strings.HasPrefix(line, "bookend_gpu_quarantined{") {
+			shown = append(shown, line)
+		}
+	}
+	must.Be(t, "metrics", strings.Join(shown, ""), `bookend_gpu_quarantined{gpu="0",uuid=""} 1
+bookend_gpu_quarantined{gpu="3",uuid="GPU-a"} 1
+`)
+}
+
 // Starts and ends on one GPU at once, in any order: the last to write has what is true then.
 func TestJobMapOfHooksAtOnce(t *testing.T) {
 	work, s := mapping(t)

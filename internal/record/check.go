@@ -31,6 +31,18 @@ type Check struct {
 	Rest map[string]int `json:"rest,omitempty"`
 }
 
+// IDAt returns the GPU that has a number of Slurm's, empty if this check has not seen which. A nil check saw none.
+func (c *Check) IDAt(index int) gpu.ID {
+	if c != nil {
+		for _, card := range c.Cards {
+			if card.Index == index && index >= 0 {
+				return card.Device.ID
+			}
+		}
+	}
+	return ""
+}
+
 // Bounded is End.Bounded for a health check.
 func (c Check) Bounded() Check { return c.with(End.Bounded) }
 

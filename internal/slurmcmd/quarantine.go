@@ -21,7 +21,7 @@ type Quarantine struct {
 	GPU       int           // Slurm's number
 	Partition string        // empty: the first of the node's that preempts no job
 	Account   string        // of the jobs; empty: the caller's default
-	Minutes   int           // how long it lasts; 0: until it is released
+	For       time.Duration // how long it lasts; 0: until it is released
 	Wait      time.Duration // for a job that has the GPU
 	Resume    bool          // also ends the node's drain, once the jobs are in the queue
 	// Keep records jobs before any of them can start, as hooks must know them, with -1; and the one that holds the GPU,
@@ -257,8 +257,8 @@ func (q Quarantine) submit(n int) (jobs []slurm.JobID, err error) {
 // await waits until the jobs run, and confirms the one that got the GPU.
 func (q Quarantine) await(jobs []slurm.JobID) (slurm.JobID, error) {
 	limit := "TimeLimit=UNLIMITED"
-	if q.Minutes > 0 {
-		limit = fmt.Sprint("TimeLimit=", q.Minutes)
+	if q.For > 0 {
+		limit = fmt.Sprint("TimeLimit=", int((q.For+time.Minute-1)/time.Minute))
 	}
 	for until := q.Clock() + atOnce; ; time.Sleep(between) {
 		running := 0

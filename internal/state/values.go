@@ -70,7 +70,8 @@ func (i Inventory) Since(earlier Inventory) Inventory {
 // Quarantine is a job of root's that holds a GPU so that no other job gets it, or is to: then GPU is negative.
 type Quarantine struct {
 	Job    slurm.JobID `json:"job"`
-	GPU    int         `json:"gpu"` // Slurm's number
+	GPU    int         `json:"gpu"`            // Slurm's number
+	UUID   gpu.ID      `json:"uuid,omitempty"` // empty if the driver does not tell
 	Since  time.Time   `json:"since"`
 	Reason string      `json:"reason,omitempty"`
 }
