@@ -38,6 +38,9 @@ type Facts struct {
 	Lost  bool
 	Node  slurm.Node
 	Cards map[gpu.ID]record.GPUSeen // by this health check
+	// Last and Standing say which other GPUs are good: the last health check on record, and the errors that stand.
+	Last     *record.Check
+	Standing record.Standing
 }
 
 // Decision is what to do. Its Memory is stored first: what could not be done, the next health check tries again.
@@ -171,11 +174,50 @@ func (in Facts) unclean(w Written) string {
 // write settles no exit: the next health check sees whether the reason was set.
 func (in Facts) write(open []Exit, x Exit, why string) Decision {
 	w := Written{Reason: x.Reason, Wall: in.Now.UTC().Round(0), At: x.At, Conf: x.Conf, Epoch: x.Epoch}.with(open)
+	if more := w.Reason + in.hint(w, x); Ours(more) { // else it is too long
+		w.Reason = more
+	}
 	m := in.Memory
 	m.Written = &w
 	d := in.said(Write, why, m)
-	d.Reason = x.Reason
+	d.Reason = w.Reason
 	return d
+}
+
+// hint returns what a reason for the hardware of one GPU adds if the node's others are good, by all that is on record.
+func (in Facts) hint(w Written, x Exit) string {
+	last, about := in.Last, w.Causes[:min(1, len(w.Causes))]
+	if last == nil || last.Stopped || !last.Epoch.Same(w.Epoch) || in.Now.Sub(last.Wall).Abs() > seldom ||
+		len(about) == 0 || about[0].GPU == "" || about[0].Index == nil || x.Wider {
+		return ""
+	}
+	id, number := about[0].GPU, *about[0].Index
+	numbers := map[int]bool{number: true}
+	for _, c := range last.Cards {
+		numbers[c.Index] = true
+		if (c.Index == number) != (c.Device.ID == id) {
+			return ""
+		}
+	}
+	for i := range len(numbers) { // a number that is missing is a GPU that Slurm has and the driver has not
+		if !numbers[i] {
+			return ""
+		}
+	}
+	soft := func(c Cause) bool { return c.GPU != id || Verifiable(c.Code) }
+	another := func(f record.Finding) bool { return elsewhere(f, id) }
+	stands := func(f record.StandingFault) bool { return f.GPU != id }
+	if len(numbers) == 1 || slices.ContainsFunc(w.Causes, soft) || slices.ContainsFunc(last.Findings, another) ||
+		slices.ContainsFunc(in.Standing.Faults, stands) {
+		return ""
+	}
+	return fmt.Sprintf("; %d of %d good: bookend quarantine %d", len(numbers)-1, len(numbers), number)
+}
+
+// elsewhere reports whether a finding is a problem of anything but this GPU.
+func elsewhere(f record.Finding, id gpu.ID) bool {
+	entry, _ := catalog.Lookup(f.Code)
+	return f.GPU != id && entry.Severity != catalog.Note
 }
 
 func (in Facts) leave(m Remembered, why string) Decision { return in.said(Leave, why, m) }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,77 @@ func TestDecisions(t *testing.T) {
 		return fmt.Sprintf("asked: %v (%s)\n%s: %s\n%s\n%s", in.Pending(), in.Conf(), d.Act, d.Why,
 			must.Have(json.Marshal(d.Memory))(t), d.Reason)
 	})
+}
+
+// A reason for one GPU's hardware says that the others are good, if all that is on record of them says so.
+func TestHint(t *testing.T) {
+	const alone = "BKD-LOST gpu=1 job=7 prolog; see: bookend show 7"
+	of := func(code catalog.Code, id gpu.ID) record.Finding { return record.Finding{Code: code, GPU: id} }
+	for name, tt := range map[string]struct {
+		edit func(*Facts, *record.Run)
+		want string
+	}{
+		"alone":         {func(*Facts, *record.Run) {}, "; 2 of 3 good: bookend quarantine 1"},
+		"a note":        {func(in *Facts, _ *record.Run) { in.Last.Findings = append(in.Last.Findings, of(catalog.Output, "")) }, "; 2 of 3 good: bookend quarantine 1"},
+		"lost already":  {func(in *Facts, _ *record.Run) { in.Last.Cards = in.Last.Cards[1:] }, "; 2 of 3 good: bookend quarantine 1"},
+		"no check":      {func(in *Facts, _ *record.Run) { in.Last = nil }, ""},
+		"stopped":       {func(in *Facts, _ *record.Run) { in.Last.Stopped = true }, ""},
+		"long ago":      {func(in *Facts, _ *record.Run) { in.Last.Wall = in.Now.Add(-2 * time.Hour) }, ""},
+		"another epoch": {func(in *Facts, _ *record.Run) { in.Last.Epoch.Module = "m2" }, ""},
+		"one GPU": {func(in *Facts, r *record.Run) {
+			in.Last.Cards = in.Last.Cards[:1]
+			in.Last.Cards[0].Index, r.Start.Findings[0].Index = 0, new(0)
+		}, ""},
+		"another is lost": {func(in *Facts, _ *record.Run) { in.Last.Cards = slices.Delete(in.Last.Cards, 1, 2) }, ""},
+		"unnumbered":      {func(in *Facts, _ *record.Run) { in.Last.Cards[2].Index = -1 }, ""},
+		"another number":  {func(in *Facts, _ *record.Run) { in.Last.Cards[0].Device.ID = "GPU-d" }, ""},
+		"no number":       {func(_ *Facts, r *record.Run) { r.Start.Findings[0].Index = nil }, ""},
+		"unknown number":  {func(_ *Facts, r *record.Run) { r.Start.Findings[0].Index = new(-1) }, ""},
+		"of the driver": {func(_ *Facts, r *record.Run) {
+			r.Start.Findings[0], r.Start.Verdict.Code = record.Finding{Code: catalog.Mismatch}, catalog.Mismatch
+		}, ""},
+		"a leftover": {func(_ *Facts, r *record.Run) {
+			r.Start.Findings[0].Code, r.Start.Verdict.Code = catalog.Dirty, catalog.Dirty
+		}, ""},
+		"another in the check": {func(in *Facts, _ *record.Run) {
+			in.Last.Findings = append(in.Last.Findings, of(catalog.Orphan, "GPU-a"))
+		}, ""},
+		"the node's": {func(in *Facts, _ *record.Run) {
+			in.Last.Findings = append(in.Last.Findings, of(catalog.HostMemory, ""))
+		}, ""},
+		"another stands": {func(in *Facts, _ *record.Run) {
+			in.Standing.Faults = append(in.Standing.Faults, record.StandingFault{GPU: "GPU-c"})
+		}, ""},
+		"another of the job": {func(_ *Facts, r *record.Run) {
+			r.Start.Findings = append(r.Start.Findings, of(catalog.Orphan, "GPU-a"))
+			r.Start.Verdict.Judged = append(r.Start.Verdict.Judged, warns)
+		}, ""},
+		"another drains": {func(_ *Facts, r *record.Run) {
+			r.Start.Findings = append(r.Start.Findings, of(catalog.Lost, "GPU-a"))
+			r.Start.Verdict.Judged = append(r.Start.Verdict.Judged, drainsIt)
+		}, ""},
+	} {
+		in := asked()
+		in.Now = after(10 * time.Second)
+		in.Node = slurm.Node{Flags: []string{"IDLE", "DRAIN"}, Reason: slurm.PrologError, By: "root", At: ended.Add(time.Second)}
+		in.Last = &record.Check{Wall: ended, Epoch: epoch, Findings: []record.Finding{of(catalog.Lost, "GPU-b")}}
+		for i, id := range []gpu.ID{"GPU-b", "GPU-a", "GPU-c"} {
+			in.Last.Cards = append(in.Last.Cards, record.Assigned{Index: []int{1, 0, 2}[i], Device: gpu.Device{ID: id}})
+		}
+		in.Standing.Faults = []record.StandingFault{{GPU: "GPU-b"}}
+		run := lostAtStart(7, 0)
+		tt.edit(&in, &run)
+		in.Exits = Exits([]record.Run{run}, "b1")
+		d := Decide(in)
+		must.Be(t, name, string(d.Act), string(Write))
+		must.Be(t, name, Ours(d.Reason), true)
+		must.Be(t, name, d.Memory.Written.Reason, d.Reason)
+		_, hint, _ := strings.Cut(d.Reason, "bookend show 7")
+		must.Be(t, name, hint, tt.want)
+		if tt.want != "" {
+			must.Be(t, name, d.Reason, alone+tt.want)
+		}
+	}
 }
 
 // However long another's reason is, what is remembered of it is not.

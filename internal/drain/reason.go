@@ -22,10 +22,11 @@ const (
 // Grammar is the form of a reason as a regular expression: a published interface. Its groups are the code, Slurm's GPU
 // number, MiB, PID, job, hook, and the job again. It matches every reason that any release wrote, since nodes show them
 // until they are resumed: the first release wrote gpu= in full after a long code, and numbers of 0 or below. It may
-// only be extended.
+// only be extended. The last group is the GPU again, if the others can work meanwhile.
 const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][0-9]*)MiB)?` +
 	`(?: pid=(0|-?[1-9][0-9]*))?` +
-	`(?: job=([1-9][0-9]*) (prolog|epilog); see: bookend show ([0-9]+)| healthcheck; see: bookend status)$`
+	`(?: job=([1-9][0-9]*) (prolog|epilog); see: bookend show ([0-9]+)| healthcheck; see: bookend status)` +
+	`(?:; [1-9][0-9]* of [1-9][0-9]* good: bookend quarantine (0|[1-9][0-9]*))?$`
 
 var words = map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}
 
@@ -57,7 +58,7 @@ func Compose(f record.Finding, job slurm.JobID, phase slurm.Context) safetext.Sa
 // Ours reports a reason that any release wrote, byte for byte: one that an admin changed is no longer ours.
 func Ours(text string) bool {
 	found := regexp.MustCompile(Grammar).FindStringSubmatch(text)
-	if found == nil || len(text) > MaxReason || found[5] != found[7] {
+	if found == nil || len(text) > MaxReason || found[5] != found[7] || found[8] != "" && found[8] != found[2] {
 		return false
 	}
 	_, err := strconv.ParseUint(found[5], 10, 32)

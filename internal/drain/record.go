@@ -21,6 +21,7 @@ type Exit struct {
 	Wall   time.Time // time of its verdict
 	Reason string    // what the node's reason should be; empty if there is none
 	Causes []Cause
+	Wider  bool // something else is wrong than the GPU of the first cause
 	// ByScontrol means that the hook itself exited 0: Slurm's own reason is never for it.
 	ByScontrol bool
 	// Conf is the SLURM_CONF of the hook, empty for none: a health check is started without one.
@@ -60,6 +61,7 @@ func FromEnd(r record.Run, phase slurm.Context, e record.End) *Exit {
 	if len(x.Causes) == 0 {
 		x.Causes = []Cause{{f.Code, f.GPU, f.Index}}
 	}
+	x.Wider = slices.ContainsFunc(e.Findings, func(f record.Finding) bool { return elsewhere(f, x.Causes[0].GPU) })
 	// For a stopped hook, only the exit code on record says what it drained for; it did not drain for being stopped.
 	if c, known := catalog.OfExit(e.Verdict.Exit); known && f.Code == catalog.Deadline {
 		f = record.Finding{Code: c}

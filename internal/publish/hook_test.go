@@ -15,6 +15,7 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/test/must"
 	"bookend/test/onrecord"
 )
@@ -66,13 +67,15 @@ func TestDrainByScontrol(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before, after, want string
 		by                  config.ReasonBy
+		quarantined         bool // the other GPU
 	}{
-		"drains":                     {up, down, "", config.ReasonByHook},
-		"drains, reasons by another": {up, down, "", config.ReasonByNone},
-		"is not drained":             {up, up, "the node was not drained: drain node", config.ReasonByHook},
-		"another state":              {"DOWN", "DOWN", "the node was not drained: the node's state has DOWN", config.ReasonByHook},
-		"no answer":                  {"", "", "the node was not drained: read node", config.ReasonByHook},
-		"drained already":            {down, down, "the node is drained without a reason", config.ReasonByHook},
+		"drains":                     {up, down, "", config.ReasonByHook, false},
+		"another in quarantine":      {up, down, "", config.ReasonByHook, true},
+		"drains, reasons by another": {up, down, "", config.ReasonByNone, false},
+		"is not drained":             {up, up, "the node was not drained: drain node", config.ReasonByHook, false},
+		"another state":              {"DOWN", "DOWN", "the node was not drained: the node's state has DOWN", config.ReasonByHook, false},
+		"no answer":                  {"", "", "the node was not drained: read node", config.ReasonByHook, false},
+		"drained already":            {down, down, "the node is drained without a reason", config.ReasonByHook, false},
 	} {
 		a, run := onrecord.Node(t, slurm.Epilog)
 		a.Env.EUID = 1 // the script need not be trusted
@@ -82,9 +85,17 @@ func TestDrainByScontrol(t *testing.T) {
 		text := fmt.Sprintf("#!/bin/sh\n[ $1 = show ] || { echo \"$*\" >$0.told; exit; }\n[ -e $0.told ] && "+show+" || "+show+"\n",
 			tt.after, tt.before)
 		must.Do(t, os.WriteFile(a.Config.Slurm.Scontrol, []byte(text), 0o755))
-		end := record.End{At: time.Hour, Findings: []record.Finding{{Code: catalog.Orphan}}, Verdict: record.Verdict{
-			Action: config.Drain, Exit: 10, ByScontrol: true, Code: catalog.Orphan, Judged: []record.Judged{{Action: config.Drain}}}}
-		found := Reason(a, judge.Seen{Epoch: gpu.Epoch{Boot: "b1"}}, end)
+		epoch := gpu.Epoch{Boot: "b1", Driver: "580", Module: "m1"}
+		must.Do(t, state.LastCheck.Save(a.Store, &record.Check{Wall: a.Env.Clock.Wall(), Epoch: epoch, Cards: []record.Assigned{
+			{Index: 0, Device: gpu.Device{ID: "GPU-a"}}, {Index: 1, Device: gpu.Device{ID: "GPU-b"}}}}))
+		end := record.End{At: time.Hour, Findings: []record.Finding{{Code: catalog.Lost, GPU: "GPU-a", Index: new(0)}}, Verdict: record.Verdict{
+			Action: config.Drain, Exit: 10, ByScontrol: true, Code: catalog.Lost, Judged: []record.Judged{{Action: config.Drain}}}}
+		hint := "; 1 of 2 good: bookend quarantine 0"
+		if tt.quarantined {
+			hint = ""
+			must.Do(t, a.Store.Quarantine(state.Quarantine{GPU: 1}, []slurm.JobID{9}))
+		}
+		found := Reason(a, judge.Seen{Epoch: epoch}, end)
 		got := ""
 		for _, f := range found {
 			got += f.Observed
@@ -93,7 +104,7 @@ func TestDrainByScontrol(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", name, found, tt.want)
 		}
 		told, _ := os.ReadFile(a.Config.Slurm.Scontrol + ".told")
-		if want := "update NodeName=n1 State=DRAIN Reason=BKD-ORPHAN job=7 epilog"; strings.HasPrefix(string(told), want) != (tt.before == up) {
+		if want := "update NodeName=n1 State=DRAIN Reason=BKD-LOST gpu=0 job=7 epilog; see: bookend show 7" + hint + "\n"; (string(told) == want) != (tt.before == up) {
 			t.Errorf("%s: scontrol was told %q", name, told)
 		}
 		m := must.Have(a.Store.Drain())(t)

@@ -78,9 +78,17 @@ func give(a *node.Access, own drain.Exit, seen judge.Seen) (
 	if err != nil {
 		return now, "", faults, err
 	}
-	in := drain.Facts{Memory: memory, Epoch: seen.Epoch, Node: now, Now: a.Env.Clock.Wall()}
+	in := withOthers(a, drain.Facts{Memory: memory, Epoch: seen.Epoch, Node: now, Now: a.Env.Clock.Wall()})
 	left, more, err := writeReason(a, cmd, in, own)
 	return now, left, append(faults, more...), err
+}
+
+// withOthers adds what is known of the node's other GPUs; nothing if one is in quarantine already.
+func withOthers(a *node.Access, in drain.Facts) drain.Facts {
+	if a.Store != nil && len(state.Quarantines.Peek(a.Store)) == 0 {
+		in.Last, in.Standing = state.LastCheck.Peek(a.Store), state.Standing.Peek(a.Store)
+	}
+	return in
 }
 
 // writeReason writes the reason of an exit, if that is what is decided; left is why not.
@@ -191,12 +199,12 @@ func Idle(a *node.Access) bool {
 func drainInput(a *node.Access, seen judge.Seen, memory drain.Remembered) (drain.Facts, []record.Finding) {
 	runs, unread := a.Store.Runs()
 	lost, err := a.Store.LostRecord() // after the records: reading them sets damaged ones aside
-	return drain.Facts{
+	return withOthers(a, drain.Facts{
 		Now: a.Env.Clock.Wall(), Epoch: seen.Epoch, Memory: memory.Here(seen.Epoch.Boot),
 		Exits: drain.Exits(runs, seen.Epoch.Boot), Mute: a.Config.Drain.ReasonBy == config.ReasonByNone,
 		Resume:  a.Config.Drain.Resume.Times(),
 		Partial: seen.Epoch.Boot == "" || len(unread) > 0, Lost: lost || err != nil,
-	}, node.Fault(err)
+	}), node.Fault(err)
 }
 
 // carryOut does what was decided, and stores it first: if that fails, nothing is done.
