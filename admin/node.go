@@ -265,6 +265,7 @@ func (r records) addRemembered(s *view.Status) {
 	}
 	resets, _ := probe.Attempts(r.access()) // bookend reset reports an unreadable one
 	s.AddTrouble("", condition.Unfinished(resets, r.epoch().Boot))
+	s.AddTrouble(catalog.Reset, condition.Unrepaired(resets, s.At))
 	check, err := state.LastCheck.Load(r.store)
 	s.AddUnread("what the last health check saw", err)
 	if check != nil {

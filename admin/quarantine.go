@@ -76,7 +76,7 @@ func testCommand(a *app) *cobra.Command {
 				return notFound("no such GPU: %q; see bookend snapshot", args[0])
 			}
 			access := all.forTests()
-			if open, _ := probe.Open(access, all.scontrol(slurmTime), card); open != "" {
+			if open, _ := probe.OpenToJobs(access, all.scontrol(slurmTime), card); open != "" {
 				return errors.New(open)
 			}
 			text, passed := probe.Now(access, card)

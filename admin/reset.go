@@ -27,7 +27,7 @@ func reset(a *app, name string, dry bool) error {
 	if err != nil {
 		return err
 	}
-	release, err := all.store.Turns.Check() // nor does a health check open the GPUs meanwhile
+	release, err := all.store.Turns.Check(0) // nor does a health check open the GPUs meanwhile
 	if err != nil {
 		return fmt.Errorf("a health check or another reset is at work, try again: %w", err)
 	}

@@ -133,6 +133,11 @@ var entries = []Entry{
 		"bookend show JOBID has the places. Run dcgmi diag -r 3 on the idle GPU, reset it, and return it if it recurs.",
 		Traits{Exit: 30, Start: ToWarn, End: ToDrain, Condition: true,
 			Fault: "the GPU's memory gave back wrong bits in a test after your job", Doubtful: true}},
+	{Reset, Serious, Card, Node, "reset did not repair the GPU",
+		"Memory that no process held was left on the GPU. The health check reset it (repair.enabled), and it is not " +
+			"proven well, or the drain could not be ended. Only a drain's reason and bookend status have this code.",
+		"bookend status says what failed. Reboot the node; if that does not help: bookend rma GPU.",
+		Traits{Start: ToNote, End: ToNote, Condition: true, Unusable: true}},
 	{Recovery, Serious, Card, Node, "driver asks for recovery",
 		"The driver reports that this GPU needs a reset, a reboot or a drain before it is reliable again.",
 		"Do what it says: nvidia-smi --gpu-reset -i GPU when no process uses the GPU, or reboot the node.",

@@ -56,6 +56,7 @@ const (
 	Blocked      Code = "BKD-BLOCKED"
 	Broken       Code = "BKD-BROKEN"
 	Bits         Code = "BKD-BITS"
+	Reset        Code = "BKD-RESET"
 	Recovery     Code = "BKD-RECOVERY"
 	RemapFailed  Code = "BKD-REMAPFAILED"
 	RemapPending Code = "BKD-REMAP"

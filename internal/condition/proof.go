@@ -176,6 +176,20 @@ func (r ResetReport) Succeeded() record.Answer {
 	return r.Proven
 }
 
+// Unproven says why the GPU is not known to be well, and the node is to stay drained; empty if it is.
+func (r ResetReport) Unproven() string {
+	if r.Succeeded() == record.Yes && len(r.Next) == 0 {
+		return ""
+	}
+	text := r.outcome()
+	for _, p := range r.Proofs {
+		if p.Holds != record.Yes {
+			text += fmt.Sprintf("; %s: %s", p.What, p.After)
+		}
+	}
+	return strings.Join(append([]string{text}, r.Next...), "; ")
+}
+
 // Text writes the report.
 func (r ResetReport) Text(w io.Writer) {
 	fmt.Fprintf(w, "GPU %d of %s (%s, %s): %s\n", r.Index, r.Node, r.GPU, r.BusID, r.outcome())

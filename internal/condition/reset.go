@@ -182,6 +182,9 @@ type ResetAttempt struct {
 	// Left are the commands that put back what the reset changed, as far as that is still to be done.
 	Left [][]string `json:"left,omitempty"`
 	Done bool       `json:"done"` // the GPU was reset, or may have been
+	// ByCheck is set if no admin asked for it. Failed is why the GPU is not known to be well, empty until it is over.
+	ByCheck bool   `json:"by_check,omitempty"`
+	Failed  string `json:"failed,omitempty"`
 }
 
 // Unfinished says that a reset of this boot is not over, empty if none is.
@@ -214,6 +217,20 @@ func Undoing(left []string, smi, systemctl string) []string {
 		}
 	}
 	return nil
+}
+
+// Unrepaired says of which GPUs a health check's reset has failed lately, empty if of none.
+func Unrepaired(all []ResetAttempt, now time.Time) string {
+	var texts []string
+	for _, a := range all {
+		if a.ByCheck && a.Failed != "" && now.Sub(a.At).Abs() < resetAgain {
+			texts = append(texts, fmt.Sprintf("%s at %s: %s", a.GPU, a.At.Local().Format(time.DateTime), a.Failed))
+		}
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return "the health check could not repair a GPU by a reset: " + strings.Join(texts, "; ")
 }
 
 const resetAgain = 24 * time.Hour

@@ -86,6 +86,7 @@ type Config struct {
 	Drain      DrainRules `yaml:"drain"`
 	Strikes    Strikes    `yaml:"strikes"`
 	Reset      Reset      `yaml:"reset"`
+	Repair     Repair     `yaml:"repair"`
 	Policy     Policy     `yaml:"policy"`
 	JobLog     JobLog     `yaml:"job_log"`
 	Log        Log        `yaml:"log"`
@@ -337,7 +338,6 @@ type JobMap struct {
 }
 
 const TextfileSuffix = ".prom"
-
 const SlurmdPIDFile = "/var/run/slurmd.pid"
 const NVIDIAPrograms = "/usr/bin" // where the driver installs nvidia-smi and nvidia-bug-report.sh
 

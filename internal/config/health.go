@@ -15,6 +15,12 @@ type External struct {
 	DrainOn []int `yaml:"drain_on" allow:"1 to 125"`
 }
 
+// Repair lets the health check reset a GPU by itself.
+type Repair struct {
+	// Enabled is for a GPU on which memory is left that no process holds, once Bookend has drained the node for that.
+	Enabled bool `yaml:"enabled"`
+}
+
 // Reset says what "bookend reset" may stop, and where its programs are.
 type Reset struct {
 	Stop      []string `yaml:"stop" allow:"unit"` // services that hold GPUs: stopped for a reset, if they are active

@@ -215,6 +215,47 @@ func TestOnlyFor(t *testing.T) {
 	}
 }
 
+// A health check may repair a GPU only where memory of no process, on this one GPU, is all that the node is drained for.
+func TestRepairable(t *testing.T) {
+	left := Cause{Code: catalog.Residue, GPU: "GPU-a"}
+	for name, tt := range map[string]struct {
+		causes []Cause
+		boot   string
+		want   bool
+	}{
+		"memory without a process": {[]Cause{left, {Code: catalog.Phantom, GPU: "GPU-a"}}, "b1", true},
+		"a process's memory":       {[]Cause{left, {Code: catalog.Orphan, GPU: "GPU-a"}}, "b1", false},
+		"another GPU's":            {[]Cause{left, {Code: catalog.Residue, GPU: "GPU-b"}}, "b1", false},
+		"a fault":                  {[]Cause{left, {Code: catalog.ECC, GPU: "GPU-a"}}, "b1", false},
+		"of no GPU":                {[]Cause{{Code: catalog.Residue}}, "b1", false},
+		"no cause":                 {nil, "b1", false},
+		"of an earlier boot":       {[]Cause{left}, "b2", false},
+		"the boot is not known":    {[]Cause{left}, "", false},
+	} {
+		in := stood()
+		in.Memory.Written.Causes = tt.causes
+		_, is := in.Memory.Repairable(tt.boot)
+		must.Be(t, name, is, tt.want)
+	}
+}
+
+// After a reset that did not help, no health check ends the drain, and a drain that is no longer ours stays as it is.
+func TestAfterReset(t *testing.T) {
+	in, f := stood(), record.Finding{Code: catalog.Reset, GPU: "GPU-a", Index: new(0)}
+	in.Memory.Written.Causes = []Cause{{Code: catalog.Residue, GPU: "GPU-a"}}
+	d := AfterReset(in, f)
+	must.Be(t, "reason", d.Reason, "BKD-RESET gpu=0 healthcheck; see: bookend status")
+	later := stood()
+	later.Memory, later.Node.Reason, later.Node.At, later.Exits = d.Memory, d.Reason, in.Now, nil
+	for range 4 {
+		next := Decide(later)
+		must.Not(t, next.Act != Leave || !strings.Contains(next.Why, "no health check can tell that BKD-RESET is over"), "%s: %s", next.Act, next.Why)
+		later.Memory = next.Memory
+	}
+	in.Node.By = "alice"
+	must.Be(t, "an admin's drain", AfterReset(in, f).Act, Leave)
+}
+
 // A reboot ends what is remembered; an unknown boot id does not.
 func TestHere(t *testing.T) {
 	m := Decide(asked()).Memory

@@ -183,6 +183,18 @@ func (m Remembered) Here(boot string) Remembered {
 	return m
 }
 
+// Repairable returns the GPU if the node was drained for memory that no process holds, on this GPU alone.
+func (m Remembered) Repairable(boot string) (id gpu.ID, is bool) {
+	w := m.Here(boot).Written
+	if w == nil || boot == "" || len(w.Causes) == 0 {
+		return "", false
+	}
+	id = w.Causes[0].GPU
+	return id, id != "" && !slices.ContainsFunc(w.Causes, func(c Cause) bool {
+		return c.GPU != id || c.Code.Traits().Memory != catalog.Unlisted
+	})
+}
+
 // OnlyFor returns a test whether a node's drain is ours, and for nothing but this GPU: no other cause is on record
 // either.
 func (m Remembered) OnlyFor(id gpu.ID, runs []record.Run, boot string) func(slurm.Node) bool {

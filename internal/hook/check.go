@@ -42,7 +42,7 @@ func check(h *hook) (o publish.Account, worth bool) {
 		c, j := h.judge(c)
 		return h.keep(c, j), true
 	}
-	_, err := a.Store.Turns.Check() // a second one, from a timer as well as Slurm, ends at once
+	_, err := a.Store.Turns.Check(0) // a second one, from a timer as well as Slurm, ends at once
 	if errors.Is(err, state.ErrLocked) {
 		return o, false
 	}
@@ -69,6 +69,7 @@ func (h *hook) checkNode(c judge.Case) publish.Account {
 	h.stopped.finish()
 	o := h.keep(k.Case, j.With(k.Case, node.Fault(state.LastCheck.Save(a.Store, &last))...))
 	o.Drain, o.Gauges = decided, gauge(last)
+	leaveRepair(a)
 	return o
 }
 

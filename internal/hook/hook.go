@@ -54,6 +54,8 @@ func run(env Env, phase, task slurm.Context, ofTask func(*taskHook), do steps) i
 	switch {
 	case len(env.Args) == 3 && env.Args[1] == recorder.Flag:
 		return recorder.Run(env, env.Args[2], soFar)
+	case len(env.Args) == 3 && env.Args[1] == repairFlag:
+		return repair(env, env.Args[2])
 	case len(env.Args) == 3 && env.Args[1] == publish.DiskFlag:
 		return publish.ServeDisk(env)
 	}

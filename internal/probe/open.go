@@ -14,8 +14,8 @@ import (
 	"bookend/internal/state"
 )
 
-// Open returns why a job may get a GPU, empty if none can: the node is drained and idle, or the GPU in quarantine.
-func Open(a *node.Access, s slurmcmd.Scontrol, card record.Assigned) (why string, idle bool) {
+// OpenToJobs returns why a job may get a GPU, empty if none can: the node is drained and idle, or the GPU quarantined.
+func OpenToJobs(a *node.Access, s slurmcmd.Scontrol, card record.Assigned) (why string, idle bool) {
 	now, err := s.Node(a.Job.Node)
 	is := strings.Join(now.Flags, "+")
 	idle = is == "IDLE+DRAIN" // a job may still be on a node that does not answer Slurm
@@ -34,17 +34,27 @@ func isQuarantined(a *node.Access, s slurmcmd.Scontrol, card record.Assigned) bo
 	return card.Index >= 0 && slices.ContainsFunc(state.Quarantines.Peek(a.Store), is)
 }
 
-// open is Open for a reset: nor may a job have the GPU already.
+// open is OpenToJobs for a reset: nor may a job have the GPU already.
 func (r *Reset) open() (why string, idle bool) {
 	a, card := r.Access, r.Facts.Card
-	why, idle = Open(a, r.Slurm, card)
+	why, idle = OpenToJobs(a, r.Slurm, card)
 	if job := condition.Holding(r.Runs, card.Device, node.ReadEpoch(a.Config.Paths)); job != "" && !idle {
 		why = cmp.Or(why, fmt.Sprintf("job %s has it: wait for its end", job))
 	}
 	if nodes, err := state.Nodes(a.Config.Paths.Run, ""); len(nodes) > 1 || err != nil {
 		why = cmp.Or(why, "several nodes of Slurm share the GPUs of this host: a job of another may have it")
 	}
+	if why == "" && r.byCheck && !r.isOurs() {
+		why = "the node's drain is not Bookend's, or not for this GPU alone"
+	}
 	return why, idle
+}
+
+// isOurs reports whether the node's drain is Bookend's, and for this GPU alone.
+func (r *Reset) isOurs() bool {
+	memory, err := r.Access.Store.Drain()
+	now, unread := r.Slurm.Node(r.Access.Job.Node)
+	return err == nil && unread == nil && memory.OnlyFor(r.Facts.Card.Device.ID, r.Runs, r.Facts.Boot)(now)
 }
 
 // endDrain ends the node's drain if that is ours and for this GPU alone, after a reset that is proven.

@@ -32,6 +32,7 @@ type Reset struct {
 	Run     func(command ...string) (text string, ended bool, err error)
 	Stopped func() bool
 	Keep    func([]condition.ResetAttempt) error // stores all attempts
+	byCheck bool                                 // no admin has asked for it
 	attempt condition.ResetAttempt               // this one
 	passed  record.Answer                        // whether the memory test was
 }
@@ -113,6 +114,7 @@ func (r *Reset) Finish() error {
 			left := strings.Join(all[i].Left[last], " ")
 			undo, err := condition.Undoing(all[i].Left[last], conf.NVIDIASMI, conf.Systemctl), errNotOurs
 			if undo != nil {
+				r.Changes.Say(strings.Join(undo, " "))
 				_, _, err = r.Run(undo...)
 			}
 			if err != nil {
@@ -131,7 +133,8 @@ func (r *Reset) Finish() error {
 var errNotOurs = errors.New("no reset leaves such a command")
 
 func (r *Reset) begin() {
-	r.attempt = condition.ResetAttempt{GPU: r.Facts.Card.Device.ID, At: r.Facts.Now, Boot: r.Facts.Boot}
+	id := r.Facts.Card.Device.ID
+	r.attempt = condition.ResetAttempt{GPU: id, At: r.Facts.Now, Boot: r.Facts.Boot, ByCheck: r.byCheck}
 }
 
 const mostAttempts = 100 // on record
@@ -160,6 +163,10 @@ func (r *Reset) CarryOut() {
 	r.carryOut()
 	if r.Report.Done && r.Report.Proven != record.No && len(r.Changes.Undone()) == 0 {
 		r.endDrain()
+	}
+	r.attempt.Failed = r.Report.Unproven()
+	if err := r.keep(); err != nil {
+		r.Changes.Say(err)
 	}
 }
 

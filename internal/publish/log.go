@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/config"
+	"bookend/internal/node"
 	"bookend/internal/safetext"
 )
 
@@ -66,6 +67,21 @@ func safe(value any) any {
 		return v.Seconds()
 	}
 	return string(safetext.Clean(fmt.Sprint(value), maxValue))
+}
+
+// Note writes one line to Bookend's log, for a program for which no hook waits; the same again only once an hour, if
+// it is to be seldom.
+func Note(a *node.Access, level config.LogLevel, text string, seldom bool) {
+	if seldom {
+		if say, _ := repeat(a.Store, text, a.Env.Clock.Boot()); !say {
+			return
+		}
+	}
+	e := newEntry(a, level, text)
+	sendSyslog(a, e)
+	if line := e.Line(a.Config.Log); a.Config.Log.File && len(line) > 0 {
+		_ = DiskRequest{Run: a.Config.Paths.Run}.alone(logLock, func() { _ = appendLog(a.Config.Paths.Log, line) })
+	}
 }
 
 // Syslog sends a line from Line to the log socket at path (/dev/log). It never waits: if the log daemon does not read,

@@ -179,6 +179,38 @@ func DrainIdle(a *node.Access, c judge.Check, j judge.Judgement) (drained bool, 
 	return held == "", held, append(faults, notWritten(err)...)
 }
 
+// AskSlurm returns access to Slurm for a program for which no hook waits.
+func AskSlurm(a *node.Access) slurmcmd.Scontrol {
+	const patience = 10 * time.Second
+	conf := keptConf(a)
+	memory, _ := drainMemory(a)
+	if memory.Written != nil {
+		conf = memory.Written.Conf
+	}
+	return scontrol(a, conf, func() time.Duration { return patience })
+}
+
+// Unrepaired gives a drain of ours a reason of its own after a reset that did not help, of which f is the finding.
+func Unrepaired(a *node.Access, f record.Finding) error {
+	memory, err := a.Store.Drain()
+	epoch := node.ReadEpoch(a.Config.Paths)
+	in := drain.Facts{Memory: memory.Here(epoch.Boot), Epoch: epoch, Now: a.Env.Clock.Wall()}
+	if err == nil {
+		in.Node, err = AskSlurm(a).Node(a.Job.Node)
+	}
+	decision := drain.AfterReset(in, f)
+	if err != nil || decision.Act != drain.Write {
+		return err
+	}
+	if _, err = remember(a, memory, decision.Memory); err != nil {
+		return err
+	}
+	return AskSlurm(a).Drain(a.Job.Node, decision.Reason, func(now slurm.Node) bool {
+		in.Node = now
+		return drain.AfterReset(in, f).Act == drain.Write
+	})
+}
+
 // keptConf returns the SLURM_CONF of the node's hooks: Slurm gives a health check none.
 func keptConf(a *node.Access) string {
 	if kept := node.Numbering.Peek(a.Store); kept != nil {

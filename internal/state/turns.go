@@ -33,9 +33,9 @@ func (t Turns) Claim(job slurm.JobID, phase slurm.Context, wait time.Duration) (
 	return safefile.LockNumber(filepath.Join(t.dir, name), uint32(job), wait)
 }
 
-// Check makes the caller the node's only running health check.
-func (t Turns) Check() (release func(), err error) {
-	return safefile.Lock(filepath.Join(t.dir, "lock-check"), 0, true)
+// Check makes the caller the node's only running health check, or reset.
+func (t Turns) Check(wait time.Duration) (release func(), err error) {
+	return safefile.Lock(filepath.Join(t.dir, "lock-check"), wait, true)
 }
 
 const recorderLock = "lock-recorder"

@@ -25,10 +25,10 @@ func TestTurns(t *testing.T) {
 	must.Have(s.Turns.Claim(100, slurm.Prolog, 0))(t)()
 	end()
 	must.Have(s.Turns.Claim(100, slurm.Epilog, 0))(t)()
-	check := must.Have(s.Turns.Check())(t)
-	must.Fail(t, "a health check next to another", must.Err(s.Turns.Check()), ErrLocked)
+	check := must.Have(s.Turns.Check(0))(t)
+	must.Fail(t, "a health check next to another", must.Err(s.Turns.Check(0)), ErrLocked)
 	check()
-	must.Have(s.Turns.Check())(t)()
+	must.Have(s.Turns.Check(0))(t)()
 }
 
 const (

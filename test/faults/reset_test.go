@@ -27,6 +27,7 @@ case $*:$how in
 nvlink*) printf 'GPU 0: NVIDIA H200 (UUID: GPU-x)\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n';;
 *pm*0:waits) while [ ! -e DIR/go ]; do sleep 0.01; done; put persistence 0;;
 *pm*0:undrained) echo IDLE >DIR/node; put persistence 0;;
+*pm*0:taken) echo "broken [alice@2026-11-21T07:00:00]" >DIR/reason; put persistence 0;;
 *pm*1:persists) echo "Unable to set persistence mode" >&2; exit 3;;
 *"-pm 0"*) put persistence 0; echo "All done.";;
 *"-pm 1"*) put persistence 1; echo "All done.";;

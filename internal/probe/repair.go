@@ -1,0 +1,86 @@
+package probe
+
+import (
+	"slices"
+
+	"bookend/internal/condition"
+	"bookend/internal/gpu"
+	"bookend/internal/node"
+	"bookend/internal/record"
+	"bookend/internal/slurmcmd"
+	"bookend/internal/state"
+)
+
+// Repaired is what became of a repair. Without either text the GPU is proven well, and the node's drain is over.
+type Repaired struct {
+	Card    record.Assigned // without an id there was nothing to repair
+	Refused string          // why the GPU was not touched
+	Failed  string          // why it was, and the node has to stay drained
+}
+
+// Repair resets the GPU for which alone Bookend has drained the node because memory is left on it that no process
+// holds, and ends the drain if the GPU is proven well. It first puts back what a reset that died has changed. It tries
+// once: after that the node has another reason, or no drain.
+func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err error) {
+	boot := node.ReadEpoch(a.Config.Paths).Boot
+	memory, err := a.Store.Drain()
+	id, is := memory.Repairable(boot)
+	if err != nil || !is {
+		return o, err
+	}
+	runs, unread := a.Store.Runs()
+	old, more := state.History(a.Config.Paths.Var, a.Job.Node)
+	r, err := NewReset(a, s, slices.Concat(runs, old), say)
+	if err == nil {
+		err = r.Finish()
+	}
+	if err != nil {
+		return o, err
+	}
+	check := state.LastCheck.Peek(a.Store)
+	o.Card = onRecord(check, id)
+	tried := func(a condition.ResetAttempt) bool {
+		return a.ByCheck && a.GPU == id && a.At.After(memory.Written.Wall)
+	}
+	if slices.ContainsFunc(r.Facts.Earlier, tried) {
+		o.Failed = "an earlier reset by the health check died, or could not end the drain"
+		return o, nil
+	}
+	r.byCheck = true
+	r.Plan(o.Card, r.Look())
+	refused := r.Facts.RepairRefusals(r.known(check, len(unread)+len(more) > 0))
+	if len(refused) > 0 {
+		o.Refused = refused[0]
+		return o, nil
+	}
+	r.CarryOut()
+	o.Failed = r.Report.Unproven()
+	return o, nil
+}
+
+// onRecord returns a GPU as the last health check saw it.
+func onRecord(check *record.Check, id gpu.ID) record.Assigned {
+	if check != nil {
+		is := func(c record.Assigned) bool { return c.Device.ID == id }
+		if i := slices.IndexFunc(check.Cards, is); i >= 0 {
+			return check.Cards[i]
+		}
+	}
+	return record.Assigned{Index: -1, Device: gpu.Device{ID: id}}
+}
+
+// known reads what speaks against a repair.
+func (r *Reset) known(check *record.Check, unread bool) condition.Repair {
+	a := r.Access
+	standing, errStanding := state.Standing.Load(a.Store)
+	tests, errTests := state.Probes.Load(a.Store)
+	k := condition.Repair{
+		Check: check, Runs: r.Runs, Unread: unread || errStanding != nil || errTests != nil,
+		Limits: record.NewLimits(a.Config.Thresholds.Bytes()), Standing: standing,
+		Test: tests[r.Facts.Card.Device.ID].Probe,
+	}
+	if check != nil && check.Kernel != nil {
+		k.Log, _ = node.KernelLog(a, check.Kernel)
+	}
+	return k
+}
