@@ -171,6 +171,30 @@ func TestSacct(t *testing.T) {
 		"exit %d: %s%s, want %q", exit, out.String(), said.String(), want)
 }
 
+// A user gets peaks from the own spool, else from Slurm's accounting; root opens no user's spool.
+func TestPeaks(t *testing.T) {
+	dir, config := home(t)
+	const user = 1000
+	must.Do(t, os.Mkdir(dir+"/spool", 0o700))
+	write(t, dir+"/spool/7.n1.json", `{"version": 1, "job": "7", "job_id": 7, "used": {"name": "train", "ok": true, "nodes": 1, "gpus":
+		[{"model": "A", "total_bytes": 42949672960, "peak_bytes": 1}]}}`, 0o600)
+	for _, path := range []string{"/spool", "/spool/7.n1.json"} {
+		must.Do(t, os.Chown(dir+path, user, user))
+	}
+	write(t, dir+"/sacct", "#!/bin/sh\ncase \"$*\" in *--name=old) echo '8|COMPLETED|2026-11-30T03:00:00|60|gres/gpu=1||old' ;; esac\n", 0o755)
+	write(t, config, valid(dir)+"slurm: {scontrol: "+dir+"/scontrol}\nspool: \"%h/spool\"\n", 0o644)
+	for line, want := range map[string]string{
+		"0 peaks train": "A  40.0 GiB  ran there", "0 peaks": "7    train", "0 peaks old": "8    old", "3 peaks none": `"none"`,
+		"64 peaks a b": "want a job's NAME", "0 peaks train --json": `"source": "spool"`, "0 peaks old --json": `"source": "sacct"`,
+	} {
+		exit, command, _ := strings.Cut(line, " ")
+		got := typing(user, map[string]string{"BOOKEND_CONFIG": config, "HOME": dir}, strings.Fields(command)...)
+		must.Not(t, fmt.Sprint(got.exit) != exit || !strings.Contains(got.out+got.err, want), "%s: exit %d: %s%s", line, got.exit, got.out, got.err)
+	}
+	got := typing(0, map[string]string{"BOOKEND_CONFIG": config, "HOME": dir}, "peaks", "train")
+	must.Not(t, got.exit != exitUsage || got.out != "", "root: exit %d: %s", got.exit, got.out)
+}
+
 // A prolog that was stopped reports nothing to the user: that does not make the GPUs clean.
 func TestWhyOfAStoppedProlog(t *testing.T) {
 	for code, want := range map[catalog.Code]bool{"": true, catalog.Deadline: false, catalog.RunInJob: false} {
@@ -179,26 +203,5 @@ func TestWhyOfAStoppedProlog(t *testing.T) {
 		if got := said.(view.OwnReport).Clean; got != want {
 			t.Errorf("%q: clean is %v, want %v", code, got, want)
 		}
-	}
-}
-
-// A report counts as in no file only if no file of the script is known, and not on a job's further nodes.
-func TestUnlogged(t *testing.T) {
-	unnamed := record.Output{Kind: record.ScriptOutput, Why: slurm.UnknownName + "/w/%x.out"}
-	for name, tt := range map[string]struct {
-		outputs []record.Output
-		report  string
-		want    string
-	}{
-		"unknown":            {[]record.Output{unnamed}, "clean", "reports in no file (BKD-OUTPUT): 1"},
-		"a step's is known":  {[]record.Output{unnamed, {Kind: record.StepOutput, Path: "/o"}}, "clean", "reports in no file (BKD-OUTPUT): 1"},
-		"nothing to report":  {[]record.Output{unnamed}, "", ""},
-		"its errors' is":     {[]record.Output{unnamed, {Kind: record.ScriptErrors, Path: "/e"}}, "clean", ""},
-		"its file is":        {[]record.Output{{Kind: record.ScriptOutput, Path: "/o"}}, "clean", ""},
-		"on its first node":  {[]record.Output{{Kind: record.ScriptOutput, Why: "is on the job's first node"}}, "clean", ""},
-		"nothing was looked": {nil, "clean", ""},
-	} {
-		run := record.Run{Ends: []record.End{{Report: tt.report, Outputs: tt.outputs}}}
-		must.Be(t, name, unlogged([]record.Run{run, {}}), tt.want)
 	}
 }

@@ -23,20 +23,11 @@ func explainCommand(a *app) *cobra.Command {
 			text := condition.Explanation(what, here.Explain)
 			if text == "" {
 				return notFound("%.200q is no finding, exit status, Xid, return code or reason of Slurm's%s", what,
-					cmp.Or(didYouMean(config.Suggest(what, append(gpu.ReturnNames(), "requeue")...)),
+					cmp.Or(config.DidYouMean(config.Suggest(what, append(gpu.ReturnNames(), "requeue")...)),
 						"; docs/findings.md has all findings"))
 			}
 			fmt.Fprint(a.env.Stdout, text)
 			return nil
 		},
 	}
-}
-
-// didYouMean ends an error with at most three words that a misspelt one is like; it is empty without any.
-func didYouMean(near []string) string {
-	words := strings.Join(near[:min(len(near), 3)], " or ")
-	if words == "" {
-		return ""
-	}
-	return "; did you mean " + strings.ReplaceAll(words, "\u00a0", " ") + "?"
 }

@@ -96,7 +96,7 @@ func TestExplainsWhatIsPasted(t *testing.T) {
 		"BKD-RESDUE": "BKD-RESIDUE", "requeu": "requeue", "ecx": "BKD-ECC", "fatalxid": "",
 		"nvml_error_gpu_is_los": "NVML_ERROR_GPU_IS_LOST", "": "", "x": "", "BKD-": "", "nonsense": "", strings.Repeat("orphan", 99): "",
 	} {
-		if got := didYouMean(config.Suggest(written, append(gpu.ReturnNames(), "requeue")...)); got != "" && got != "; did you mean "+want+"?" || got == "" && want != "" {
+		if got := config.DidYouMean(config.Suggest(written, append(gpu.ReturnNames(), "requeue")...)); got != "" && got != "; did you mean "+want+"?" || got == "" && want != "" {
 			t.Errorf("%q: %q", written, got)
 		}
 	}
@@ -117,7 +117,7 @@ func FuzzExplain(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := condition.Explanation(text, config.Default().Explain) + didYouMean(config.Suggest(text))
+		got := condition.Explanation(text, config.Default().Explain) + config.DidYouMean(config.Suggest(text))
 		if strings.ContainsFunc(got, func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }) {
 			t.Errorf("%q: %q", text, got)
 		}

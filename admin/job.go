@@ -82,7 +82,7 @@ func why(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {
 		running = r.Running
 	}
 	clean := last.Start != nil && last.Start.Report == "" && last.Start.Verdict.Code == "" // else not known
-	return view.NewOwnReport(all.node, ref.Text, clean, start, end, running), false
+	return view.NewOwnReport("node", all.node, ref.Text, clean, start, end, running), false
 }
 
 func show(ref slurm.Ref, runs []record.Run, all records) (view.Document, bool) {
@@ -117,5 +117,5 @@ func ownReport(a *app, ref slurm.Ref) error {
 	case err != nil:
 		return fmt.Errorf("read the report of job %s: %w", ref.Text, err)
 	}
-	return a.write(view.NewOwnReport(node, ref.Text, r.Clean, r.Text, r.End, r.Running), false)
+	return a.write(view.NewOwnReport("node", node, ref.Text, r.Clean, r.Text, r.End, r.Running), false)
 }

@@ -178,10 +178,10 @@ func rootCommand(a *app) *cobra.Command {
 	cmd.PersistentFlags().BoolP("help", "h", false, "show this text")
 	cmd.SetVersionTemplate("bookend {{.Version}}\n")
 	cmd.Flags().Bool("version", false, "print the version")
-	for _, command := range []func(*app) *cobra.Command{statusCommand, showCommand, whyCommand, historyCommand,
-		snapshotCommand, explainCommand, baselineCommand, configCommand, doctorCommand, setupCommand, reportCommand,
-		rmaCommand, quarantineCommand, releaseCommand, testCommand, resetCommand, fleetCommand, sacctCommand,
-		vetCommand, completionCommand, versionCommand} {
+	for _, command := range []func(*app) *cobra.Command{statusCommand, showCommand, whyCommand, peaksCommand,
+		historyCommand, snapshotCommand, explainCommand, baselineCommand, configCommand, doctorCommand, setupCommand,
+		reportCommand, rmaCommand, quarantineCommand, releaseCommand, testCommand, resetCommand, fleetCommand,
+		sacctCommand, vetCommand, completionCommand, versionCommand} {
 		cmd.AddCommand(command(a))
 	}
 	describe(cmd)
@@ -250,7 +250,7 @@ func noCommand(want string) func(*cobra.Command, []string) error {
 			return misused(cmd, "want "+want)
 		}
 		cmd.SuggestionsMinimumDistance = 2
-		meant := cmp.Or(didYouMean(cmd.SuggestionsFor(args[0])), ": want "+want)
+		meant := cmp.Or(config.DidYouMean(cmd.SuggestionsFor(args[0])), ": want "+want)
 		return misused(cmd, fmt.Sprintf("no such command: %q%s", args[0], meant))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/doctor"
 	"bookend/internal/gpu"
+	"bookend/internal/joblog"
 	"bookend/internal/node"
 	"bookend/internal/probe"
 	"bookend/internal/record"
@@ -203,7 +204,7 @@ func status(a *app, recordsAlone bool) error {
 // status returns a node's status from its records, counters and files, and from checks of what the hooks need.
 func (r records) status(problem string) view.Status {
 	s := view.Status{Node: r.node, Mode: string(r.cfg.Mode), At: r.env.Clock.Wall(), Damaged: r.damage(),
-		Unlogged: unlogged(r.runs)}
+		Unlogged: joblog.Unlogged(r.runs)}
 	s.AddTrouble(catalog.BadConfig, problem)
 	s.AddTrouble(catalog.BackendRefused, "")
 	for _, b := range doctor.Backends(r.cfg, false) {
@@ -218,23 +219,6 @@ func (r records) status(problem string) view.Status {
 	}
 	s.AddCounts(r.cfg.Paths.Var)
 	return s
-}
-
-// unlogged says how many runs on record ended with a report that is in no file, because its name was not known.
-func unlogged(runs []record.Run) string {
-	hasFile := func(o record.Output) bool { return o.Path != "" && o.Kind != record.StepOutput }
-	count := 0
-	for _, r := range runs {
-		end := r.Epilog()
-		if end != nil && end.Report != "" && len(end.Outputs) > 0 && !slices.ContainsFunc(end.Outputs, hasFile) &&
-			strings.HasPrefix(end.Outputs[0].Why, slurm.UnknownName) {
-			count++
-		}
-	}
-	if count == 0 {
-		return ""
-	}
-	return fmt.Sprintf("reports in no file (BKD-OUTPUT): %d", count)
 }
 
 // damage describes the records that cannot be used.

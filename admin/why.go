@@ -27,9 +27,7 @@ func elsewhere(a *app, cfg config.Config, ref slurm.Ref) (answered bool, err err
 	if unknown != nil {
 		return false, nil
 	}
-	known := view.NewOwnReport("", ref.Text, false, "", job.Text(ref), "")
-	known.Source = "sacct"
-	return true, a.write(known, false)
+	return true, a.write(view.NewOwnReport("sacct", "", ref.Text, false, "", job.Text(ref), ""), false)
 }
 
 // slurm returns access to Slurm with so much time for each call.
@@ -41,18 +39,23 @@ func (a *app) slurm(cfg config.Config, limit time.Duration) slurmcmd.Scontrol {
 // lastFailed answers a user who names no job: by the spool's newest that failed or has findings, else by sacct's.
 func lastFailed(a *app, cmd *cobra.Command) error {
 	failed := func(s joblog.Spooled) bool { return s.Found || s.Exit.Known && s.Exit.Raw != 0 }
-	var all []joblog.Spooled
-	if a.env.EUID != 0 { // Threat: root must not open a user's files
-		all = a.spooled(a.config(), failed)
+	newest := func(x, y joblog.Spooled) int { return x.At.Compare(y.At) }
+	none := misused(cmd, "want JOBID: no job of yours that failed is known here")
+	if a.env.EUID == 0 { // Threat: root must not open a user's files
+		return none
 	}
+	if all := a.spooled(a.config(), failed); len(all) > 0 {
+		return a.write(spoolReport(slices.MaxFunc(all, newest)), false)
+	}
+	all := slices.DeleteFunc(a.accounted(a.config(), ""), func(s joblog.Spooled) bool { return s.Used.OK })
 	if len(all) == 0 {
-		ref, err := a.slurm(a.config(), 10*time.Second).LastFailed(a.env.EUID)
-		if a.env.EUID == 0 || err != nil {
-			return misused(cmd, "want JOBID: no job of yours that failed is known here")
-		}
-		return ownReport(a, ref)
+		return none
 	}
-	return a.write(spoolReport(slices.MaxFunc(all, func(x, y joblog.Spooled) int { return x.At.Compare(y.At) })), false)
+	ref, err := slurm.ParseRef(slices.MaxFunc(all, newest).Job)
+	if err != nil {
+		return none
+	}
+	return ownReport(a, ref)
 }
 
 // spooled returns what the calling user's spool has of the runs that match, nothing where there is no spool.
@@ -65,8 +68,33 @@ func (a *app) spooled(cfg config.Config, match func(joblog.Spooled) bool) []jobl
 	return all
 }
 
+// accounted returns what Slurm's accounting has of the user's jobs, none without slurmdbd.
+func (a *app) accounted(cfg config.Config, name string) []joblog.Spooled {
+	text, _ := a.slurm(cfg, 10*time.Second).Recent(a.env.EUID, name)
+	return joblog.Accounted(text)
+}
+
 func spoolReport(s joblog.Spooled) view.OwnReport {
-	r := view.NewOwnReport(s.Node, s.Job, s.Clean, s.Start, s.End, "")
-	r.Source = "spool"
-	return r
+	return view.NewOwnReport("spool", s.Node, s.Job, s.Clean, s.Start, s.End, "")
+}
+
+func peaksCommand(a *app) *cobra.Command {
+	return a.inJSON(&cobra.Command{
+		Use: "peaks [NAME]", Short: "show what your earlier runs of a job name used, and which GPUs that fits",
+		Args: operands(0, 1, "a job's NAME"), RunE: func(cmd *cobra.Command, args []string) error {
+			if a.env.EUID == 0 { // Threat: root must not open a user's files
+				return misused(cmd, "run it as the user whose jobs they are")
+			}
+			cfg, name := a.config(), append(args, "")[0]
+			all := func(joblog.Spooled) bool { return true }
+			p := joblog.NewPeaks(view.Version, "spool", name, a.spooled(cfg, all))
+			if len(p.Runs) == 0 {
+				p = joblog.NewPeaks(view.Version, "sacct", name, a.accounted(cfg, name))
+			}
+			if len(p.Runs) == 0 {
+				return notFound("no GPU job of yours with this name is known here: %q", name)
+			}
+			return a.write(p, false)
+		},
+	})
 }

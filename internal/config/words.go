@@ -92,3 +92,12 @@ func (s Slurm) Sharing() *slurm.Sharing {
 	}
 	return nil
 }
+
+// DidYouMean ends an error with at most three words that a misspelt one is like; it is empty without any.
+func DidYouMean(near []string) string {
+	words := strings.Join(near[:min(len(near), 3)], " or ")
+	if words == "" {
+		return ""
+	}
+	return "; did you mean " + strings.ReplaceAll(words, "\u00a0", " ") + "?"
+}

@@ -13,6 +13,7 @@ import (
 	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/report"
+	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
 
@@ -37,7 +38,7 @@ func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.E
 		req.Target = p.Target()
 	}
 	if a.Config.Spool != "" {
-		req.Spool = joblog.NewSpoolRequest(a.Config.Spool, spooled(c, named(completed(c), p), end),
+		req.Spool = joblog.NewSpoolRequest(a.Config.Spool, spooled(c, named(completed(c), p), p.Drop.Name, end),
 			time.Duration(a.Times.Append)/2)
 	}
 	log, spool, more := leave(a, hangs, req)
@@ -67,15 +68,63 @@ func soFar(a *node.Access, run record.Run, seen record.Recording, now record.Sid
 
 // spooled is what the user's spool has of the run. An epilog after a requeue counts that restart already: the start's
 // count is the run's.
-func spooled(c judge.Case, run record.Run, end record.End) joblog.Spooled {
+func spooled(c judge.Case, run record.Run, name string, end record.End) joblog.Spooled {
 	s := joblog.Spooled{Node: run.Job.Node, Job: run.JobName(), User: run.Job.User, ID: run.Job.ID,
 		SLUID: run.Job.SLUID, Restart: run.Job.Restarts, Exit: run.Job.Exit, At: end.Wall,
-		Found: end.Verdict.Code != "" || end.Diagnosis != nil, End: end.Report}
+		Found: end.Verdict.Code != "" || end.Diagnosis != nil, End: end.Report, Used: usage(run, end)}
 	if start := run.Start; start != nil {
 		s.Restart = c.Past.Run.Job.Restarts
 		s.Start, s.Clean = start.Report, start.Report == "" && start.Verdict.Code == ""
 	}
+	exit := s.Exit
+	s.Used.Name, s.Used.OK = name, exit.Known && exit.Raw|exit.Derived == 0 && s.Restart == run.Job.Restarts
 	return s
+}
+
+// usage is what the recorder saw of a run.
+func usage(run record.Run, end record.End) joblog.Usage {
+	start, seen := cmp.Or(run.Start, &record.End{}), cmp.Or(end.Recording, &record.Recording{})
+	u := joblog.Usage{RanOut: len(end.Diagnosis.OutOfMemory()) > 0, Seconds: (end.Over() - start.At).Seconds(),
+		Every: seen.Every.Seconds()}
+	for _, element := range slurm.Elements(run.Job.NodeList) {
+		nodes, _ := slurm.Expand(element)
+		u.Nodes += len(nodes)
+	}
+	switch {
+	case run.Start == nil:
+		u.Seconds, u.Unmeasured = 0, "no record of the start"
+	case !seen.Close(start.At, end.Over()) || !seen.Measures(start.At, end.Over()):
+		u.Unmeasured = "the samples do not cover the whole run"
+	case len(seen.Elsewhere)+len(run.Numbering.Perhaps) > 0 || run.Unplaced():
+		u.Unmeasured = "it may have used other GPUs"
+	}
+	for _, d := range run.Devices {
+		now, _ := end.Snapshot.Reading(d.Device.ID)
+		i := slices.IndexFunc(seen.GPUs, func(g record.GPURecording) bool { return g.ID == d.Device.ID })
+		used := joblog.Used{Model: now.Device.Name, Total: now.Memory.Total.Bytes}
+		if i < 0 || seen.GPUs[i].Samples == 0 || now.Memory.Unjudged != "" {
+			u.Unmeasured = cmp.Or(u.Unmeasured, "the use of a GPU was not sampled")
+		} else {
+			used.Peak, used.Busy = seen.GPUs[i].Peak.Bytes, seen.GPUs[i].Busy.Mean()
+			used.Shared = share(run, now.Device.Parent != "" || now.Parts, seen.GPUs[i])
+		}
+		u.GPUs = append(u.GPUs, used)
+	}
+	return u
+}
+
+// share names the part of a GPU that a run had, empty if no other job was seen on it.
+func share(run record.Run, mig bool, g record.GPURecording) string {
+	other := func(p record.RecordedProcess) bool { return p.Owner.Found() && !run.Owns(p.Owner) }
+	switch {
+	case mig:
+		return "MIG"
+	case run.Job.MPSPercent != "":
+		return "MPS"
+	case slices.ContainsFunc(g.Processes, other):
+		return "other jobs"
+	}
+	return ""
 }
 
 // leave writes to the job's output and to the spool as the job's user. hangs means that the output's file system did

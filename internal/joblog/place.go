@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -145,4 +146,21 @@ func (p Place) pattern() string {
 		return "slurm-%A_%a.out"
 	}
 	return "slurm-%j.out"
+}
+
+// Unlogged says how many runs on record ended with a report that is in no file, because its name was not known.
+func Unlogged(runs []record.Run) string {
+	hasFile := func(o record.Output) bool { return o.Path != "" && o.Kind != record.StepOutput }
+	count := 0
+	for _, r := range runs {
+		end := r.Epilog()
+		if end != nil && end.Report != "" && len(end.Outputs) > 0 && !slices.ContainsFunc(end.Outputs, hasFile) &&
+			strings.HasPrefix(end.Outputs[0].Why, slurm.UnknownName) {
+			count++
+		}
+	}
+	if count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("reports in no file (BKD-OUTPUT): %d", count)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
@@ -66,5 +67,26 @@ func TestStreams(t *testing.T) {
 		must.Not(t, !slices.Equal(got, tt.want), "%s: %q, want %q", name, got, tt.want)
 		must.Be(t, name, p.Target().Path, tt.told)
 		must.Be(t, name, p.Unnamed(), tt.told == "" && tt.job.Batch && tt.job.Node == "n1")
+	}
+}
+
+// A report counts as in no file only if no file of the script is known, and not on a job's further nodes.
+func TestUnlogged(t *testing.T) {
+	unnamed := record.Output{Kind: record.ScriptOutput, Why: slurm.UnknownName + "/w/%x.out"}
+	for name, tt := range map[string]struct {
+		outputs []record.Output
+		report  string
+		want    string
+	}{
+		"unknown":            {[]record.Output{unnamed}, "clean", "reports in no file (BKD-OUTPUT): 1"},
+		"a step's is known":  {[]record.Output{unnamed, {Kind: record.StepOutput, Path: "/o"}}, "clean", "reports in no file (BKD-OUTPUT): 1"},
+		"nothing to report":  {[]record.Output{unnamed}, "", ""},
+		"its errors' is":     {[]record.Output{unnamed, {Kind: record.ScriptErrors, Path: "/e"}}, "clean", ""},
+		"its file is":        {[]record.Output{{Kind: record.ScriptOutput, Path: "/o"}}, "clean", ""},
+		"on its first node":  {[]record.Output{{Kind: record.ScriptOutput, Why: "is on the job's first node"}}, "clean", ""},
+		"nothing was looked": {nil, "clean", ""},
+	} {
+		run := record.Run{Ends: []record.End{{Report: tt.report, Outputs: tt.outputs}}}
+		must.Be(t, name, Unlogged([]record.Run{run, {}}), tt.want)
 	}
 }

@@ -34,6 +34,7 @@ type Spooled struct {
 	Found   bool             `json:"found"` // the end has something to report
 	Start   string           `json:"start,omitempty"`
 	End     string           `json:"end,omitempty"`
+	Used    Usage            `json:"used,omitzero"` // not in files of earlier releases
 }
 
 // Limits of a spool: files of one user, bytes of a file, and how long a file is kept.
@@ -57,6 +58,10 @@ type SpoolRequest struct {
 func NewSpoolRequest(dir string, s Spooled, within time.Duration) *SpoolRequest {
 	s.Version = 1
 	text, err := json.Marshal(s)
+	if len(text) >= maxSpooled {
+		s.Used.GPUs = nil // the report counts more
+		text, err = json.Marshal(s)
+	}
 	// Threat: a name that leads out of the directory.
 	user := filepath.Base(filepath.Clean("/" + s.User))
 	if err != nil || len(text) >= maxSpooled || user == "/" && strings.Contains(dir, "%u") {

@@ -372,3 +372,12 @@ func TestThen(t *testing.T) {
 		}
 	}
 }
+
+func TestGPUMemory(t *testing.T) {
+	for text, want := range map[string]uint64{"gres/gpumem=0": 0, "gres/gpumem=2048": 2048, "cpu=1,gres/gpumem=1.50G": 3 << 29,
+		"gres/gpumem=141T": 141 << 40, "gres/gpumem=": 0, "gres/gpumem=G": 0, "gres/gpumem=1X": 0, "gres/gpumem=1e300": 0} {
+		if got := GPUMemory(text); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package slurm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -370,4 +371,21 @@ func (a *Sharing) Reasons() (why, unknown string) {
 		unknown = a.Why
 	}
 	return why, unknown
+}
+
+// GPUMemory is gres/gpumem of a list of TRES, in bytes: a number with a unit of 1024, as "36266M".
+func GPUMemory(tres string) uint64 {
+	for field := range strings.SplitSeq(tres, ",") {
+		text, of := strings.CutPrefix(field, "gres/gpumem=")
+		if !of {
+			continue
+		}
+		number := strings.TrimRight(text, "KMGTP")
+		n, err := strconv.ParseFloat(number, 64)
+		power := strings.Index("KMGTP", cmp.Or(strings.TrimPrefix(text, number), " ")) + 1
+		if err == nil && n >= 0 && n < 1<<30 {
+			return uint64(n * float64(uint64(1)<<(10*power)))
+		}
+	}
+	return 0
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"bookend/internal/slurm"
@@ -33,30 +32,19 @@ func (c Scontrol) Accounting(job slurm.Ref, uid int) (Accounted, error) {
 	return parseAccounting(text, job)
 }
 
+// Recent asks sacct for the jobs of a user in 30 days, for joblog.Accounted: those of a name, or all if it is empty.
+func (c Scontrol) Recent(uid int, name string) (text string, err error) {
+	c.most = 32 << 20
+	args := []string{fmt.Sprint("-u", uid), "-Pn", "-Snow-30days", "-Enow",
+		"-oJobID,State,End,ElapsedRaw,AllocTRES,TRESUsageInMax,JobName"}
+	if name != "" {
+		args = append(args, "--name="+name)
+	}
+	return c.sibling("sacct").run(args...)
+}
+
 // failedStates are those of a job that did not end well.
 const failedStates = "FAILED,OUT_OF_MEMORY,TIMEOUT,NODE_FAIL,CANCELLED,DEADLINE,BOOT_FAIL"
-
-// LastFailed asks sacct for the last job of a user in a week that did not end well.
-func (c Scontrol) LastFailed(uid int) (slurm.Ref, error) {
-	c.most = 32 << 20
-	text, err := c.sibling("sacct").run(fmt.Sprint("-u", uid), "-XPn", "-Snow-7days", "-Enow",
-		"-s"+failedStates, "-oEnd,JobID") // without -E it finds none
-	if err != nil {
-		return slurm.Ref{}, err
-	}
-	return lastOf(text)
-}
-
-// lastOf returns the job of the line with the latest time. One that has not ended has none: "Unknown".
-func lastOf(text string) (slurm.Ref, error) {
-	last, id := "", ""
-	for line := range strings.Lines(text) {
-		if at, job, _ := strings.Cut(strings.TrimSpace(line), "|"); at > last && at[0] != 'U' {
-			last, id = at, job
-		}
-	}
-	return slurm.ParseRef(id)
-}
 
 // hasFailed reads a state of sacct's, such as "CANCELLED by 1000".
 func hasFailed(state string) bool {
@@ -81,7 +69,7 @@ func parseAccounting(text string, job slurm.Ref) (a Accounted, err error) {
 			}
 		}
 		if own {
-			a.Memory = max(a.Memory, gpuMemory(fields[4]))
+			a.Memory = max(a.Memory, slurm.GPUMemory(fields[4]))
 		}
 	}
 	if len(seen) == 0 {
@@ -92,23 +80,6 @@ func parseAccounting(text string, job slurm.Ref) (a Accounted, err error) {
 	}
 	a.More = len(seen) - 1
 	return a, nil
-}
-
-// gpuMemory is gres/gpumem of a list of TRES, in bytes: a number with a unit of 1024, as "36266M".
-func gpuMemory(tres string) uint64 {
-	for field := range strings.SplitSeq(tres, ",") {
-		text, of := strings.CutPrefix(field, "gres/gpumem=")
-		if !of {
-			continue
-		}
-		number := strings.TrimRight(text, "KMGTP")
-		n, err := strconv.ParseFloat(number, 64)
-		power := strings.Index("KMGTP", cmp.Or(strings.TrimPrefix(text, number), " ")) + 1
-		if err == nil && n >= 0 && n < 1<<30 {
-			return uint64(n * float64(uint64(1)<<(10*power)))
-		}
-	}
-	return 0
 }
 
 // Text says what is known, for the job's user.

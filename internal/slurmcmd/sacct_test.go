@@ -39,24 +39,3 @@ func TestAccountingOfArray(t *testing.T) {
 	got, err := slurmOf.Accounting(must.Have(slurm.ParseRef("42"))(t), 1000)
 	must.Not(t, err != nil || got.Job != "42_5000" || got.More != 5000, "%+v, %v", got, err)
 }
-
-func TestGPUMemory(t *testing.T) {
-	for text, want := range map[string]uint64{"gres/gpumem=0": 0, "gres/gpumem=2048": 2048, "cpu=1,gres/gpumem=1.50G": 3 << 29,
-		"gres/gpumem=141T": 141 << 40, "gres/gpumem=": 0, "gres/gpumem=G": 0, "gres/gpumem=1X": 0, "gres/gpumem=1e300": 0} {
-		if got := gpuMemory(text); got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
-		}
-	}
-}
-
-// The last job is that of the latest end: sacct lists them in the order of their numbers.
-func TestLastOf(t *testing.T) {
-	for text, want := range map[string]string{
-		"2026-11-30T03:00:01|7\n2026-11-30T04:00:00|8_3\n2026-11-29T23:00:00|9+1\nUnknown|10\n": "8_3",
-		"": "", "Unknown|10\n": "", "|4\n": "",
-	} {
-		ref, err := lastOf(text)
-		must.Be(t, text, ref.Text, want)
-		must.Be(t, text, err == nil, want != "")
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"bookend/internal/condition"
 	"bookend/internal/doctor"
 	"bookend/internal/fleet"
+	"bookend/internal/joblog"
 	"bookend/test/must"
 )
 
@@ -23,7 +24,7 @@ var documents = map[string]reflect.Type{
 	"status": reflect.TypeFor[Status](), "show": reflect.TypeFor[Show](), "own-report": reflect.TypeFor[OwnReport](),
 	"history": reflect.TypeFor[History](), "repeat-offenders": reflect.TypeFor[Offenders](),
 	"snapshot": reflect.TypeFor[Snapshot](), "doctor": reflect.TypeFor[doctor.Report](),
-	"fleet": reflect.TypeFor[fleet.Fleet](), "reset": reflect.TypeFor[condition.ResetReport](),
+	"peaks": reflect.TypeFor[joblog.Peaks](), "fleet": reflect.TypeFor[fleet.Fleet](), "reset": reflect.TypeFor[condition.ResetReport](),
 }
 
 var (
@@ -36,8 +37,14 @@ var (
 func TestFields(t *testing.T) {
 	page := must.Read(t, "../../docs/cli.md")
 	shown, kinds := map[string]bool{}, map[string]int{}
+	var texts []json.RawMessage
 	for _, m := range example.FindAllStringSubmatch(page, -1) {
-		text := remark.ReplaceAll([]byte(m[1]), nil)
+		for d := json.NewDecoder(bytes.NewReader(remark.ReplaceAll([]byte(m[1]), nil))); d.More(); {
+			texts = append(texts, nil)
+			must.Do(t, d.Decode(&texts[len(texts)-1]))
+		}
+	}
+	for _, text := range texts {
 		var head Head
 		must.Do(t, json.Unmarshal(text, &head))
 		kinds[head.Kind]++

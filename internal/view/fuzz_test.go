@@ -20,7 +20,7 @@ func show(w io.Writer, run record.Run, path, name string) {
 	safetext.KeepAll(NewShow(name, name, runs, runs, nil), 400).Text(w)
 	safetext.KeepAll(NewHistory(name, runs, runs, 1), 400).Text(w)
 	safetext.KeepAll(NewOffenders(name, runs), 400).Text(w)
-	safetext.KeepAll(NewOwnReport(name, path, false, "its report\n"+path, path, ""), 400).Text(w)
+	safetext.KeepAll(NewOwnReport("node", name, path, false, "its report\n"+path, path, ""), 400).Text(w)
 	for _, e := range run.Ends {
 		who := map[int]record.Process{}
 		for _, p := range e.Processes {

@@ -76,9 +76,9 @@ func TestShow(t *testing.T) {
 // A user reads what a job's start and end reported, or what its recorder has found so far.
 func TestOwnReport(t *testing.T) {
 	for want, o := range map[string]OwnReport{
-		"start: clean\nend: no report\n":                        NewOwnReport("n1", "7", true, "", "", ""),
-		"start: no report\nend:\n  all\n  done\n":               NewOwnReport("n1", "7", false, "", "all\ndone", "half"),
-		"start:\n  20.0 GiB in use\nso far:\n  peak 41.3 GiB\n": NewOwnReport("n1", "7", false, "20.0 GiB in use", "", "peak 41.3 GiB"),
+		"start: clean\nend: no report\n":                        NewOwnReport("node", "n1", "7", true, "", "", ""),
+		"start: no report\nend:\n  all\n  done\n":               NewOwnReport("node", "n1", "7", false, "", "all\ndone", "half"),
+		"start:\n  20.0 GiB in use\nso far:\n  peak 41.3 GiB\n": NewOwnReport("node", "n1", "7", false, "20.0 GiB in use", "", "peak 41.3 GiB"),
 	} {
 		var b strings.Builder
 		o.Text(&b)

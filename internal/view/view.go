@@ -59,13 +59,13 @@ type OwnReport struct {
 }
 
 // NewOwnReport returns the document for a job's start report and its end report, or without that what was found so far.
-func NewOwnReport(node, job string, clean bool, start, end, running string) OwnReport {
+func NewOwnReport(source, node, job string, clean bool, start, end, running string) OwnReport {
 	state := "end"
 	if end == "" && running != "" {
 		end, state = running, "so far"
 	}
 	return OwnReport{head("own-report"), node, job, clean, given(strings.Split(start, "\n")...),
-		given(strings.Split(end, "\n")...), "node", state}
+		given(strings.Split(end, "\n")...), source, state}
 }
 
 // Text writes the reports that users may read about their own job.

@@ -1,0 +1,91 @@
+package hook
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/judge"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+	"bookend/test/must"
+)
+
+// A spool has a run's peaks as measured only if samples cover the whole run, on all that it may have used.
+func TestUsage(t *testing.T) {
+	type facts struct {
+		run  record.Run
+		end  record.End
+		past int // restarts that the start counted
+	}
+	const measured = "true 60s of 2 nodes: H200 7 of 140, busy 50"
+	for name, c := range map[string]struct {
+		change func(*facts)
+		want   string
+	}{
+		"whole":       {func(*facts) {}, measured},
+		"failed":      {func(f *facts) { f.run.Job.Exit.Raw = 256 }, "false" + measured[4:]},
+		"step failed": {func(f *facts) { f.run.Job.Exit.Derived = 256 }, "false" + measured[4:]},
+		"no exit":     {func(f *facts) { f.run.Job.Exit.Known = false }, "false" + measured[4:]},
+		"requeued":    {func(f *facts) { f.run.Job.Restarts = 1 }, "false" + measured[4:]},
+		"ran out": {func(f *facts) { f.end.Diagnosis = &record.Diagnosis{Reason: record.ByMessage} },
+			"true 60s of 2 nodes, ran out: H200 7 of 140, busy 50"},
+		"no start":    {func(f *facts) { f.run.Start = nil }, "true 0s of 2 nodes: H200 7 of 140, busy 50 (no record of the start)"},
+		"no recorder": {func(f *facts) { f.end.Recording = nil }, "true 60s of 2 nodes: H200 0 of 140 (the samples do not cover the whole run)"},
+		"began late":  {func(f *facts) { f.end.Recording.From = 30 * time.Second }, measured + " (the samples do not cover the whole run)"},
+		"ended early": {func(f *facts) { f.end.Recording.To = 50 * time.Second }, measured + " (the samples do not cover the whole run)"},
+		"rare":        {func(f *facts) { f.end.Recording.Every = 6 * time.Second }, measured + " (the samples do not cover the whole run)"},
+		"unread":      {func(f *facts) { f.end.Recording.GPUs[0].Unread = 1 }, measured + " (the samples do not cover the whole run)"},
+		"elsewhere": {func(f *facts) { f.end.Recording.Elsewhere = []record.RecordedProcess{{}} },
+			measured + " (it may have used other GPUs)"},
+		"unplaced": {func(f *facts) { f.run.Job.GPUIndexes = []int{0, 1} }, measured + " (it may have used other GPUs)"},
+		"another GPU": {func(f *facts) { f.end.Recording.GPUs[0].ID = "GPU-9" },
+			"true 60s of 2 nodes: H200 0 of 140 (the use of a GPU was not sampled)"},
+		"NUMA node": {func(f *facts) { f.end.Snapshot.Readings[0].Memory.Unjudged = "files" },
+			"true 60s of 2 nodes: H200 0 of 140 (the use of a GPU was not sampled)"},
+		"lost":     {func(f *facts) { f.end.Snapshot.Readings = nil }, "true 60s of 2 nodes:  7 of 0, busy 50"},
+		"MIG":      {func(f *facts) { f.end.Snapshot.Readings[0].Device.Parent = "GPU-9" }, measured + ", MIG"},
+		"MIG mode": {func(f *facts) { f.end.Snapshot.Readings[0].Parts = true }, measured + ", MIG"},
+		"MPS":      {func(f *facts) { f.run.Job.MPSPercent = "50" }, measured + ", MPS"},
+		"other jobs": {func(f *facts) {
+			f.end.Recording.GPUs[0].Processes = []record.RecordedProcess{{Owner: slurm.Owner{ID: 7}}, {Owner: slurm.Owner{ID: 8}}}
+		}, measured + ", other jobs"},
+		"its own": {func(f *facts) {
+			f.end.Recording.GPUs[0].Processes = []record.RecordedProcess{{Owner: slurm.Owner{ID: 7}}, {}}
+		}, measured},
+	} {
+		device := gpu.Device{ID: "GPU-1", Name: "H200"}
+		f := facts{
+			run: record.Run{Job: slurm.Job{ID: 7, NodeList: "n[1-2]", GPUIndexes: []int{0}, Exit: slurm.ExitStatus{Known: true}},
+				Devices: []record.Assigned{{Device: device}}, Start: &record.End{At: time.Second}},
+			end: record.End{At: 63 * time.Second, Began: 61 * time.Second,
+				Snapshot: gpu.Snapshot{Readings: []gpu.Reading{{Device: device, Memory: gpu.Memory{Total: gpu.Bytes(140)}}}},
+				Recording: &record.Recording{From: time.Second, To: 61 * time.Second, Every: time.Second, Samples: 61,
+					GPUs: []record.GPURecording{{ID: "GPU-1", Samples: 61, Peak: record.Most{Bytes: 7}, Busy: record.Busy{Samples: 2, Sum: 100}}}}},
+		}
+		c.change(&f)
+		past := f.run
+		past.Job.Restarts = f.past
+		s := spooled(judge.Case{Past: judge.Past{Run: past}}, f.run, "train", f.end)
+		u := s.Used
+		got := fmt.Sprintf("%v %gs of %d nodes", u.OK, u.Seconds, u.Nodes)
+		if u.RanOut {
+			got += ", ran out"
+		}
+		for _, g := range u.GPUs {
+			got += fmt.Sprintf(": %s %d of %d", g.Model, g.Peak, g.Total)
+			if g.Busy != nil {
+				got += fmt.Sprintf(", busy %d", *g.Busy)
+			}
+			if g.Shared != "" {
+				got += ", " + g.Shared
+			}
+		}
+		if u.Unmeasured != "" {
+			got += " (" + u.Unmeasured + ")"
+		}
+		must.Be(t, name, got, c.want)
+		must.Be(t, name, u.Name, "train")
+	}
+}

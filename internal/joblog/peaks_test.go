@@ -1,0 +1,121 @@
+package joblog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/slurm"
+	"bookend/test/must"
+)
+
+const gibi = 1 << 30
+
+// ran is one node's file of a run of "train" that was measured and ended well.
+func ran(id slurm.JobID, change func(*Spooled), gpus ...Used) Spooled {
+	s := Spooled{ID: id, Job: fmt.Sprint(id), Node: "n1", At: time.Unix(int64(id)*3600, 0),
+		Used: Usage{Name: "train", OK: true, Seconds: 90, Nodes: 1, Every: 1, GPUs: gpus}}
+	change(&s)
+	return s
+}
+
+func on(model string, total, peak uint64) Used {
+	return Used{Model: model, Total: total * gibi, Peak: peak * gibi}
+}
+
+// What runs used says at most that a GPU has room for it: all else is unknown, and no GPU is called too small.
+func TestFit(t *testing.T) {
+	as := func(*Spooled) {}
+	other := ran(1, func(s *Spooled) { s.Used.Name = "other" }, on("small", 40, 1))
+	use := func(peak uint64) Used { return on("large", 140, peak) }
+	for name, c := range map[string]struct {
+		runs []Spooled
+		want string
+	}{
+		"with room":            {[]Spooled{ran(5, as, use(30))}, "fits, used 30.0 GiB"},
+		"without room":         {[]Spooled{ran(5, as, use(37))}, "unknown, used 37.0 GiB, which leaves less than a tenth"},
+		"more than it has":     {[]Spooled{ran(5, as, use(41))}, "may not fit, used 41.0 GiB"},
+		"one run's peak":       {[]Spooled{ran(5, as, use(1)), ran(4, as, use(41))}, "may not fit, used 41.0 GiB"},
+		"one GPU's peak":       {[]Spooled{ran(5, as, use(1), use(41), use(2))}, "may not fit, used 41.0 GiB"},
+		"takes what it gets":   {[]Spooled{ran(5, as, use(98))}, "unknown, the program took most of the GPU that it got"},
+		"took it once":         {[]Spooled{ran(5, as, use(9)), ran(4, as, on("tiny", 10, 8))}, "unknown, the program took most of the GPU that it got"},
+		"ran there":            {[]Spooled{ran(5, as, use(130)), ran(4, as, on("small", 40, 39))}, "ran there, 1 of 2 runs ended well"},
+		"failed there":         {[]Spooled{ran(5, as, use(30)), ran(4, func(s *Spooled) { s.Used.OK = false }, on("small", 40, 20))}, "fits, used 30.0 GiB"},
+		"had a part there":     {[]Spooled{ran(5, as, use(30)), ran(4, as, Used{Model: "small", Total: 40 * gibi, Shared: "MPS"})}, "unknown, a run had a part of a GPU, or one of unknown size"},
+		"of unknown size":      {[]Spooled{ran(5, as, Used{Model: "large", Peak: gibi})}, "unknown, a run had a part of a GPU, or one of unknown size"},
+		"ran out":              {[]Spooled{ran(5, as, use(1)), ran(4, func(s *Spooled) { s.Used.OK, s.Used.RanOut = false, true }, use(1))}, "unknown, a run ran out of memory"},
+		"failed":               {[]Spooled{ran(5, func(s *Spooled) { s.Used.OK = false }, use(1)), ran(4, as, use(1))}, "unknown, the last run did not end well"},
+		"failed before":        {[]Spooled{ran(5, as, use(1)), ran(4, func(s *Spooled) { s.Used.OK = false }, use(20))}, "fits, used 20.0 GiB"},
+		"gaps":                 {[]Spooled{ran(5, as, use(1)), ran(4, func(s *Spooled) { s.Used.Unmeasured = "gaps" }, use(1))}, "unknown, gaps"},
+		"a node without file":  {[]Spooled{ran(5, func(s *Spooled) { s.Used.Nodes = 2 }, use(1))}, "unknown, reports came from 1 of 2 nodes"},
+		"a node without hooks": {[]Spooled{ran(5, func(s *Spooled) { s.Used.Nodes = 2 }, use(1)), ran(5, func(s *Spooled) { s.Used.Nodes, s.Used.Name = 2, "" }, use(30))}, "fits, used 30.0 GiB"},
+		"one node failed":      {[]Spooled{ran(5, func(s *Spooled) { s.Used.Nodes = 2 }, use(1)), ran(5, func(s *Spooled) { s.Used.Nodes, s.Used.OK = 2, false }, use(1))}, "unknown, the last run did not end well"},
+		"more than ten runs":   {append(many(10, use(1)), ran(2, as, use(60))), "fits, used 1.0 GiB"},
+		"two runs of one id":   {[]Spooled{ran(5, func(s *Spooled) { s.Restart = 1 }, use(1)), ran(5, func(s *Spooled) { s.Used.OK = false }, use(1))}, "fits, used 1.0 GiB"},
+	} {
+		p := NewPeaks(2, "spool", "train", append(c.runs, other))
+		got := ""
+		for _, m := range p.Models {
+			if m.Name == "small" {
+				got += m.Answer + ", " + m.Why
+			}
+		}
+		must.Be(t, name, got, c.want)
+	}
+}
+
+func many(n int, u Used) (all []Spooled) {
+	for i := range n {
+		all = append(all, ran(slurm.JobID(90+i), func(*Spooled) {}, u))
+	}
+	return all
+}
+
+func TestPeaksText(t *testing.T) {
+	t.Setenv("TZ", "UTC")
+	busy := on("NVIDIA H200", 140, 41)
+	busy.Busy = new(86)
+	old := Spooled{ID: 1, Job: "1"}
+	odd := ran(8, func(s *Spooled) { s.Used.Name = "odd"; s.Used.Unmeasured = "gaps"; s.Used.OK = false })
+	all := []Spooled{ran(7, func(s *Spooled) { s.Job = "6_1" }, busy, on("NVIDIA H200", 140, 3), on("A", 40, 4)), odd, old}
+	for name, want := range map[string]string{
+		"train": `JOB  NAME   ENDED        RAN    END  PEAK               BUSY  GPUS
+6_1  train  01-01 07:00  1m30s  ok   41.0 of 140.0 GiB  86 %  1 A, 2 NVIDIA H200
+Sampled every 1 s: a shorter peak may be missing.
+
+What these runs of train mean for the GPUs that your jobs have had:
+NVIDIA H200  140.0 GiB  ran there  1 of 1 runs ended well
+A            40.0 GiB   ran there  1 of 1 runs ended well
+fits: a tenth of it stays free, with as many GPUs as these runs had. Other input may
+need more, and the same input on another type of GPU too. All other types: unknown.
+`,
+		"": `JOB  NAME   ENDED        RAN    END     PEAK               BUSY  GPUS
+8    odd    01-01 08:00  1m30s  failed  unknown            -     -
+6_1  train  01-01 07:00  1m30s  ok      41.0 of 140.0 GiB  86 %  1 A, 2 NVIDIA H200
+Sampled every 1 s: a shorter peak may be missing.
+>= means that the peak may have been higher: gaps.
+`,
+	} {
+		var b strings.Builder
+		NewPeaks(2, "spool", name, all).Text(&b)
+		must.Be(t, name, b.String(), want)
+	}
+}
+
+// The lines are those of sacct 22.05: steps follow their job, and have no TRES of their own but what they used.
+func TestAccounted(t *testing.T) {
+	got := Accounted("7|COMPLETED|2026-11-30T03:00:00|60|billing=1,cpu=1,gres/gpu=2,node=1||a|b\n" +
+		"7.batch|COMPLETED|2026-11-30T03:00:00|60|cpu=1|cpu=00:00:01,gres/gpumem=36266M|batch\n" +
+		"7.0|COMPLETED|2026-11-30T03:00:00|60|cpu=1|gres/gpumem=1G|x\n" +
+		"8_3|OUT_OF_MEMORY|2026-11-30T04:00:00|61|cpu=1,gres/gpu:a100=1||a|b\n" +
+		"9|RUNNING|Unknown|61|cpu=1,gres/gpu=1||a|b\n9.0|RUNNING|Unknown|61||gres/gpumem=9G|x\n" +
+		"10|COMPLETED|2026-11-30T03:00:00|60|cpu=1||a|b\n10.0|COMPLETED|2026-11-30T03:00:00|60|cpu=1||x\ngarbage\n")
+	p := NewPeaks(2, "sacct", "a|b", got)
+	text := ""
+	for _, r := range p.Runs {
+		text += fmt.Sprintln(r.Job, r.OK, r.RanOut, r.Seconds, strings.ReplaceAll(r.cells(), "\t", " "))
+	}
+	must.Be(t, "runs", text, "8_3 false true 61 unknown - -\n7 true false 60 >= 35.4 GiB - 1 ?\n")
+	must.Be(t, "models", len(p.Models), 0)
+}
