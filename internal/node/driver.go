@@ -34,8 +34,8 @@ func (a *Access) abandoned(stuck *state.Stuck) []record.Finding {
 	}
 	stuck.Since = a.Env.Clock.Boot()
 	err := state.StuckChildren.Add(a.Store, *stuck, a.alive)
-	if met := a.met.Load(); met != nil && err == nil {
-		(*met)()
+	if next := a.next.Load(); next != nil && err == nil {
+		(*next)()
 	}
 	return Fault(err)
 }
@@ -57,14 +57,19 @@ func (a *Access) ask(r protocol.Request, hears Params) Answer {
 
 func (a *Access) askInTurn(r protocol.Request, hears Params) Answer {
 	began := a.Env.Clock.Boot()
-	met, refused := a.meet()
+	next, refused := a.meet()
 	if refused != nil {
 		return *refused
 	}
-	hears.Answered = met
+	hears.Answered = func() {
+		if a.Store != nil {
+			a.Store.Turns.DriverAnswered()
+		}
+		next()
+	}
 	answer := a.askAll(r.Within(r.Deadline()+began-a.Env.Clock.Boot()), hears)
 	if answer.Abandoned == nil { // else the record of the child comes first
-		met()
+		next()
 	}
 	return answer
 }
@@ -162,22 +167,22 @@ func untested(id gpu.ID, answer Answer, stuck bool) gpu.Probe {
 }
 
 // meet waits while another hook has asked the driver and has no answer yet. If none comes in time, or a child is stuck,
-// refused says so and the driver must not be asked. Call met after an answer.
-func (a *Access) meet() (met func(), refused *Answer) {
+// refused says so and the driver must not be asked. Call next once this one has an answer, or no child of it is left.
+func (a *Access) meet() (next func(), refused *Answer) {
 	const own = 1500 * time.Millisecond // reserved for this hook's own question
-	met = func() {}
+	next = func() {}
 	if a.Store == nil {
-		return met, nil
+		return next, nil
 	}
 	asks, err := a.Store.Turns.AskDriver(a.Env.Clock.Wall(), max(0, a.Left(a.Times.Driver)-own))
 	if err == nil {
-		met = asks
-		a.met.Store(&asks)
+		next = asks
+		a.next.Store(&asks)
 	}
 	stuck := state.PeekStuck(a.Config.Paths.Run, a.Job.Node, a.alive)
 	switch {
 	case stuck != nil:
-		met()
+		next()
 		return nil, unasked(Trouble{Code: catalog.Stuck, Detail: stuck.Words(a.at(stuck.Since))})
 	case errors.Is(err, state.ErrLocked):
 		const why = "the driver has not answered another hook, so it was not asked"
@@ -185,7 +190,7 @@ func (a *Access) meet() (met func(), refused *Answer) {
 	case err != nil: // a lock that cannot be used stops no hook
 		fmt.Fprintf(a.Env.Stderr, "bookend: %v\n", err)
 	}
-	return met, nil
+	return next, nil
 }
 
 func unasked(why Trouble) *Answer { return &Answer{Unasked: true, Troubles: []Trouble{why}} }

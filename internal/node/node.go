@@ -34,7 +34,7 @@ type Access struct {
 
 	ending func() Answer          // waits for the end of a backend that has answered; nil for none
 	last   Answer                 // the final answer of that backend, or of one that could not be killed
-	met    atomic.Pointer[func()] // ends the wait of other hooks for this one's answer; nil if it did not ask
+	next   atomic.Pointer[func()] // ends the wait of other hooks for this one's answer; nil if it did not ask
 	unkept bool                   // a reader of /proc is stuck, and could not be recorded
 }
 

@@ -60,12 +60,12 @@ func (t Turns) HasRecorder() bool {
 	return errors.Is(err, ErrLocked)
 }
 
-// AskDriver makes the caller the only hook of the node that starts to query the driver, until it calls met: once the
+// AskDriver makes the caller the only hook of the node that starts to query the driver, until it calls next: once the
 // driver has answered, or no child of the hook is left in the driver, or that child is on record. Hooks that begin
-// meanwhile wait for that and then query all at once, so that only the first leaves a child in a driver that does not
-// answer. None waits if the driver has answered within the last few seconds. ErrLocked means that the first was still
-// waiting when wait was over.
-func (t Turns) AskDriver(now time.Time, wait time.Duration) (met func(), err error) {
+// meanwhile wait for that. After DriverAnswered they query all at once, else one after the other, so that only the first
+// leaves a child in a driver that does not answer. None waits if the driver has answered within the last few seconds.
+// ErrLocked means that another was still waiting when wait was over.
+func (t Turns) AskDriver(now time.Time, wait time.Duration) (next func(), err error) {
 	const lately = 3 * time.Second // several samples of the recorder's
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
@@ -79,10 +79,7 @@ func (t Turns) AskDriver(now time.Time, wait time.Duration) (met func(), err err
 			if before.IsZero() { // that the file was made is no answer
 				_ = unix.Utimes(path, make([]unix.Timeval, 2))
 			}
-			return sync.OnceFunc(func() {
-				t.DriverAnswered()
-				release()
-			}), nil
+			return sync.OnceFunc(release), nil
 		}
 		if errors.Is(err, ErrLocked) {
 			release, err = safefile.LockIn(over, path, false)

@@ -70,12 +70,12 @@ func TestQuiet(t *testing.T) {
 	must.Not(t, !strings.Contains(busy[gpu0], "could not be told"), "busy: %v", busy)
 }
 
-// Of hooks that begin at once one asks the driver first; the others ask once it has an answer, and not before.
+// Of hooks that begin at once one asks the driver first; the others ask once it has an answer, or in turn if it gets none.
 // None waits shortly after an answer to any hook, or to the recorder.
 func TestOneHookAsksTheDriverFirst(t *testing.T) {
 	s := fresh(t)
 	later := time.Now().Add(time.Hour)
-	met, err := s.Turns.AskDriver(later, time.Hour)
+	next, err := s.Turns.AskDriver(later, time.Hour)
 	must.Do(t, err)
 	_, err = s.Turns.AskDriver(later, 0)
 	must.Fail(t, "another while it waits", err, ErrLocked)
@@ -83,20 +83,28 @@ func TestOneHookAsksTheDriverFirst(t *testing.T) {
 	asking := make(chan func(), others)
 	for range others {
 		go func() {
-			met, err := s.Turns.AskDriver(later, time.Hour)
+			next, err := s.Turns.AskDriver(later, time.Hour)
 			if err != nil {
 				t.Error(err)
 			}
-			asking <- met
+			asking <- next
 		}()
 	}
 	must.Be(t, "before it has an answer", len(asking), 0)
-	met()
-	for range others {
-		(<-asking)()
+	next() // without one
+	for range others / 2 {
+		next := <-asking
+		must.Fail(t, "of the rest, another", must.Err(s.Turns.AskDriver(later, 0)), ErrLocked)
+		next()
 	}
-	met() // again, without effect
-	met, err = s.Turns.AskDriver(later, 0)
+	last := <-asking
+	s.Turns.DriverAnswered()
+	last()
+	for range others/2 - 1 {
+		<-asking // all at once
+	}
+	next() // again, without effect
+	next, err = s.Turns.AskDriver(later, 0)
 	must.Do(t, err)
 	s.Turns.DriverAnswered()
 	now := time.Now()
@@ -106,18 +114,18 @@ func TestOneHookAsksTheDriverFirst(t *testing.T) {
 	for _, at := range []time.Time{now.Add(time.Minute), now.Add(-time.Minute)} { // the clock was set back
 		must.Fail(t, at.String(), must.Err(s.Turns.AskDriver(at, 0)), ErrLocked)
 	}
-	met()
+	next()
 }
 
 // In a boot's first seconds no hook takes the file that another has just made for an answer of the driver's.
 func TestFirstHookOfABoot(t *testing.T) {
 	s := fresh(t)
-	met, err := s.Turns.AskDriver(time.Now(), 0)
+	next, err := s.Turns.AskDriver(time.Now(), 0)
 	must.Do(t, err)
 	for range 2 {
 		must.Fail(t, "another while it waits", must.Err(s.Turns.AskDriver(time.Now(), 0)), ErrLocked)
 	}
-	met()
+	next()
 	must.Do(t, must.Err(s.Turns.AskDriver(time.Now(), 0)))
 }
 
