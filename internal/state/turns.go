@@ -69,40 +69,42 @@ func (t Turns) AskDriver(now time.Time, wait time.Duration) (next func(), err er
 	const lately = 3 * time.Second // several samples of the recorder's
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
-	for path := t.driverLock(); ; {
-		before := answeredAt(path)
-		if age := now.Sub(before); age >= 0 && age < lately {
-			return func() {}, nil
-		}
+	before := t.answeredAt()
+	if now.Sub(before).Abs() < lately { // another may answer while this hook starts
+		return func() {}, nil
+	}
+	for path := filepath.Join(t.dir, "lock-driver"); ; {
 		release, err := safefile.Lock(path, 0, true)
-		if err == nil {
-			if before.IsZero() { // that the file was made is no answer
-				_ = unix.Utimes(path, make([]unix.Timeval, 2))
-			}
-			return sync.OnceFunc(release), nil
-		}
+		first := err == nil
 		if errors.Is(err, ErrLocked) {
 			release, err = safefile.LockIn(over, path, false)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case !t.answeredAt().Equal(before):
+			release()
+			return func() {}, nil
+		case first:
+			return sync.OnceFunc(release), nil
 		}
 		release()
-		if !answeredAt(path).Equal(before) {
-			return func() {}, nil
-		}
 	}
 }
 
-func (t Turns) driverLock() string { return filepath.Join(t.dir, "lock-driver") }
+const answered = "driver-answered" // its time of change is when the driver last answered
 
 // DriverAnswered records that the driver has answered now.
-func (t Turns) DriverAnswered() { _ = unix.Utimes(t.driverLock(), nil) }
+func (t Turns) DriverAnswered() {
+	if unix.Utimes(filepath.Join(t.dir, answered), nil) != nil {
+		_ = safefile.Replace(t.dir, answered, nil, 0o600) // without it hooks only wait for each other
+	}
+}
 
-// answeredAt is when the driver last answered, zero if never.
-func answeredAt(path string) (at time.Time) {
+// answeredAt is when the driver last answered, zero if never in this boot.
+func (t Turns) answeredAt() (at time.Time) {
 	// Threat: none, only root can write to the directory.
-	if info, err := os.Lstat(path); err == nil && info.ModTime().Unix() > 0 {
+	if info, err := os.Lstat(filepath.Join(t.dir, answered)); err == nil {
 		at = info.ModTime()
 	}
 	return at

@@ -83,7 +83,7 @@ func TestOneHookAsksTheDriverFirst(t *testing.T) {
 	asking := make(chan func(), others)
 	for range others {
 		go func() {
-			next, err := s.Turns.AskDriver(later, time.Hour)
+			next, err := s.Turns.AskDriver(time.Now(), time.Hour)
 			if err != nil {
 				t.Error(err)
 			}
