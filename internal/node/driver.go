@@ -35,7 +35,7 @@ func (a *Access) abandoned(stuck *state.Stuck) []record.Finding {
 	stuck.Since = a.Env.Clock.Boot()
 	err := state.StuckChildren.Add(a.Store, *stuck, a.alive)
 	if next := a.next.Load(); next != nil && err == nil {
-		(*next)()
+		(*next)(false)
 	}
 	return Fault(err)
 }
@@ -57,19 +57,14 @@ func (a *Access) ask(r protocol.Request, hears Params) Answer {
 
 func (a *Access) askInTurn(r protocol.Request, hears Params) Answer {
 	began := a.Env.Clock.Boot()
-	next, refused := a.meet()
+	next, refused := a.meet(state.Library)
 	if refused != nil {
 		return *refused
 	}
-	hears.Answered = func() {
-		if a.Store != nil {
-			a.Store.Turns.DriverAnswered()
-		}
-		next()
-	}
+	hears.Answered = func() { next(true) }
 	answer := a.askAll(r.Within(r.Deadline()+began-a.Env.Clock.Boot()), hears)
 	if answer.Abandoned == nil { // else the record of the child comes first
-		next()
+		next(false)
 	}
 	return answer
 }
@@ -166,15 +161,15 @@ func untested(id gpu.ID, answer Answer, stuck bool) gpu.Probe {
 	return p
 }
 
-// meet waits while another hook has asked the driver and has no answer yet. If none comes in time, or a child is stuck,
-// refused says so and the driver must not be asked. Call next once this one has an answer, or no child of it is left.
-func (a *Access) meet() (next func(), refused *Answer) {
+// meet waits while another hook has asked a part of the driver and has no answer yet. If none comes in time, or a child
+// is stuck, refused says so and the driver must not be asked. Call next with the answer, or once no child is left.
+func (a *Access) meet(part state.Part) (next func(answered bool), refused *Answer) {
 	const own = 1500 * time.Millisecond // reserved for this hook's own question
-	next = func() {}
+	next = func(bool) {}
 	if a.Store == nil {
 		return next, nil
 	}
-	asks, err := a.Store.Turns.AskDriver(a.Env.Clock.Wall(), max(0, a.Left(a.Times.Driver)-own))
+	asks, err := a.Store.Turns.AskDriver(part, a.Env.Clock.Wall(), max(0, a.Left(a.Times.Driver)-own))
 	if err == nil {
 		next = asks
 		a.next.Store(&asks)
@@ -182,7 +177,7 @@ func (a *Access) meet() (next func(), refused *Answer) {
 	stuck := state.PeekStuck(a.Config.Paths.Run, a.Job.Node, a.alive)
 	switch {
 	case stuck != nil:
-		next()
+		next(false)
 		return nil, unasked(Trouble{Code: catalog.Stuck, Detail: stuck.Words(a.at(stuck.Since))})
 	case errors.Is(err, state.ErrLocked):
 		const why = "the driver has not answered another hook, so it was not asked"

@@ -59,14 +59,14 @@ func inventory(a *Access, c judge.Case, n *numbers) judge.Case {
 
 // drivers asks the driver's files which GPUs the node has; nil if there is no answer.
 func drivers(a *Access) (*nodefiles.Inventory, []record.Finding) {
-	met, refused := a.meet()
+	next, refused := a.meet(state.Files)
 	if refused != nil {
 		return nil, a.Troubles(*refused, "")
 	}
-	defer met()
 	paths := a.Config.Paths
 	request := nodefiles.Request{DriverProc: a.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
 	reply, err := nodefiles.ListGPUs.Ask(request, a.Left(a.Times.Driver/2))
+	defer next(err == nil)
 	if err != nil {
 		return nil, a.ChildFault(nodefiles.ListGPUs.Name, err)
 	}

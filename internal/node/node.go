@@ -32,10 +32,10 @@ type Access struct {
 	InJob    bool      // PrologFlags=RunInJob: the hook runs in the job's own cgroup
 	Store    *state.Store
 
-	ending func() Answer          // waits for the end of a backend that has answered; nil for none
-	last   Answer                 // the final answer of that backend, or of one that could not be killed
-	next   atomic.Pointer[func()] // ends the wait of other hooks for this one's answer; nil if it did not ask
-	unkept bool                   // a reader of /proc is stuck, and could not be recorded
+	ending func() Answer              // waits for the end of a backend that has answered; nil for none
+	last   Answer                     // the final answer of that backend, or of one that could not be killed
+	next   atomic.Pointer[func(bool)] // ends the wait of other hooks for this one's answer; nil if it did not ask
+	unkept bool                       // a reader of /proc is stuck, and could not be recorded
 }
 
 // Configured returns a program's access with its configuration, and why that is bad, if it is: then it is the default,

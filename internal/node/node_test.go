@@ -75,15 +75,15 @@ func TestBackendBehindALink(t *testing.T) {
 func TestRecordOfAStuckChildEndsTheWait(t *testing.T) {
 	a, _ := open(t, slurm.Epilog)
 	a.Config.Paths.Proc = "/proc"
-	_, refused := a.meet()
+	_, refused := a.meet(state.Library)
 	must.Not(t, refused != nil, "%+v", refused)
-	must.Fail(t, "before", must.Err(a.Store.Turns.AskDriver(time.Now(), 0)), state.ErrLocked)
+	must.Fail(t, "before", must.Err(a.Store.Turns.AskDriver(state.Library, time.Now(), 0)), state.ErrLocked)
 	_, ticks, err := child.Parent("/proc", os.Getpid())
 	must.Do(t, err)
 	a.Troubles(Answer{Abandoned: &state.Stuck{PID: os.Getpid(), StartTicks: ticks}}, "")
-	_, refused = a.meet()
+	_, refused = a.meet(state.Library)
 	must.Not(t, refused == nil || refused.Troubles[0].Code != catalog.Stuck, "%+v", refused)
-	must.Do(t, must.Err(a.Store.Turns.AskDriver(time.Time{}, 0)))
+	must.Do(t, must.Err(a.Store.Turns.AskDriver(state.Library, time.Time{}, 0)))
 }
 
 // Each hook has its own phase's deadlines; a health check has its own, and watches as an end does.

@@ -202,7 +202,7 @@ func (r *recorder) endSessions() {
 func (r *recorder) take(s taken, runs []record.Run) {
 	look := s.look
 	r.kept.Problem = ""
-	r.a.Store.Turns.DriverAnswered()
+	r.a.Store.Turns.DriverAnswered(state.Library)
 	limits := record.NewLimits(r.a.Config.Thresholds.Bytes())
 	seen := Sample{Look: look, Known: r.identify(look), Limits: limits}
 	kept, news := record.Recordings{}, len(runs) != len(r.kept.Runs)

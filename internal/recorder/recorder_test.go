@@ -160,10 +160,10 @@ func TestFaults(t *testing.T) {
 // A sample is an answer of the driver: hooks need not wait for one another.
 func TestSampleIsAnAnswer(t *testing.T) {
 	a, _ := onrecord.Node(t, slurm.Epilog)
-	met := must.Have(a.Store.Turns.AskDriver(time.Now(), 0))(t)
-	defer met()
-	must.Fail(t, "before the sample", must.Err(a.Store.Turns.AskDriver(time.Now(), 0)), state.ErrLocked)
+	met := must.Have(a.Store.Turns.AskDriver(state.Library, time.Now(), 0))(t)
+	defer met(false)
+	must.Fail(t, "before the sample", must.Err(a.Store.Turns.AskDriver(state.Library, time.Now(), 0)), state.ErrLocked)
 	rec := recorder{a: a, env: a.Env, told: map[string]string{}}
 	rec.take(taken{&session{vendor: gpu.NVIDIA.Name}, gpu.Snapshot{At: time.Second}}, nil)
-	must.Do(t, must.Err(a.Store.Turns.AskDriver(time.Now(), 0)))
+	must.Do(t, must.Err(a.Store.Turns.AskDriver(state.Library, time.Now(), 0)))
 }

@@ -60,20 +60,28 @@ func (t Turns) HasRecorder() bool {
 	return errors.Is(err, ErrLocked)
 }
 
-// AskDriver makes the caller the only hook of the node that starts to query the driver, until it calls next: once the
-// driver has answered, or no child of the hook is left in the driver, or that child is on record. Hooks that begin
-// meanwhile wait for that. After DriverAnswered they query all at once, else one after the other, so that only the first
-// leaves a child in a driver that does not answer. None waits if the driver has answered within the last few seconds.
-// ErrLocked means that another was still waiting when wait was over.
-func (t Turns) AskDriver(now time.Time, wait time.Duration) (next func(), err error) {
+// Part is a part of the driver that can hang while others answer.
+type Part string
+
+const (
+	Library Part = "driver"       // what answers NVML and its like
+	Files   Part = "driver-files" // in /proc and /sys
+)
+
+// AskDriver makes the caller the only hook of the node that starts to query a part of the driver, until it calls next:
+// once that has answered, or no child of the hook is left in it, or that child is on record. Hooks that begin meanwhile
+// wait for that and then query all at once if it has answered, else one after the other: only the first leaves a child
+// in a driver that does not answer. None waits if the part has answered within the last few seconds. ErrLocked means
+// that another was still waiting when wait was over.
+func (t Turns) AskDriver(part Part, now time.Time, wait time.Duration) (next func(answered bool), err error) {
 	const lately = 3 * time.Second // several samples of the recorder's
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
-	before := t.answeredAt()
+	before := t.answeredAt(part)
 	if now.Sub(before).Abs() < lately { // another may answer while this hook starts
-		return func() {}, nil
+		return func(bool) {}, nil
 	}
-	for path := filepath.Join(t.dir, "lock-driver"); ; {
+	for path := filepath.Join(t.dir, "lock-"+string(part)); ; {
 		release, err := safefile.Lock(path, 0, true)
 		first := err == nil
 		if errors.Is(err, ErrLocked) {
@@ -82,29 +90,40 @@ func (t Turns) AskDriver(now time.Time, wait time.Duration) (next func(), err er
 		switch {
 		case err != nil:
 			return nil, err
-		case !t.answeredAt().Equal(before):
+		case !t.answeredAt(part).Equal(before):
 			release()
-			return func() {}, nil
+			return func(bool) {}, nil
 		case first:
-			return sync.OnceFunc(release), nil
+			var once sync.Once
+			return func(answered bool) { once.Do(func() { t.next(part, answered, release) }) }, nil
 		}
 		release()
 	}
 }
 
-const answered = "driver-answered" // its time of change is when the driver last answered
+func (t Turns) next(part Part, answered bool, release func()) {
+	if answered {
+		t.DriverAnswered(part)
+	}
+	release()
+}
 
-// DriverAnswered records that the driver has answered now.
-func (t Turns) DriverAnswered() {
-	if unix.Utimes(filepath.Join(t.dir, answered), nil) != nil {
-		_ = safefile.Replace(t.dir, answered, nil, 0o600) // without it hooks only wait for each other
+// answer is the name of a file whose time of change is when the part last answered.
+func (p Part) answer() string { return string(p) + "-answered" }
+
+// DriverAnswered records that a part of the driver has answered now.
+func (t Turns) DriverAnswered(part Part) {
+	for _, p := range slices.Compact([]Part{part, Files}) { // a driver whose library answers has files that do
+		if unix.Utimes(filepath.Join(t.dir, p.answer()), nil) != nil {
+			_ = safefile.Replace(t.dir, p.answer(), nil, 0o600) // without it hooks only wait for each other
+		}
 	}
 }
 
-// answeredAt is when the driver last answered, zero if never in this boot.
-func (t Turns) answeredAt() (at time.Time) {
+// answeredAt is when a part of the driver last answered, zero if never in this boot.
+func (t Turns) answeredAt(part Part) (at time.Time) {
 	// Threat: none, only root can write to the directory.
-	if info, err := os.Lstat(filepath.Join(t.dir, answered)); err == nil {
+	if info, err := os.Lstat(filepath.Join(t.dir, part.answer())); err == nil {
 		at = info.ModTime()
 	}
 	return at

@@ -56,10 +56,10 @@ func TestQuiet(t *testing.T) {
 	releaseAgain()
 	must.Be(t, "after another reader's release", free(), false)
 	release()
-	_, next := s.Turns.Quiet([]gpu.ID{gpu1}, 0)
+	_, unlock := s.Turns.Quiet([]gpu.ID{gpu1}, 0)
 	release() // again: must not close what has its descriptor's number by now
 	must.Be(t, "after a second release", free(), false)
-	next()
+	unlock()
 	must.Be(t, "released", free(), true)
 	ended()
 	busy, release = s.Turns.Quiet([]gpu.ID{gpu0}, time.Minute)
@@ -75,15 +75,15 @@ func TestQuiet(t *testing.T) {
 func TestOneHookAsksTheDriverFirst(t *testing.T) {
 	s := fresh(t)
 	later := time.Now().Add(time.Hour)
-	next, err := s.Turns.AskDriver(later, time.Hour)
+	next, err := s.Turns.AskDriver(Library, later, time.Hour)
 	must.Do(t, err)
-	_, err = s.Turns.AskDriver(later, 0)
+	_, err = s.Turns.AskDriver(Library, later, 0)
 	must.Fail(t, "another while it waits", err, ErrLocked)
 	const others = 8
-	asking := make(chan func(), others)
+	asking := make(chan func(bool), others)
 	for range others {
 		go func() {
-			next, err := s.Turns.AskDriver(time.Now(), time.Hour)
+			next, err := s.Turns.AskDriver(Library, time.Now(), time.Hour)
 			if err != nil {
 				t.Error(err)
 			}
@@ -91,42 +91,40 @@ func TestOneHookAsksTheDriverFirst(t *testing.T) {
 		}()
 	}
 	must.Be(t, "before it has an answer", len(asking), 0)
-	next() // without one
+	next(false)
 	for range others / 2 {
 		next := <-asking
-		must.Fail(t, "of the rest, another", must.Err(s.Turns.AskDriver(later, 0)), ErrLocked)
-		next()
+		must.Fail(t, "of the rest, another", must.Err(s.Turns.AskDriver(Library, later, 0)), ErrLocked)
+		next(false)
 	}
-	last := <-asking
-	s.Turns.DriverAnswered()
-	last()
+	(<-asking)(true)
 	for range others/2 - 1 {
 		<-asking // all at once
 	}
-	next() // again, without effect
-	next, err = s.Turns.AskDriver(later, 0)
+	next(true) // again, without effect
+	next, err = s.Turns.AskDriver(Library, later, 0)
 	must.Do(t, err)
-	s.Turns.DriverAnswered()
+	s.Turns.DriverAnswered(Library)
 	now := time.Now()
 	for _, at := range []time.Time{now, now.Add(2 * time.Second)} {
-		must.Do(t, must.Err(s.Turns.AskDriver(at, 0)))
+		must.Do(t, must.Err(s.Turns.AskDriver(Library, at, 0)))
 	}
 	for _, at := range []time.Time{now.Add(time.Minute), now.Add(-time.Minute)} { // the clock was set back
-		must.Fail(t, at.String(), must.Err(s.Turns.AskDriver(at, 0)), ErrLocked)
+		must.Fail(t, at.String(), must.Err(s.Turns.AskDriver(Library, at, 0)), ErrLocked)
 	}
-	next()
+	next(true)
 }
 
 // In a boot's first seconds no hook takes the file that another has just made for an answer of the driver's.
 func TestFirstHookOfABoot(t *testing.T) {
 	s := fresh(t)
-	next, err := s.Turns.AskDriver(time.Now(), 0)
+	next, err := s.Turns.AskDriver(Library, time.Now(), 0)
 	must.Do(t, err)
 	for range 2 {
-		must.Fail(t, "another while it waits", must.Err(s.Turns.AskDriver(time.Now(), 0)), ErrLocked)
+		must.Fail(t, "another while it waits", must.Err(s.Turns.AskDriver(Library, time.Now(), 0)), ErrLocked)
 	}
-	next()
-	must.Do(t, must.Err(s.Turns.AskDriver(time.Now(), 0)))
+	next(true)
+	must.Do(t, must.Err(s.Turns.AskDriver(Library, time.Now(), 0)))
 }
 
 // Which readers of /proc keep a new one from being started.

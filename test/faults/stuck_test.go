@@ -227,7 +227,7 @@ func TestManyHooksOnAStuckDriver(t *testing.T) {
 	}
 	n.configure(func(c *conf) { c.onUnknown, c.tight = "drain", true })
 	earlier := time.Now().Add(-time.Minute)
-	must.Do(n, os.Chtimes(n.inState("lock-driver"), earlier, earlier))
+	must.Do(n, os.Chtimes(n.inState("driver-answered"), earlier, earlier))
 	f.Freeze()
 	n.together(n.own(epilog), jobs, nil)
 	n.staysAlone(f, 300)
