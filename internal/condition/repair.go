@@ -18,7 +18,7 @@ type Repair struct {
 	Unread   bool          // there are records that could not be read
 	Standing record.Standing
 	Test     gpu.Probe      // the last one of the GPU
-	Log      *gpu.KernelLog // since the last check
+	Log      *gpu.KernelLog // since the last check, and what it still has from before
 }
 
 // RepairRefusals returns all that speaks against a reset that no admin asked for: whatever speaks against any reset,
@@ -60,14 +60,20 @@ func (r Reset) fault(k Repair) string {
 	if k.Check != nil {
 		found = append(found, k.Check.Findings...)
 	}
-	now := Input{Cards: []record.Assigned{r.Card}, Now: []gpu.Health{r.Before.Health}, Kernel: k.Log}
+	now := Input{Cards: []record.Assigned{r.Card}, Now: []gpu.Health{r.Before.Health}}
+	if k.Log != nil {
+		log := *k.Log
+		log.Xids = slices.Concat(log.Before, log.Xids) // what a driver calls over is no proof of sound hardware
+		now.Kernel = &log
+	}
 	found = append(found, Judge(now)...)
-	stands := func(f record.StandingFault) bool { return f.Xid.BusID == r.Card.Device.BusID }
+	bus := r.Card.Device.BusID
+	stands := func(f record.StandingFault) bool { return f.Xid.BusID == bus }
 	switch i := slices.IndexFunc(found, r.isAgainst); {
 	case i >= 0:
 		return fmt.Sprintf("%s is on record: %.100s", found[i].Code, found[i].Observed)
-	case slices.ContainsFunc(k.Standing.Faults, stands):
-		return "a fatal error of it is on record"
+	case slices.ContainsFunc(k.Standing.Faults, stands), k.Standing.Errors[bus] != 0:
+		return "an error of its hardware is on record"
 	case k.Test.Result.Bad() || k.Test.Result == gpu.ProbeGap:
 		return fmt.Sprintf("its last memory test ended with %q", k.Test.Result)
 	case k.Log == nil || k.Log.Unknown != "" || k.Log.Lost || k.Unread || len(r.Before.Health.Facts) == 0:

@@ -71,18 +71,21 @@ func TestRepairRefused(t *testing.T) {
 		"the driver asks for a reset": {func(r *Reset, _ *Repair) {
 			r.Before.Health = healthOf("remap_uncorrected=0", "persistence=on", "recovery_action=reset")
 		}, "BKD-RECOVERY is on record: the driver asks for a reset of the GPU"},
-		"an error since the check":  {onLog(gpu.Xid{BusID: bus, Code: 79}), "BKD-XIDFATAL is on record: Xid 79 (the GPU has fallen off the bus) at 0.000000 s of the kernel log"},
-		"a program's since":         {onLog(gpu.Xid{BusID: bus, Code: 13}), ""},
-		"another GPU's since":       {onLog(gpu.Xid{BusID: "0000:3d:00.0", Code: 79}), ""},
-		"an error that stands":      {func(_ *Reset, k *Repair) { k.Standing.Faults = []record.StandingFault{{Xid: gpu.Xid{BusID: bus}}} }, "a fatal error of it is on record"},
-		"another GPU's that stands": {func(_ *Reset, k *Repair) { k.Standing.Faults = []record.StandingFault{{}} }, ""},
-		"a failed test":             {func(_ *Reset, k *Repair) { k.Test.Result = gpu.ProbeWrong }, `its last memory test ended with "wrong"`},
-		"a gap":                     {func(_ *Reset, k *Repair) { k.Test.Result = gpu.ProbeGap }, `its last memory test ended with "gap"`},
-		"the log was not read":      {func(_ *Reset, k *Repair) { k.Log = nil }, unknown},
-		"the log cannot be read":    {func(_ *Reset, k *Repair) { k.Log.Unknown = "no permission" }, unknown},
-		"part of the log is lost":   {func(_ *Reset, k *Repair) { k.Log.Lost = true }, unknown},
-		"a record is damaged":       {func(_ *Reset, k *Repair) { k.Unread = true }, unknown},
-		"no condition was read":     {func(r *Reset, _ *Repair) { r.Before.Health = gpu.Health{} }, unknown},
+		"an error since the check":   {onLog(gpu.Xid{BusID: bus, Code: 79}), "BKD-XIDFATAL is on record: Xid 79 (the GPU has fallen off the bus) at 0.000000 s of the kernel log"},
+		"one before the check":       {func(_ *Reset, k *Repair) { k.Log.Before = []gpu.Xid{{BusID: bus, Code: 48}} }, "BKD-XIDFATAL is on record: Xid 48 (uncorrectable (double bit) memory error) at 0.000000 s of the kernel log"},
+		"one that is over":           {func(_ *Reset, k *Repair) { k.Standing.Errors = map[gpu.BusID]int{bus: 48} }, "an error of its hardware is on record"},
+		"another GPU's that is over": {func(_ *Reset, k *Repair) { k.Standing.Errors = map[gpu.BusID]int{"0000:3d:00.0": 48} }, ""},
+		"a program's since":          {onLog(gpu.Xid{BusID: bus, Code: 13}), ""},
+		"another GPU's since":        {onLog(gpu.Xid{BusID: "0000:3d:00.0", Code: 79}), ""},
+		"an error that stands":       {func(_ *Reset, k *Repair) { k.Standing.Faults = []record.StandingFault{{Xid: gpu.Xid{BusID: bus}}} }, "an error of its hardware is on record"},
+		"another GPU's that stands":  {func(_ *Reset, k *Repair) { k.Standing.Faults = []record.StandingFault{{}} }, ""},
+		"a failed test":              {func(_ *Reset, k *Repair) { k.Test.Result = gpu.ProbeWrong }, `its last memory test ended with "wrong"`},
+		"a gap":                      {func(_ *Reset, k *Repair) { k.Test.Result = gpu.ProbeGap }, `its last memory test ended with "gap"`},
+		"the log was not read":       {func(_ *Reset, k *Repair) { k.Log = nil }, unknown},
+		"the log cannot be read":     {func(_ *Reset, k *Repair) { k.Log.Unknown = "no permission" }, unknown},
+		"part of the log is lost":    {func(_ *Reset, k *Repair) { k.Log.Lost = true }, unknown},
+		"a record is damaged":        {func(_ *Reset, k *Repair) { k.Unread = true }, unknown},
+		"no condition was read":      {func(r *Reset, _ *Repair) { r.Before.Health = gpu.Health{} }, unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := readyToReset()

@@ -3,6 +3,7 @@ package condition
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,6 +44,11 @@ func (l Look) Absorb(s record.Standing) record.Standing {
 	}
 	for _, x := range slices.Concat(log.Before, log.Xids) {
 		e, _ := catalog.LookupXid(x.Code)
+		if x.Seq > s.Mark.Seq && x.BusID != "" && e.OfGPU() {
+			all := map[gpu.BusID]int{x.BusID: x.Code}
+			maps.Copy(all, s.Errors)
+			s.Errors = all
+		}
 		switch {
 		case x.Seq <= s.Mark.Seq || x.BusID == "":
 		case x.Code == recoveryChanged && x.Recovery == gpu.RecoveryActions[0]:

@@ -183,6 +183,12 @@ func (m Remembered) Here(boot string) Remembered {
 	return m
 }
 
+// Resumed is what to remember once the drain is ended.
+func (m Remembered) Resumed(now time.Time, why string) Remembered {
+	m.Written, m.Last = nil, &Said{now.UTC().Round(0), Resume, why}
+	return m
+}
+
 // Repairable returns the GPU if the node was drained for memory that no process holds, on this GPU alone.
 func (m Remembered) Repairable(boot string) (id gpu.ID, is bool) {
 	w := m.Here(boot).Written

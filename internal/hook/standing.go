@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"maps"
 	"slices"
 
 	"bookend/internal/judge"
@@ -22,7 +23,8 @@ func withStanding(a *node.Access, c judge.Case) judge.Case {
 func keepStanding(a *node.Access, c judge.Case, j judge.Judgement, drained bool) []record.Finding {
 	return node.Fault(state.Standing.Update(a.Store, func(now *record.Standing) error {
 		next := c.StandingAfter(*now, j, drained)
-		if a.Phase != slurm.HealthCheck && next.Epoch == now.Epoch && slices.Equal(next.Faults, now.Faults) {
+		if a.Phase != slurm.HealthCheck && next.Epoch == now.Epoch && slices.Equal(next.Faults, now.Faults) &&
+			maps.Equal(next.Errors, now.Errors) {
 			return state.ErrUnchanged
 		}
 		*now = next

@@ -38,7 +38,8 @@ func isQuarantined(a *node.Access, s slurmcmd.Scontrol, card record.Assigned) bo
 func (r *Reset) open() (why string, idle bool) {
 	a, card := r.Access, r.Facts.Card
 	why, idle = OpenToJobs(a, r.Slurm, card)
-	if job := condition.Holding(r.Runs, card.Device, node.ReadEpoch(a.Config.Paths)); job != "" && !idle {
+	job := condition.Holding(r.Runs, card.Device, node.ReadEpoch(a.Config.Paths))
+	if job != "" && (!idle || r.byCheck) {
 		why = cmp.Or(why, fmt.Sprintf("job %s has it: wait for its end", job))
 	}
 	if nodes, err := state.Nodes(a.Config.Paths.Run, ""); len(nodes) > 1 || err != nil {

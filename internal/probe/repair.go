@@ -30,6 +30,7 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 	}
 	runs, unread := a.Store.Runs()
 	old, more := state.History(a.Config.Paths.Var, a.Job.Node)
+	lost, unsure := a.Store.LostRecord()
 	r, err := NewReset(a, s, slices.Concat(runs, old), say)
 	if err == nil {
 		err = r.Finish()
@@ -42,20 +43,24 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 	tried := func(a condition.ResetAttempt) bool {
 		return a.ByCheck && a.GPU == id && a.At.After(memory.Written.Wall)
 	}
-	if slices.ContainsFunc(r.Facts.Earlier, tried) {
+	r.Facts.Card = o.Card
+	if slices.ContainsFunc(r.Facts.Earlier, tried) && r.isOurs() {
 		o.Failed = "an earlier reset by the health check died, or could not end the drain"
 		return o, nil
 	}
 	r.byCheck = true
 	r.Plan(o.Card, r.Look())
-	refused := r.Facts.RepairRefusals(r.known(check, len(unread)+len(more) > 0))
+	refused := r.Facts.RepairRefusals(r.known(check, len(unread)+len(more) > 0 || lost || unsure != nil))
 	if len(refused) > 0 {
 		o.Refused = refused[0]
 		return o, nil
 	}
 	r.CarryOut()
 	o.Failed = r.Report.Unproven()
-	return o, nil
+	if o.Failed == "" {
+		err = a.Store.SwapDrain(memory, memory.Resumed(a.Env.Clock.Wall(), "its GPU was reset, and is proven well"))
+	}
+	return o, err
 }
 
 // onRecord returns a GPU as the last health check saw it.

@@ -220,6 +220,12 @@ func (r *Reset) steps() error {
 			return err
 		}
 	}
+	id := r.Facts.Card.Device.ID
+	busy, release := r.Access.Store.Turns.Quiet([]gpu.ID{id}, 10*time.Second) // nor does bookend test begin now
+	defer release()
+	if busy[id] != "" {
+		return errors.New(busy[id])
+	}
 	r.Facts.Scan = node.Holders(r.Access)
 	r.Facts.Open, r.Facts.Idle = r.open()
 	if late := r.Facts.Late(); len(late) > 0 {

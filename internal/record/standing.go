@@ -15,6 +15,8 @@ type Standing struct {
 	Faults []StandingFault `json:"faults,omitempty"`
 	// Resets are GPUs that were reset, with the newest entry of the log then: what it has of them up to that is over.
 	Resets map[gpu.BusID]gpu.KernelMark `json:"resets,omitempty"`
+	// Errors has an error of each GPU that speaks against its hardware, over or not.
+	Errors map[gpu.BusID]int `json:"errors,omitempty"`
 }
 
 // StandingFault is one fatal error of one GPU, by its first entry in the kernel's log or, once the node was drained for

@@ -104,9 +104,11 @@ func TestRepair(t *testing.T) {
 	for _, want := range []string{"level=info msg=\"repair: " + n.in("nvidia-smi"), "repair: GPU 0 (" + n.world.UUID(0) + ") was reset and is proven well"} {
 		must.Not(t, !strings.Contains(n.log(), want), "want %q in\n%s", want, n.log())
 	}
+	n.repairs()
 	n.clean(prolog, numbered(101))
 	n.clean(epilog, numbered(101))
 	n.checked("")
+	must.Be(t, "what was done", len(lines(n.log(), "repair: GPU")), 1)
 	must.Be(t, "ran after it", n.ran(), "")
 }
 
@@ -171,12 +173,24 @@ func TestRepairRefused(t *testing.T) {
 			n.xid(0, 48, "DBE")
 			n.unrepairing(func() { n.check() })
 		}, "BKD-XIDFATAL is on record"},
+		"an Xid that is over": {func(n *node) {
+			n.xid(0, 48, "DBE")
+			n.unrepairing(func() { n.check(); n.check() }) // the driver says that the GPU needs no recovery
+		}, "BKD-XIDFATAL is on record"},
+		"and is not in the log any more": {func(n *node) {
+			n.xid(0, 48, "DBE")
+			n.unrepairing(func() {
+				n.check()
+				n.put(n.world.KernelLog(), "6,300,300000000,-;later\n", 0o600)
+				n.check()
+			})
+		}, "an error of its hardware is on record"},
 		"an error that stands": {func(n *node) {
 			must.Do(n, state.Standing.Update(n.store(), func(s *record.Standing) error {
 				s.Epoch, s.Faults = n.run(100).Epoch, []record.StandingFault{{Xid: gpu.Xid{BusID: gpu.BusID(n.world.BusID(0)), Code: 79}}}
 				return nil
 			}))
-		}, "a fatal error of it is on record"},
+		}, "an error of its hardware is on record"},
 		"a failed test": {func(n *node) {
 			must.Do(n, state.Probes.Put(n.store(), record.TestRecord{Probe: gpu.Probe{Device: gpuOf(n), Result: gpu.ProbeWrong}, Epoch: n.run(100).Epoch}))
 		}, "its last memory test ended with"},
