@@ -247,6 +247,15 @@ func (r records) addRemembered(s *view.Status) {
 				q.Since.Local().Format(time.DateTime), q.Job, cmp.Or(q.Reason, "no reason given")))
 		}
 	}
+	wanted, err := probe.Wanted(r.access())
+	s.AddUnread("which GPUs are to be in quarantine", err)
+	for _, q := range wanted {
+		held := func(o state.Quarantine) bool { return o.GPU == q.GPU }
+		if !q.Over(s.At) && !slices.ContainsFunc(state.Quarantines.Peek(r.store), held) {
+			s.AddTrouble("", fmt.Sprintf("GPU %d is to be in quarantine (%s), BUT NO JOB HOLDS IT: %s", q.GPU, q.Reason,
+				cmp.Or(q.Problem, "the next health check has one hold it")))
+		}
+	}
 	resets, _ := probe.Attempts(r.access()) // bookend reset reports an unreadable one
 	s.AddTrouble("", condition.Unfinished(resets, r.epoch().Boot))
 	s.AddTrouble(catalog.Reset, condition.Unrepaired(resets, s.At))

@@ -19,6 +19,7 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/judge"
 	"bookend/internal/node"
+	"bookend/internal/probe"
 	"bookend/internal/publish"
 	"bookend/internal/record"
 	"bookend/internal/recorder"
@@ -58,6 +59,8 @@ func run(env Env, phase, task slurm.Context, ofTask func(*taskHook), do steps) i
 		return repair(env, env.Args[2])
 	case len(env.Args) == 3 && env.Args[1] == publish.DiskFlag:
 		return publish.ServeDisk(env)
+	case len(env.Args) == 3 && env.Args[1] == publish.HoldFlag:
+		return hold(env, env.Args[2])
 	}
 	if len(env.Args) > 1 {
 		if exit, done := env.Serve(); done {
@@ -78,6 +81,16 @@ func run(env Env, phase, task slurm.Context, ofTask func(*taskHook), do steps) i
 		return 0
 	}
 	return rootHook(env, phase, do)
+}
+
+// hold has jobs hold the GPUs that are to be in quarantine. No health check waits for it: Slurm may not answer.
+func hold(env Env, name string) int {
+	env.Confine()
+	a := node.ForRecorder(env, name)
+	if open, _ := a.OpenState(); !open || probe.Remake(a) != nil {
+		return 1
+	}
+	return 0
 }
 
 // hook is one run of a root hook: its access to the node, and what is published if it is stopped.

@@ -87,7 +87,7 @@ func (b *book) jobs(running, quarantined []GPUJob) {
 		return s.Name == gpuJobInfo || s.Name == gpuQuarantined
 	})
 	for _, on := range quarantined {
-		*b.at(gpuQuarantined, number(on.Slurm), on.UUID) = 1
+		*b.at(gpuQuarantined, number(on.Slurm), on.UUID) = min(1, float64(on.Job))
 	}
 	for _, on := range running {
 		if on.UUID != "" {

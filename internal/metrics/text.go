@@ -95,7 +95,7 @@ var families = map[string]family{
 	gpuJobInfo: {kind: "gauge", labels: []string{"gpu", "uuid", "jobid"},
 		help: "Always 1, for each job and each GPU that it has; only with metrics.job_map.metric."},
 	gpuQuarantined: {kind: "gauge", labels: []string{"gpu", "uuid"},
-		help: "1 while a job of root's keeps the GPU from all others (bookend quarantine), by the node's records."},
+		help: "For each GPU in quarantine: 1 while a job of root's keeps it from all others, 0 while none does."},
 	modeInfo: {kind: "gauge", labels: []string{"mode"},
 		help: "Always 1; mode is what the configuration said at the last run: observe or enforce."},
 	buildInfo: {kind: "gauge", labels: []string{"version"},

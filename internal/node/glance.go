@@ -120,7 +120,7 @@ func Programs(a *Access, limit time.Duration) *child.Programs {
 	return &child.Programs{Limit: limit, Stuck: stuck}
 }
 
-// Resets is the journal of the resets of a node's GPUs. It is on disk: whether one was tried counts beyond a reboot.
-func Resets[T any](a *Access) child.Journal[T] {
-	return child.Journal[T]{Dir: a.Config.Paths.Var, Name: "resets-" + a.Job.Node + ".json"}
+// Journal is what is kept of a node's resets, or quarantines. It is on disk: it counts beyond a reboot.
+func Journal[T any](a *Access, of string) child.Journal[T] {
+	return child.Journal[T]{Dir: a.Config.Paths.Var, Name: of + "-" + a.Job.Node + ".json"}
 }

@@ -42,7 +42,7 @@ const backTime = 30 * time.Second
 
 // Attempts returns what is on record of resets of a node's GPUs.
 func Attempts(a *node.Access) ([]condition.ResetAttempt, error) {
-	return node.Resets[[]condition.ResetAttempt](a).Read()
+	return node.Journal[[]condition.ResetAttempt](a, "resets").Read()
 }
 
 // NewReset returns a reset that ends early at a signal, with what is on record of earlier ones.
@@ -52,7 +52,7 @@ func NewReset(a *node.Access, s slurmcmd.Scontrol, runs []record.Run, say func(a
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else Go ends a process whose output has no reader
 	r = &Reset{Access: a, Slurm: s, Runs: runs, Changes: Changes{Say: say},
 		Run:     node.Programs(a, 2*time.Minute).Run, // systemd gives a service 90 s to stop
-		Keep:    node.Resets[[]condition.ResetAttempt](a).Write,
+		Keep:    node.Journal[[]condition.ResetAttempt](a, "resets").Write,
 		Stopped: func() bool { return len(stop) > 0 }}
 	r.Facts.Boot, r.Facts.Now = node.ReadEpoch(a.Config.Paths).Boot, a.Env.Clock.Wall()
 	r.Facts.Earlier, err = Attempts(a)

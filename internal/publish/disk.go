@@ -60,6 +60,7 @@ type DiskRequest struct {
 
 	// How a failed write is logged, once an hour.
 	Boot   time.Duration `json:"boot_ns"` // CLOCK_BOOTTIME now
+	Env    []string      `json:"env"`     // by which a process finds the hook's configuration
 	Words  config.Log    `json:"words"`
 	Hook   Entry         `json:"hook"`             // all but level and message
 	Syslog string        `json:"syslog,omitempty"` // path of the socket
@@ -147,15 +148,29 @@ func (w *diskWork) running() (all []metrics.GPUJob) {
 	return slices.Compact(all)
 }
 
-// quarantined returns the GPUs of this host that jobs of root's keep from others.
+// HoldFlag starts a program to have jobs hold the GPUs that are to be in quarantine; the node's name follows.
+const HoldFlag = "--hold"
+
+// quarantined returns the GPUs of this host that jobs of root's keep from others, and those of this node that none does
+// though an admin wants it: a health check leaves a process that changes that.
 func (w *diskWork) quarantined() (all []metrics.GPUJob) {
 	nodes, _ := state.Nodes(w.Run, "")
 	for _, name := range nodes {
 		for _, q := range state.Quarantines.PeekNode(w.Run, name) {
 			if q.GPU >= 0 {
-				all = append(all, metrics.GPUJob{Slurm: q.GPU, UUID: string(q.UUID)})
+				all = append(all, metrics.GPUJob{Slurm: q.GPU, UUID: string(q.UUID), Job: uint32(q.Job)})
 			}
 		}
+	}
+	wanted, _ := child.Journal[[]state.Quarantine]{Dir: w.Var, Name: "quarantines-" + w.Node + ".json"}.Read()
+	for _, q := range wanted {
+		held := func(on metrics.GPUJob) bool { return on.Slurm == q.GPU && on.UUID == string(q.UUID) }
+		if !q.Over(w.Now) && !slices.ContainsFunc(all, held) {
+			all = append(all, metrics.GPUJob{Slurm: q.GPU, UUID: string(q.UUID)})
+		}
+	}
+	if len(wanted) > 0 && w.Counted.Hook == metrics.HealthCheck {
+		_ = child.Detach(w.Env, nil, HoldFlag, w.Node) // bookend status shows what that comes to
 	}
 	return all
 }

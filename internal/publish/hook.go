@@ -47,6 +47,7 @@ func Hook(a *node.Access, o Account) {
 		Run: a.Config.Paths.Run, Var: a.Config.Paths.Var, Node: a.Job.Node, Now: a.Env.Clock.Wall(),
 		Textfile: a.Config.Metrics.Textfile, JobMap: a.Config.Metrics.JobMap, Counted: counted(a, o),
 		Boot: a.Env.Clock.Boot(), Words: a.Config.Log, Hook: newEntry(a, config.Warning, ""), Syslog: syslogSocket(a),
+		Env: []string{"BOOKEND_CONFIG=" + a.Env.Getenv("BOOKEND_CONFIG")},
 	}
 	if a.Config.Log.File {
 		req.Log, req.LogDir = lines, a.Config.Paths.Log

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/metrics"
@@ -103,14 +104,19 @@ func TestRunning(t *testing.T) {
 	must.Be(t, "after a reboot", w.mapped(), "0= 1= 2=")
 }
 
-// The metrics show the GPUs in quarantine of all nodes of the host; jobs that may still get one hold none.
+// The metrics show the GPUs in quarantine of all nodes of the host; jobs that may still get one hold none. One that an
+// admin wants, and that none holds, is 0.
 func TestQuarantinedGPUs(t *testing.T) {
 	work, s := mapping(t)
 	other := must.Have(state.Open(work().Run, "n2"))(t)
 	must.Do(t, s.Quarantine(state.Quarantine{GPU: -1}, []slurm.JobID{7, 8}))
 	must.Do(t, s.Quarantine(state.Quarantine{GPU: 3, UUID: "GPU-a"}, []slurm.JobID{7}))
 	must.Do(t, other.Quarantine(state.Quarantine{GPU: 0}, []slurm.JobID{9}))
+	wanted := child.Journal[[]state.Quarantine]{Dir: work().Var, Name: "quarantines-n1.json"}
+	must.Do(t, wanted.Write([]state.Quarantine{{Job: 5, GPU: 3, UUID: "GPU-a"}, {Job: 4, GPU: 2, UUID: "GPU-b"},
+		{Job: 4, GPU: 1, Until: time.Now().Add(-time.Hour)}}))
 	w := work()
+	w.Now = time.Now()
 	w.Textfile = filepath.Join(filepath.Dir(w.Run), "bookend.prom")
 	w.do()
 	must.Be(t, "troubles", len(w.troubles), 0)
@@ -121,6 +127,7 @@ func TestQuarantinedGPUs(t *testing.T) {
 		}
 	}
 	must.Be(t, "metrics", strings.Join(shown, ""), `bookend_gpu_quarantined{gpu="0",uuid=""} 1
+bookend_gpu_quarantined{gpu="2",uuid="GPU-b"} 0
 bookend_gpu_quarantined{gpu="3",uuid="GPU-a"} 1
 `)
 }

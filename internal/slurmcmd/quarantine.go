@@ -22,13 +22,14 @@ type Quarantine struct {
 	Partition string        // empty: the first of the node's that preempts no job
 	Account   string        // of the jobs; empty: the caller's default
 	For       time.Duration // how long it lasts; 0: until it is released
-	Wait      time.Duration // for a job that has the GPU
 	Resume    bool          // also ends the node's drain, once the jobs are in the queue
 	// Keep records jobs before any of them can start, as hooks must know them, with -1; and the one that holds the GPU,
 	// with the GPU's number. Clock returns CLOCK_BOOTTIME.
 	Keep  func(gpu int, jobs ...slurm.JobID) error
 	Clock func() time.Duration
-	was   slurm.Node // at the beginning
+	// Rebooted means that Slurm does not know yet that the node was: all its GPUs become free once it does.
+	Rebooted bool
+	was      slurm.Node // at the beginning
 }
 
 const (
@@ -40,6 +41,7 @@ const (
 	holdMinutes = 2
 	between     = 300 * time.Millisecond // between two questions to slurmctld
 	atOnce      = 30 * time.Second       // for jobs of top priority to start on free GPUs
+	atBoot      = 2 * time.Minute        // for a node to come up
 )
 
 // Begin returns the job that holds the GPU, until Release cancels it.
@@ -58,29 +60,20 @@ func (q Quarantine) Begin() (slurm.JobID, error) {
 	if q.Partition, err = q.partition(node); err != nil {
 		return 0, err
 	}
-	for until := q.Clock() + q.Wait; ; time.Sleep(between) {
-		free, err := q.free()
-		if err == nil && free > 0 {
-			var job slurm.JobID
-			if job, err = q.try(free); job != 0 {
-				return job, err
-			}
-		}
-		switch {
-		case err != nil:
-			return 0, err
-		case q.Clock() >= until:
-			const why = "a job has had GPU %d for %v (bookend status): wait longer, or drain the node first"
-			return 0, fmt.Errorf(why, q.GPU, q.Wait)
-		}
+	free, err := q.free(node)
+	if err != nil || free == 0 {
+		return 0, cmp.Or(err, ErrTaken)
 	}
+	return q.try(free)
 }
 
+// ErrTaken means that a job has the GPU.
+var ErrTaken = errors.New("a job has the GPU (bookend status): wait longer, or drain the node first")
+
 // free returns how many GPUs of the node no job has, 0 if this one may be a job's.
-func (q Quarantine) free() (n int, err error) {
-	node, err := q.Slurm.run("show", "node", "-d", q.Node)
-	if err != nil {
-		return 0, fmt.Errorf("read node %q: %w", q.Node, err)
+func (q Quarantine) free(node string) (n int, err error) {
+	if q.Rebooted {
+		return count(gresOf, node), nil
 	}
 	states := "--states=RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
 	ids, err := q.Slurm.sibling("squeue").run("--noheader", "--nodelist="+q.Node, states, "--format=%A")
@@ -138,14 +131,27 @@ func (q Quarantine) partition(node string) (string, error) {
 		cmp.Or(strings.Join(why, "; "), "it is in none of that name"))
 }
 
-// Runs reports whether Slurm says that a job runs.
+// Runs reports whether Slurm says that a job of root's runs.
 func (c Scontrol) Runs(job slurm.JobID) bool {
 	text, err := c.run("show", "job", fmt.Sprint(job))
 	return err == nil && isRunning(text)
 }
 
+// Ended reports whether a job of root's has ended: Slurm says so, or has no such job.
+func (c Scontrol) Ended(job slurm.JobID) (bool, error) {
+	text, err := c.run("show", "job", fmt.Sprint(job))
+	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
+		return true, nil
+	}
+	const over = "\n   JobState=(COMPLETED|CANCELLED|FAILED|TIMEOUT|NODE_FAIL|BOOT_FAIL|PREEMPTED|DEADLINE|OUT_OF)"
+	return regexp.MustCompile(over).MatchString(text) || !strings.Contains(text, ofRoot), err
+}
+
+// ofRoot is in scontrol's answer about a job of root's. Threat: a user's job that has the number of an earlier one.
+const ofRoot = "\n   UserId=root(0) "
+
 func isRunning(job string) bool {
-	return strings.Contains(job, " JobState=RUNNING ") || strings.Contains(job, "\n   JobState=RUNNING ")
+	return strings.Contains(job, "\n   JobState=RUNNING ") && strings.Contains(job, ofRoot)
 }
 
 // unfit returns why a job of a partition cannot hold a GPU for good, empty if it can.
@@ -201,7 +207,7 @@ func givenOn(job, node string) (numbers []int) {
 	return numbers
 }
 
-// try fills n free GPUs, and returns the job that got this one; 0 if another was faster. The others are cancelled.
+// try fills n free GPUs, and returns the job that got this one; ErrTaken if another was faster. It cancels the others.
 func (q Quarantine) try(n int) (kept slurm.JobID, err error) {
 	jobs, err := q.submit(n)
 	defer func() {
@@ -260,8 +266,13 @@ func (q Quarantine) await(jobs []slurm.JobID) (slurm.JobID, error) {
 	if q.For > 0 {
 		limit = fmt.Sprint("TimeLimit=", int((q.For+time.Minute-1)/time.Minute))
 	}
-	for until := q.Clock() + atOnce; ; time.Sleep(between) {
+	limited := atOnce
+	if q.Rebooted {
+		limited = atBoot
+	}
+	for until, pause := q.Clock()+limited, between; ; time.Sleep(pause) {
 		running := 0
+		pause += pause / 8 // a node that does not come up must not keep slurmctld busy
 		var waits string
 		for _, j := range jobs {
 			text, err := q.Slurm.run("show", "job", "-d", fmt.Sprint(j))
@@ -279,16 +290,16 @@ func (q Quarantine) await(jobs []slurm.JobID) (slurm.JobID, error) {
 					_, err = q.Slurm.run("update", fmt.Sprint("JobId=", j), limit)
 				}
 				if err != nil {
-					return 0, fmt.Errorf("keep job %d: %w", j, err)
+					return 0, errors.Join(fmt.Errorf("keep job %d: %w", j, err), q.Keep(-1, j))
 				}
 				return j, nil
 			}
 		}
 		switch {
 		case running == len(jobs):
-			return 0, nil
+			return 0, ErrTaken
 		case q.Clock() >= until:
-			return 0, fmt.Errorf("only %d of %d jobs started in %v: %.100q", running, len(jobs), atOnce, waits)
+			return 0, fmt.Errorf("only %d of %d jobs started in %v: %.100q", running, len(jobs), limited, waits)
 		}
 	}
 }

@@ -31,7 +31,7 @@ case $* in
 *"show partition a") printf 'PartitionName=a\n   X=1 PriorityTier=1 OverSubscribe=NO\n   X=NO PreemptMode=OFF\n   State=UP X=\n';;
 *"show job"*) state=RUNNING; grep -q "pending" world && state=PENDING
 	for id; do :; done
-	printf 'JobId=%s\n   JobState=%s Reason=Resources X=\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:%s)\n' $id $state $((id - 1));;
+	printf 'JobId=%s\n   UserId=root(0) GroupId=root(0)\n   JobState=%s Reason=Resources X=\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:%s)\n' $id $state $((id - 1));;
 *State=UNDRAIN*) echo undrained >>log; rm drained;;
 *State=DRAIN*) echo drained >>log; for reason; do :; done; echo "${reason#Reason=}" >drained;;
 *TimeLimit*) echo "$*" >>log; ! grep -q refuses world || { echo no >&2; exit 1; };;
@@ -51,7 +51,7 @@ func TestQuarantineThatFails(t *testing.T) {
 		"the drain is ended":    {"", "broken", 0, "", queued + "undrained\nkeep 0 [1]\nupdate JobId=1 TimeLimit=UNLIMITED\nscancel 2\n"},
 		"drained, and pending":  {"pending", "broken", 0, "only 0 of 2 jobs started", queued + "undrained\ndrained\nscancel 1 2\n"},
 		"pending":               {"pending", "", 0, "only 0 of 2 jobs started", queued + "scancel 1 2\n"},
-		"drained, not lasting":  {"refuses", "broken", 0, "keep job 1", queued + "undrained\nkeep 0 [1]\nupdate JobId=1 TimeLimit=UNLIMITED\ndrained\nscancel 1 2\n"},
+		"drained, not lasting":  {"refuses", "broken", 0, "keep job 1", queued + "undrained\nkeep 0 [1]\nupdate JobId=1 TimeLimit=UNLIMITED\nkeep -1 [1]\ndrained\nscancel 1 2\n"},
 		"no such GPU":           {gpu: 2, wrong: "the node has 2 GPUs"},
 		"held, and one is gone": {world: "forgotten", gpu: 1, log: queued + "keep 1 [2]\nupdate JobId=2 TimeLimit=UNLIMITED\nscancel 1\n"},
 	} {

@@ -38,6 +38,11 @@ func (t Turns) Check(wait time.Duration) (release func(), err error) {
 	return safefile.Lock(filepath.Join(t.dir, "lock-check"), wait, true)
 }
 
+// Quarantine makes the caller the only one that changes which GPUs are in quarantine.
+func (t Turns) Quarantine(wait time.Duration) (release func(), err error) {
+	return safefile.Lock(filepath.Join(t.dir, "lock-quarantine"), wait, true)
+}
+
 const recorderLock = "lock-recorder"
 
 // Recorder makes the caller the node's only recorder while is returns true: the state may be removed and created again

@@ -74,7 +74,24 @@ type Quarantine struct {
 	UUID   gpu.ID      `json:"uuid,omitempty"` // empty if the driver does not tell
 	Since  time.Time   `json:"since"`
 	Reason string      `json:"reason,omitempty"`
+	// Of what an admin wants beyond a reboot, also this. Zero Until: until it is released. Boot is that of the job.
+	Until     time.Time `json:"until,omitzero"`
+	Boot      string    `json:"boot,omitempty"`
+	Partition string    `json:"partition,omitempty"`
+	Account   string    `json:"account,omitempty"`
+	Conf      string    `json:"slurm_conf,omitempty"`
+	Problem   string    `json:"problem,omitempty"` // why no job holds the GPU at present
 }
+
+// Note returns a function that records for hooks which GPU jobs hold, -1 for none yet or no more.
+func (q Quarantine) Note(s *Store, now func() time.Time) func(gpu int, jobs ...slurm.JobID) error {
+	return func(gpu int, jobs ...slurm.JobID) error {
+		return s.Quarantine(Quarantine{GPU: gpu, UUID: q.UUID, Since: now(), Reason: q.Reason}, jobs)
+	}
+}
+
+// Over reports whether the time for which an admin wanted it has passed.
+func (q Quarantine) Over(now time.Time) bool { return !q.Until.IsZero() && !now.Before(q.Until) }
 
 // Holds reports whether this is that job. Threat: a user's job with the number of an earlier one: only root's count.
 func (q Quarantine) Holds(j slurm.Job) bool { return q.Job == j.ID && j.UID == 0 }

@@ -50,7 +50,7 @@ func TestQuarantine(t *testing.T) {
 	bookend("in no quarantine", "release", "0")
 
 	full := s.starts(s.user, "echo ready; sleep 600", "--gres=gpu:4")
-	bookend("a job has had GPU 2 for 0s", "quarantine", "2")
+	bookend("a job has the GPU", "quarantine", "2")
 	go func() { _ = s.on.Scontrol("update", "JobId="+string(full), "TimeLimit=1") }()
 	s.cancels(full)
 	bookend("is held by job", "quarantine", "2", "--wait", "1m")

@@ -1,0 +1,129 @@
+package probe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/node"
+	"bookend/internal/slurmcmd"
+	"bookend/internal/state"
+)
+
+// Quarantine has a job hold a GPU, and keeps on disk that an admin wants it. It waits for a job that has the GPU.
+func Quarantine(a *node.Access, q slurmcmd.Quarantine, wait time.Duration, why string) (state.Quarantine, error) {
+	var held state.Quarantine
+	as := state.Quarantine{Reason: why, Partition: q.Partition, Account: q.Account, Conf: q.Slurm.Conf}
+	for until := a.Env.Clock.Boot() + wait; ; time.Sleep(time.Second) {
+		err := changeWanted(a, time.Minute, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
+			as.Since = a.Env.Clock.Wall()
+			var err error
+			held, err = hold(a, q, as)
+			gone := func(o state.Quarantine) bool { return o.GPU == q.GPU || o.Over(as.Since) }
+			return append(slices.DeleteFunc(wanted, gone), held), err
+		})
+		if !errors.Is(err, slurmcmd.ErrTaken) || a.Env.Clock.Boot() >= until {
+			return held, err
+		}
+	}
+}
+
+// hold has a job hold a GPU.
+func hold(a *node.Access, q slurmcmd.Quarantine, as state.Quarantine) (state.Quarantine, error) {
+	q.Node, q.Clock = a.Job.Node, a.Env.Clock.Boot
+	as.GPU, as.UUID = q.GPU, cmp.Or(as.UUID, state.LastCheck.Peek(a.Store).IDAt(q.GPU))
+	as.Boot, as.Problem = node.ReadEpoch(a.Config.Paths).Boot, ""
+	if as.Until.IsZero() && q.For > 0 {
+		as.Until = as.Since.Add(q.For)
+	}
+	q.Keep = as.Note(a.Store, a.Env.Clock.Wall)
+	var err error
+	as.Job, err = q.Begin()
+	return as, err
+}
+
+// Wanted returns the quarantines that an admin wants, also beyond a reboot.
+func Wanted(a *node.Access) ([]state.Quarantine, error) {
+	return node.Journal[[]state.Quarantine](a, "quarantines").Read()
+}
+
+// changeWanted changes what an admin wants, while no other program does.
+func changeWanted(a *node.Access, wait time.Duration, to func([]state.Quarantine) ([]state.Quarantine, error)) error {
+	done, err := a.Store.Turns.Quarantine(wait)
+	if err != nil {
+		return fmt.Errorf("another quarantine is at work, try again: %w", err)
+	}
+	defer done()
+	disk := node.Journal[[]state.Quarantine](a, "quarantines")
+	was, err := disk.Read()
+	if err != nil {
+		return err
+	}
+	now, err := to(slices.Clone(was))
+	if err == nil && !slices.Equal(was, now) {
+		err = disk.Write(now)
+	}
+	return err
+}
+
+// Release ends the quarantine of a GPU, and reports whether it was in one.
+func Release(a *node.Access, s slurmcmd.Scontrol, number int) (found bool, err error) {
+	is := func(q state.Quarantine) bool { return q.GPU == number && number >= 0 }
+	return found, changeWanted(a, time.Minute, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
+		found = slices.ContainsFunc(wanted, is)
+		var err error
+		for _, q := range state.Quarantines.Peek(a.Store) { // since a reboot, a number on disk may be another job's
+			if is(q) && err == nil {
+				found, err = true, s.Release(q.Job)
+			}
+			if is(q) && err == nil { // hooks have to know the job until its epilog, if there is one, removes it
+				err = q.Note(a.Store, a.Env.Clock.Wall)(-1, q.Job)
+			}
+		}
+		return slices.DeleteFunc(wanted, is), err
+	})
+}
+
+// Remake has jobs hold the GPUs that an admin wants in quarantine and none holds, as after a reboot or scancel.
+func Remake(a *node.Access) error {
+	return changeWanted(a, 0, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
+		for i, q := range wanted {
+			wanted[i] = remade(a, q)
+		}
+		return wanted, nil
+	})
+}
+
+func remade(a *node.Access, q state.Quarantine) state.Quarantine {
+	s := slurmcmd.Scontrol{Path: a.Config.Slurm.Scontrol, Conf: q.Conf, Root: a.Env.EUID == 0,
+		Time: func() time.Duration { return 10 * time.Second }}
+	here, now := node.ReadEpoch(a.Config.Paths).Boot, a.Env.Clock.Wall()
+	is := state.LastCheck.Peek(a.Store).IDAt(q.GPU)
+	ended, err := s.Ended(q.Job)
+	note := q.Note(a.Store, a.Env.Clock.Wall)
+	switch {
+	case err != nil: // then it cannot be told
+	case !ended && q.Boot == here:
+		q.UUID, q.Problem = cmp.Or(q.UUID, is), ""
+		_ = note(q.GPU, q.Job) // the node's state may have been lost
+	case q.Over(now):
+	case q.Boot != here && (is == "" || q.UUID == ""):
+		q.Problem = "which GPU has that number since the reboot is not known"
+	case is != "" && q.UUID != "" && is != q.UUID:
+		q.Problem = fmt.Sprintf("that number was %s and is %s now: bookend release %d", q.UUID, is, q.GPU)
+	default:
+		again := slurmcmd.Quarantine{Slurm: s, GPU: q.GPU, Partition: q.Partition, Account: q.Account, Rebooted: !ended}
+		if !q.Until.IsZero() { // no longer than wanted, whatever the clock says since the reboot
+			again.For = min(q.Until.Sub(now), q.Until.Sub(q.Since))
+		}
+		_ = note(-1, q.Job)
+		held, err := hold(a, again, q)
+		if err == nil {
+			return held
+		}
+		q.Problem = err.Error()
+	}
+	return q
+}

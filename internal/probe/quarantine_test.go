@@ -1,0 +1,171 @@
+package probe
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/gpu"
+	"bookend/internal/node"
+	"bookend/internal/record"
+	"bookend/internal/slurm"
+	"bookend/internal/slurmcmd"
+	"bookend/internal/state"
+	"bookend/test/must"
+	"bookend/test/onrecord"
+)
+
+// slurmOfTwo stands for Slurm's programs on a node of two GPUs. New jobs are 11, 12 and so on, and get GPU 0, 1 and so on;
+// job 5 has GPU 1. Its directory has each older job's state in jobN, the ids of running jobs in "running", how many GPUs
+// they have in "used", "silent" if slurmctld does not answer, and what was asked for in "log".
+const slurmOfTwo = `#!/bin/sh
+cd "$(dirname "$0")"
+[ ! -e silent ] || { echo "scontrol: error: Unable to contact slurm controller" >&2; exit 1; }
+case ${0##*/} in
+sbatch) n=$(($(cat jobs 2>/dev/null || echo 10) + 1)); echo $n >jobs; echo $n; echo sbatch >>log; exit;;
+squeue) [ ! -e running ] || cat running; exit;;
+scancel) echo "scancel $*" >>log; for id; do echo CANCELLED >job$id; done; exit;;
+esac
+for id; do :; done
+case $* in
+*"show node"*) printf 'NodeName=n1 Arch=x\n   Gres=gpu:2\n   GresUsed=gpu:%s\n   State=IDLE X=\n   Partitions=a \n' $(cat used 2>/dev/null || echo 0);;
+*"show partition"*) printf 'PartitionName=a\n   X=1 PriorityTier=1 OverSubscribe=NO\n   X=NO PreemptMode=OFF\n   State=UP X=\n';;
+*"show job"*) [ $id -gt 10 ] || [ -e job$id ] || { echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }
+	user='root(0)'; [ $id != 5 ] || [ ! -e users ] || user='alice(1000)'
+	gpu=$((id - 11)); [ $id != 5 ] || gpu=1
+	printf 'JobId=%s\n   UserId=%s GroupId=x\n   JobState=%s Reason=x X=\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:%s)\n' $id "$user" "$(cat job$id 2>/dev/null || echo RUNNING)" $gpu;;
+*TimeLimit*) echo "$*" >>log;;
+esac
+`
+
+// quarantined is a node with such a Slurm, whose last health check saw GPU-a as 0 and GPU-b as 1.
+func quarantined(t *testing.T) (a *node.Access, dir string) {
+	a, _ = onrecord.Node(t, slurm.HealthCheck)
+	a.Env.EUID = 1 // the programs need not be trusted
+	a.Config.Paths.Var, dir = filepath.Join(must.RootsDir(t), "var"), t.TempDir()
+	for _, program := range []string{"scontrol", "sbatch", "squeue", "scancel"} {
+		must.Do(t, os.WriteFile(filepath.Join(dir, program), []byte(slurmOfTwo), 0o755))
+	}
+	a.Config.Slurm.Scontrol = filepath.Join(dir, "scontrol")
+	cards := []record.Assigned{{Index: 0, Device: gpu.Device{ID: "GPU-a"}}, {Index: 1, Device: gpu.Device{ID: "GPU-b"}}}
+	must.Do(t, state.LastCheck.Save(a.Store, &record.Check{Cards: cards}))
+	return a, dir
+}
+
+// A GPU that an admin wants in quarantine is held again once its job has ended, but not another GPU that has its number
+// now, not for longer, and not while it is not known whether a job holds it.
+func TestRemake(t *testing.T) {
+	here := node.ReadEpoch(node.Unconfigured(child.Env{Clock: child.SystemClock()}, slurm.Epilog, 0).Config.Paths).Boot
+	at := time.Now().Add(-time.Hour)
+	const again, unlimited = "sbatch\nsbatch\nupdate JobId=12 TimeLimit=", "UNLIMITED\nscancel 11\n"
+	for name, tt := range map[string]struct {
+		files   map[string]string
+		edit    func(q *state.Quarantine)
+		check   *record.Check // if not the last
+		log     string
+		problem string
+		job     int
+	}{
+		"held":                       {map[string]string{"job5": "RUNNING", "used": "1", "running": "5"}, nil, nil, "", "", 5},
+		"suspended":                  {map[string]string{"job5": "SUSPENDED"}, nil, nil, "", "", 5},
+		"scancelled":                 {map[string]string{"job5": "CANCELLED"}, nil, nil, again + unlimited, "", 12},
+		"forgotten":                  {nil, nil, nil, again + unlimited, "", 12},
+		"its number is a user's job": {map[string]string{"job5": "RUNNING", "users": ""}, nil, nil, again + unlimited, "", 12},
+		"the node failed":            {map[string]string{"job5": "NODE_FAIL"}, nil, nil, again + unlimited, "", 12},
+		"slurmctld is silent":        {map[string]string{"silent": ""}, nil, nil, "", "", 5},
+		"after a reboot":             {map[string]string{"job5": "NODE_FAIL"}, func(q *state.Quarantine) { q.Boot = "b0" }, nil, again + unlimited, "", 12},
+		"Slurm does not know of the reboot": {map[string]string{"job5": "RUNNING", "used": "2", "running": "5 6", "job6": "RUNNING"},
+			func(q *state.Quarantine) { q.Boot = "b0" }, nil, again + unlimited, "", 12},
+		"another GPU": {nil, func(q *state.Quarantine) { q.Boot, q.UUID = "b0", "GPU-c" }, nil, "",
+			"that number was GPU-c and is GPU-b now: bookend release 1", 5},
+		"another GPU in one boot":  {nil, func(q *state.Quarantine) { q.UUID = "GPU-c" }, nil, "", "that number was GPU-c", 5},
+		"which GPU is not known":   {nil, func(q *state.Quarantine) { q.Boot = "b0" }, &record.Check{}, "", "is not known", 5},
+		"which GPU was not known":  {nil, func(q *state.Quarantine) { q.Boot, q.UUID = "b0", "" }, nil, "", "is not known", 5},
+		"lost, in one boot":        {nil, nil, &record.Check{}, again + unlimited, "", 12},
+		"never known, in one boot": {nil, func(q *state.Quarantine) { q.UUID = "" }, nil, again + unlimited, "", 12},
+		"over":                     {nil, func(q *state.Quarantine) { q.Until = at.Add(time.Minute) }, nil, "", "", 5},
+		"for a while":              {nil, func(q *state.Quarantine) { q.Until = at.Add(2 * time.Hour) }, nil, again + "60\nscancel 11\n", "", 12},
+		"the clock is wrong": {nil, func(q *state.Quarantine) {
+			q.Since, q.Until = at.Add(24*time.Hour), at.Add(25*time.Hour)
+		}, nil, again + "60\nscancel 11\n", "", 12},
+		"a job has it": {map[string]string{"job5": "CANCELLED", "used": "1", "running": "12"}, nil, nil, "", "a job has the GPU", 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, dir := quarantined(t)
+			if tt.check != nil {
+				must.Do(t, state.LastCheck.Save(a.Store, tt.check))
+			}
+			q := state.Quarantine{Job: 5, GPU: 1, UUID: "GPU-b", Boot: here, Since: at, Reason: "ticket 17"}
+			if tt.edit != nil {
+				tt.edit(&q)
+			}
+			disk := node.Journal[[]state.Quarantine](a, "quarantines")
+			must.Do(t, disk.Write([]state.Quarantine{q}))
+			for file, text := range tt.files {
+				must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+			}
+			must.Do(t, Remake(a))
+			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			must.Be(t, "log", strings.ReplaceAll(string(log), "scancel 11 12\n", ""), tt.log)
+			now := must.Have(disk.Read())(t)
+			must.Not(t, len(now) != 1, "%+v", now)
+			must.Be(t, "job", int(now[0].Job), tt.job)
+			must.Not(t, !strings.Contains(now[0].Problem, tt.problem) || tt.problem == "" && now[0].Problem != "", "problem %q", now[0].Problem)
+			must.Be(t, "since", now[0].Since.Equal(q.Since), true)
+			if tt.job == 12 {
+				must.Be(t, "boot", now[0].Boot, here)
+				held := state.Quarantines.Peek(a.Store)
+				must.Be(t, "held", fmt.Sprint(held[len(held)-1].Job, held[len(held)-1].GPU, held[len(held)-1].UUID), fmt.Sprint(12, 1, now[0].UUID))
+			}
+		})
+	}
+}
+
+// What an admin asks for is on disk until its release: then nothing remakes it. One program at a time does either.
+func TestQuarantineAndRelease(t *testing.T) {
+	a, dir := quarantined(t)
+	s := slurmcmd.Scontrol{Path: a.Config.Slurm.Scontrol, Time: func() time.Duration { return time.Minute }}
+	disk := node.Journal[[]state.Quarantine](a, "quarantines")
+	past := state.Quarantine{Job: 3, GPU: 0, Until: time.Now().Add(-time.Hour)}
+	must.Do(t, disk.Write([]state.Quarantine{past, {Job: 4, GPU: 1, Reason: "older"}}))
+	job := must.Have(Quarantine(a, slurmcmd.Quarantine{Slurm: s, GPU: 1, For: 72 * time.Hour, Partition: "a"}, 0, "ticket 17"))(t)
+	must.Be(t, "job", int(job.Job), 12)
+	wanted := must.Have(Wanted(a))(t)
+	must.Not(t, len(wanted) != 1, "%+v", wanted)
+	w := wanted[0]
+	must.Be(t, "until", w.Until.Sub(w.Since), 72*time.Hour)
+	must.Be(t, "wanted", fmt.Sprintln(w.Job, w.GPU, w.UUID, w.Reason, w.Partition), "12 1 GPU-b ticket 17 a\n")
+
+	done := must.Have(a.Store.Turns.Quarantine(0))(t)
+	must.Not(t, Remake(a) == nil, "two at once")
+	done()
+	if found, err := Release(a, s, 0); found || err != nil {
+		t.Errorf("GPU 0: %v, %v", found, err)
+	}
+	if found, err := Release(a, s, -1); found || err != nil {
+		t.Errorf("GPU -1: %v, %v", found, err)
+	}
+	if found, err := Release(a, s, 1); !found || err != nil {
+		t.Errorf("GPU 1: %v, %v", found, err)
+	}
+	must.Be(t, "wanted", len(must.Have(Wanted(a))(t)), 0)
+	must.Do(t, Remake(a))
+	log := must.Read(t, filepath.Join(dir, "log"))
+	must.Be(t, "log", log, "sbatch\nsbatch\nupdate JobId=12 TimeLimit=4320\nscancel 11\nscancel 12\n")
+	for _, q := range state.Quarantines.Peek(a.Store) { // hooks know the jobs until their epilogs
+		must.Be(t, "GPU of a job", q.GPU, -1)
+	}
+
+	// after a reboot only the disk has it; its job's number may be another's job
+	w.Job, w.Boot = 7, "b0"
+	must.Do(t, disk.Write([]state.Quarantine{w}))
+	if found, err := Release(a, s, 1); !found || err != nil {
+		t.Errorf("GPU 1 after a reboot: %v, %v", found, err)
+	}
+	must.Be(t, "log", must.Read(t, filepath.Join(dir, "log")), log)
+}
