@@ -26,9 +26,10 @@ var ErrRefused = errors.New("refusing to become")
 // own binary started again. No program is executed afterwards: one started as the user (SysProcAttr.Credential) would
 // be dumpable again and so traceable by the user, who could then answer root in its name.
 //
-// The order matters: no_new_privs first, so that nothing gained later survives; the bounding set while CAP_SETPCAP is
-// held; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the other capabilities, which a securebit could have
-// kept, last. Linux keeps all of these per thread, and package unix would change the calling thread only.
+// The order matters: no_new_privs first, so that nothing gained later survives; groups, gid and uid while CAP_SETGID
+// and CAP_SETUID are held; the capabilities, which a securebit could have kept, last. Linux keeps all of these per
+// thread, and package unix would change the calling thread only. The bounding set stays: it limits what a program gains
+// as it is executed, which is nothing with no_new_privs, and to drop it stops all threads once for each capability.
 func Become(uid, gid uint32, groups []uint32) error {
 	if err := errors.Join(plainIDs(uid, gid, groups), holdsNothing(descriptors)); err != nil {
 		return err
@@ -39,7 +40,6 @@ func Become(uid, gid uint32, groups []uint32) error {
 	}{
 		{"set limits", limit},
 		{"set no_new_privs", func() error { return prctlAll(unix.PR_SET_NO_NEW_PRIVS, 1) }},
-		{"drop bounding set", dropBoundingSet},
 		{"set groups", func() error { return syscall.Setgroups(ints(groups)) }},
 		{"set gid", func() error { return syscall.Setresgid(int(gid), int(gid), int(gid)) }},
 		{"set uid", func() error { return syscall.Setresuid(int(uid), int(uid), int(uid)) }},
@@ -119,18 +119,6 @@ func prctlAll(option int, arg uintptr) error {
 	return nil
 }
 
-func dropBoundingSet() error {
-	for c := uintptr(0); ; c++ {
-		err := prctlAll(unix.PR_CAPBSET_DROP, c)
-		if c > 0 && errors.Is(err, unix.EINVAL) { // beyond the kernel's last capability
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
 func dropCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
@@ -179,7 +167,7 @@ func proveThread(status string, uid, gid uint32, groups []uint32) error {
 		fmt.Sprintf("Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d", uid), fmt.Sprintf("Gid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d", gid),
 		strings.TrimSpace(all), "NoNewPrivs:\t1", "TracerPid:\t0",
 	}
-	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
 		want = append(want, set+":\t0000000000000000")
 	}
 	has := map[string]bool{}
@@ -263,46 +251,45 @@ const (
 // noID means "leave unchanged" to setresuid and similar calls, so it is not a valid id.
 const noID = ^uint32(0)
 
-// lookups are programs that print a user's groups from the system's name service: a static hook has no NSS.
-var lookups = []string{"/usr/bin/id", "/bin/id"}
+// lookups and accounts are programs that print a user's groups, and a user's line, from the system's name service: a
+// static hook has no NSS.
+var (
+	lookups  = []string{"/usr/bin/id", "/bin/id"}
+	accounts = []string{"/usr/bin/getent", "/bin/getent"}
+)
+
+// lookUp returns what one of the programs prints; ok is false if there is none or it fails. Threat: a program that
+// another user could have put there would run as root; a name could be taken for an option, or for another user's
+// number.
+func lookUp(programs []string, args ...string) (text string, ok bool) {
+	at := slices.IndexFunc(programs, func(path string) bool { return safefile.Trusted(path) == nil })
+	if at < 0 {
+		return "", false
+	}
+	res := Run(Spec{Path: programs[at], Args: args, MaxOutput: maxLookupOutput, Timeout: lookupTimeout})
+	return string(res.Stdout), res.Outcome == Exited && res.ExitCode == 0
+}
 
 // Groups returns a user's groups from the system's name service, the primary gid first. It returns gid only if there is
 // no answer within half a second. Group 0 is left out: no rights of root's group are needed.
 func Groups(uid, gid uint32) []uint32 {
-	// Threat: a program that another user could have put there would run as root; a name could be taken for an option,
-	// or for another user's number. With the plus sign, id(1) accepts only a number.
-	at := slices.IndexFunc(lookups, func(path string) bool { return safefile.Trusted(path) == nil })
-	if at < 0 {
+	text, ok := lookUp(lookups, "-G", fmt.Sprint("+", uid)) // with the plus sign, id(1) accepts only a number
+	if !ok {
 		return []uint32{gid}
 	}
-	res := Run(Spec{
-		Path: lookups[at], Args: []string{"-G", fmt.Sprint("+", uid)},
-		MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
-	})
-	if res.Outcome != Exited || res.ExitCode != 0 {
-		return []uint32{gid}
-	}
-	return groupsIn(string(res.Stdout), gid)
+	return groupsIn(text, gid)
 }
 
-// accounts are programs that print a user's line of the system's name service.
-var accounts = []string{"/usr/bin/getent", "/bin/getent"}
-
-// Home returns a user's home directory by the system's name service. Only root may ask: see Become.
+// Home returns a user's home directory by the system's name service. Only root may ask: see Become. The caller checks
+// the path.
 func Home(uid uint32) (string, error) {
 	// Threat: a user traces a program that runs as them, and so has a process outside the limits of their jobs.
 	if os.Geteuid() != 0 {
 		return "", fmt.Errorf("%w: find home: a program would run as user %d", ErrRefused, os.Geteuid())
 	}
-	// Threat: as Groups. The line is the name service's: the caller checks the path.
-	at := slices.IndexFunc(accounts, func(path string) bool { return safefile.Trusted(path) == nil })
-	if at < 0 {
-		return "", errors.New("find home: no trusted getent")
-	}
-	res := Run(Spec{Path: accounts[at], Args: []string{"passwd", fmt.Sprint(uid)}, MaxOutput: 4 << 10,
-		Timeout: lookupTimeout})
-	fields := strings.Split(strings.TrimSuffix(string(res.Stdout), "\n"), ":")
-	if res.Outcome != Exited || res.ExitCode != 0 || len(fields) != 7 || fields[2] != fmt.Sprint(uid) {
+	text, ok := lookUp(accounts, "passwd", fmt.Sprint(uid))
+	fields := strings.Split(strings.TrimSuffix(text, "\n"), ":")
+	if !ok || len(fields) != 7 || fields[2] != fmt.Sprint(uid) {
 		return "", fmt.Errorf("find home of uid %d: no account", uid)
 	}
 	return fields[5], nil

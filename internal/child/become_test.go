@@ -154,7 +154,6 @@ var steps = map[string]faultinject.Filter{
 	"core files":        limiting(unix.RLIMIT_CORE),
 	"open files":        limiting(unix.RLIMIT_NOFILE),
 	"no_new_privs":      prctl(unix.EINVAL, unix.PR_SET_NO_NEW_PRIVS),
-	"bounding set":      prctl(unix.EPERM, unix.PR_CAPBSET_DROP),
 	"groups":            call(unix.SYS_SETGROUPS, unix.EPERM),
 	"gid":               call(unix.SYS_SETRESGID, unix.EAGAIN),
 	"uid":               call(unix.SYS_SETRESUID, unix.EAGAIN), // the user has as many processes as he may
@@ -229,14 +228,14 @@ func TestBecomeRefuses(t *testing.T) {
 
 const goodStatus = "Name:\tx\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t5 8 \n" +
 	"CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n" +
-	"CapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nTracerPid:\t0\n"
+	"CapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nTracerPid:\t0\n"
 
 // The proof fails for a thread that is not all the user's, and for a process that is still root or says nothing.
 func TestProof(t *testing.T) {
 	must.Do(t, proveThread(goodStatus, 7, 8, []uint32{8, 5}))
 	for _, change := range []string{
 		"Uid:\t7\t7\t7\t7|Uid:\t7\t7\t7\t0", "Uid:\t7\t7\t7\t7|Uid:\t0\t7\t7\t7", "Gid:\t8|Gid:\t9", "5 8|0 5 8", "5 8|8",
-		"CapInh:\t0|CapInh:\t1", "CapPrm:\t0|CapPrm:\t1", "CapEff:\t0|CapEff:\t1", "CapBnd:\t0|CapBnd:\t1",
+		"CapInh:\t0|CapInh:\t1", "CapPrm:\t0|CapPrm:\t1", "CapEff:\t0|CapEff:\t1",
 		"CapAmb:\t0|CapAmb:\t1", "NoNewPrivs:\t1|NoNewPrivs:\t0", "NoNewPrivs:\t1\n|", "TracerPid:\t0|TracerPid:\t7",
 	} {
 		old, now, _ := strings.Cut(change, "|")

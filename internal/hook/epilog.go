@@ -20,7 +20,7 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	c = h.know(recall(a, c))
 	h.stopped.setUnfinished(closing(a.Store, c.Self()))
-	memory, own := readMemory(a, c.Past.Run.Start), ownProcesses(a)
+	memory, own, who := readMemory(a, c.Past.Run.Start), ownProcesses(a), account(a)
 	c, seen := node.Observe(a, c)
 	h.stopped.setUnfinished(closing(a.Store, completed(h.know(c))))
 	c = cleanUp(a, node.Consult(a, c))
@@ -38,7 +38,7 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	o = h.keep(c, o.Judgement.With(c, slices.Concat(faults, keepStanding(a, c, j, j.Status() != 0))...))
 	o.Why = why
 	if c.Past.Turn.Leads() {
-		o.JobLog, o.Spool, faults = tell(a, c, seen.Output.Place, hangs, end)
+		o.JobLog, o.Spool, faults = tell(a, c, seen.Output.Place, hangs, end, who)
 		o.Judgement = o.Judgement.Late(faults...)
 	}
 	return o

@@ -164,7 +164,8 @@ func (t *taskHook) recordOutput() (file, cancelled bool) {
 // no fact about the job that the script's does not have better.
 func (t *taskHook) record(change func(*joblog.Drop)) {
 	drop := joblog.Drop{Array: t.task.Array, HetID: t.task.HetID, AddressSpace: t.addressSpace()}
-	if name := t.a.Env.Getenv("SLURM_JOB_NAME"); len(name) <= joblog.MaxName && utf8.ValidString(name) {
+	name := t.a.Env.Getenv("SLURM_JOB_NAME") // in a step it is the step's
+	if t.inScript() && len(name) <= joblog.MaxName && utf8.ValidString(name) {
 		drop.Name = name
 	}
 	edit := func(raw []byte) ([]byte, error) {

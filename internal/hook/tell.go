@@ -20,7 +20,7 @@ import (
 // tell leaves the end report for the job's user: in the node's state, in the job's output, there with the start report
 // if no task hook printed that, and in the user's spool. It returns what became of it in the output and in the spool,
 // for the log.
-func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.End) (
+func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.End, of func() (joblog.Account, error)) (
 	log, spool string, faults []record.Finding,
 ) {
 	if end.Report != "" {
@@ -33,13 +33,14 @@ func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.E
 	if a.Env.EUID != 0 || a.Job.UID == 0 {
 		return "", "", faults
 	}
-	req := joblog.AppendRequest{UID: a.Job.UID, GID: a.Job.GID, Text: "\n" + said}
+	who, _ := of()
+	req := joblog.AppendRequest{UID: a.Job.UID, GID: a.Job.GID, Groups: who.Groups, Text: "\n" + said}
 	if said != "" {
 		req.Target = p.Target()
 	}
 	if a.Config.Spool != "" {
-		req.Spool = joblog.NewSpoolRequest(a.Config.Spool, spooled(c, named(completed(c), p), p.Drop.Name, end),
-			time.Duration(a.Times.Append)/2)
+		own := spooled(c, named(completed(c), p), p.Drop.Name, end)
+		req.Spool = joblog.NewSpoolRequest(a.Config.Spool, who.Home, own, time.Duration(a.Times.Append)/2)
 	}
 	log, spool, more := leave(a, hangs, req)
 	if a.Config.Spool != "" && req.Spool == nil {
@@ -55,6 +56,15 @@ func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.E
 		log = "no file" // as of srun: that is normal
 	}
 	return log, spool, slices.Concat(faults, more)
+}
+
+// account begins to ask for what writing as the job's user takes, unless nothing can be written. The wait is for once.
+func account(a *node.Access) (wait func() (joblog.Account, error)) {
+	ask := func() (joblog.Account, error) { return joblog.AskAccount(a.Job.UID, a.Job.GID, a.Config.Spool), nil }
+	if a.Env.EUID != 0 || a.Job.UID == 0 || !a.Job.Batch && a.Job.Stdout == "" && a.Config.Spool == "" {
+		return func() (who joblog.Account, err error) { return who, nil }
+	}
+	return child.Async(ask)
 }
 
 // soFar returns what the user of a running job reads about it, and a reason to leave its node.
@@ -95,6 +105,8 @@ func usage(run record.Run, end record.End) joblog.Usage {
 		u.Seconds, u.Unmeasured = 0, "no record of the start"
 	case !seen.Close(start.At, end.Over()) || !seen.Measures(start.At, end.Over()):
 		u.Unmeasured = "the samples do not cover the whole run"
+	case seen.Samples < max(30, int(u.Seconds/u.Every/2)): // a program can have come and gone between them
+		u.Unmeasured = "there are too few samples"
 	case len(seen.Elsewhere)+len(run.Numbering.Perhaps) > 0 || run.Unplaced():
 		u.Unmeasured = "it may have used other GPUs"
 	}

@@ -2,6 +2,7 @@ package hook
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,8 @@ func TestUsage(t *testing.T) {
 		"ended early": {func(f *facts) { f.end.Recording.To = 50 * time.Second }, measured + " (the samples do not cover the whole run)"},
 		"rare":        {func(f *facts) { f.end.Recording.Every = 6 * time.Second }, measured + " (the samples do not cover the whole run)"},
 		"unread":      {func(f *facts) { f.end.Recording.GPUs[0].Unread = 1 }, measured + " (the samples do not cover the whole run)"},
+		"short":       {func(f *facts) { f.end.Recording.Samples = 29 }, measured + " (there are too few samples)"},
+		"slow":        {func(f *facts) { f.run.Start.At -= time.Hour; f.end.Recording.From -= time.Hour }, strings.Replace(measured, "60s", "3660s", 1) + " (there are too few samples)"},
 		"elsewhere": {func(f *facts) { f.end.Recording.Elsewhere = []record.RecordedProcess{{}} },
 			measured + " (it may have used other GPUs)"},
 		"unplaced": {func(f *facts) { f.run.Job.GPUIndexes = []int{0, 1} }, measured + " (it may have used other GPUs)"},

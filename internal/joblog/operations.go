@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/child"
@@ -17,9 +18,25 @@ import (
 type AppendRequest struct {
 	UID    uint32        `json:"uid"`
 	GID    uint32        `json:"gid"`
+	Groups []uint32      `json:"groups"` // see Account
 	Target Target        `json:"target"` // without a path nothing is appended
 	Text   string        `json:"text"`
 	Spool  *SpoolRequest `json:"spool,omitempty"`
+}
+
+// Account is what the system's name service has of a user. That takes as long as the rest of an append: hooks ask early.
+type Account struct {
+	Groups []uint32
+	Home   string // only if the spool is below it; empty if it is not known
+}
+
+// AskAccount asks as root, for at most a second.
+func AskAccount(uid, gid uint32, spool string) (a Account) {
+	a.Groups = child.Groups(uid, gid)
+	if strings.HasPrefix(spool, inHome) {
+		a.Home, _ = child.Home(uid) // without it the spool is missing
+	}
+	return a
 }
 
 // AppendReply is untrusted: the user may have tampered with the process that wrote it.
@@ -40,10 +57,7 @@ func (r AppendReply) Check() error {
 
 // AppendAsUser starts as root and gives that up permanently before it opens any of the user's files.
 var AppendAsUser = child.NewOperation("append", func(r AppendRequest) (AppendReply, error) {
-	place := child.Async(func() (string, error) { return r.Spool.place(r.UID) })
-	groups := child.Groups(r.UID, r.GID)
-	dir, _ := place() // without a directory the spool is missing
-	if err := child.Become(r.UID, r.GID, groups); err != nil {
+	if err := child.Become(r.UID, r.GID, r.Groups); err != nil {
 		return AppendReply{}, err
 	}
 	var reply AppendReply
@@ -51,7 +65,7 @@ var AppendAsUser = child.NewOperation("append", func(r AppendRequest) (AppendRep
 		reply.Refused = Append(r.Target, r.UID, []byte(r.Text))
 	}
 	if r.Spool != nil {
-		reply.Spool = r.Spool.write(dir, r.UID)
+		reply.Spool = r.Spool.write(r.UID)
 	}
 	return reply, nil
 })

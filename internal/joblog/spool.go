@@ -46,7 +46,7 @@ const (
 
 // SpoolRequest asks the child that has become the user for a file in the user's spool.
 type SpoolRequest struct {
-	Dir    string        `json:"dir"` // as configured, without %u: see spoolDir
+	Dir    string        `json:"dir"` // as configured, without %u and %h: see spoolDir
 	Name   string        `json:"name"`
 	Text   string        `json:"text"`
 	Sweep  time.Time     `json:"sweep,omitzero"` // if set, remove what is old at this time
@@ -55,7 +55,7 @@ type SpoolRequest struct {
 
 // NewSpoolRequest returns the request for a run, nil if its document would be too large or Slurm does not name the user
 // that the directory needs: that is no fault of the node.
-func NewSpoolRequest(dir string, s Spooled, within time.Duration) *SpoolRequest {
+func NewSpoolRequest(dir, home string, s Spooled, within time.Duration) *SpoolRequest {
 	s.Version = 1
 	text, err := json.Marshal(s)
 	if len(text) >= maxSpooled {
@@ -71,7 +71,7 @@ func NewSpoolRequest(dir string, s Spooled, within time.Duration) *SpoolRequest 
 	if s.Restart > 0 {
 		name += fmt.Sprintf(".%d", s.Restart)
 	}
-	r := &SpoolRequest{Dir: strings.ReplaceAll(dir, "%u", user), Name: name + "." + s.Node + ".json",
+	r := &SpoolRequest{Dir: spoolDir(dir, user, home), Name: name + "." + s.Node + ".json",
 		Text: string(text), Within: within}
 	if s.ID%16 == 0 { // on a network file system the attributes of 500 files take time
 		r.Sweep = s.At
@@ -90,9 +90,9 @@ func isSpoolName(name string) bool {
 const silent = "no-answer"
 
 // write writes the file, or returns why not. The process must have become the user.
-func (r SpoolRequest) write(dir string, uid uint32) (refused string) {
+func (r SpoolRequest) write(uid uint32) (refused string) {
 	done := make(chan string, 1)
-	child.Go(func(*child.Panic) { done <- other }, func() { done <- r.put(dir, uid) })
+	child.Go(func(*child.Panic) { done <- other }, func() { done <- r.put(uid) })
 	select {
 	case refused = <-done:
 		return refused
@@ -101,16 +101,8 @@ func (r SpoolRequest) write(dir string, uid uint32) (refused string) {
 	}
 }
 
-// place returns the directory of the user's spool, while the process is still root's: see child.Home.
-func (r *SpoolRequest) place(uid uint32) (string, error) {
-	if r == nil {
-		return "", nil
-	}
-	return spoolDir(r.Dir, func() (string, error) { return child.Home(uid) })
-}
-
-func (r SpoolRequest) put(path string, uid uint32) (refused string) {
-	dir, refused := openSpool(path, uid)
+func (r SpoolRequest) put(uid uint32) (refused string) {
+	dir, refused := openSpool(r.Dir, uid)
 	if refused != "" {
 		return refused
 	}
@@ -150,17 +142,19 @@ func openSpool(path string, uid uint32) (dir *os.Root, refused string) {
 	return dir, ""
 }
 
-// spoolDir returns the directory that a configured spool names, with %h for the user's home.
-func spoolDir(dir string, home func() (string, error)) (string, error) {
-	rest, inHome := strings.CutPrefix(dir, "%h")
-	if !inHome {
-		return dir, nil
+// inHome begins a spool in each user's home.
+const inHome = "%h/"
+
+// spoolDir returns the directory that a configured spool names, empty if it is in a home that is not known.
+func spoolDir(dir, user, home string) string {
+	rest, below := strings.CutPrefix(strings.ReplaceAll(dir, "%u", user), inHome)
+	switch {
+	case !below:
+		return rest
+	case !strings.HasPrefix(home, "/"):
+		return ""
 	}
-	at, err := home()
-	if err == nil && !strings.HasPrefix(at, "/") {
-		err = fmt.Errorf("home %.100q is not an absolute path", at)
-	}
-	return at + rest, err
+	return home + "/" + rest
 }
 
 // sweepSpool removes a user's oldest files if there are too many, and those that are too old.
@@ -207,11 +201,7 @@ func OwnSpool(dir, user, home string, uid uint32, match func(Spooled) bool) (all
 	if dir == "" {
 		return nil, nil
 	}
-	path, err := spoolDir(strings.ReplaceAll(dir, "%u", user), func() (string, error) { return home, nil })
-	if err != nil {
-		return nil, fmt.Errorf("find spool: %w", err)
-	}
-	return readSpool(path, uid, match)
+	return readSpool(spoolDir(dir, user, home), uid, match)
 }
 
 func readSpool(path string, uid uint32, match func(Spooled) bool) (all []Spooled, err error) {

@@ -20,7 +20,7 @@ import (
 // spool asks the child for a file in a spool, and returns why there is none.
 func spool(t *testing.T, dir string, s Spooled) string {
 	t.Helper()
-	req := NewSpoolRequest(dir, s, 10*time.Second)
+	req := NewSpoolRequest(dir, "", s, 10*time.Second)
 	req.Sweep = s.At
 	reply := must.Have(AppendAsUser.Ask(AppendRequest{UID: uid, GID: uid, Spool: req}, time.Minute))(t)
 	must.Do(t, reply.Check())
@@ -81,15 +81,15 @@ func TestSpoolRefused(t *testing.T) {
 		t.Errorf("home: %q", got)
 	}
 	// The home of an account of the system is found, before the process is that user's, and is root's.
-	req := NewSpoolRequest("%h", Spooled{ID: 7, Node: "n1"}, 10*time.Second)
+	req := NewSpoolRequest("%h/", AskAccount(1, 1, "%h/").Home, Spooled{ID: 7, Node: "n1"}, 10*time.Second)
 	daemon := must.Have(AppendAsUser.Ask(AppendRequest{UID: 1, GID: 1, Spool: req}, time.Minute))(t)
 	must.Be(t, "home of daemon", daemon.Spool, notOwner)
 	for _, s := range []Spooled{{ID: 7, Node: "n1"}, {User: "/", Node: "n1"}, {User: "ann", End: strings.Repeat("x", maxSpooled)}} {
-		if r := NewSpoolRequest("/shared/%u", s, time.Second); r != nil {
+		if r := NewSpoolRequest("/shared/%u", "", s, time.Second); r != nil {
 			t.Errorf("%.80v: %+v", s, r)
 		}
 	}
-	if r := NewSpoolRequest("/shared/%u", Spooled{User: "../../etc", Node: "n1"}, time.Second); r.Dir != "/shared/etc" {
+	if r := NewSpoolRequest("/shared/%u", "", Spooled{User: "../../etc", Node: "n1"}, time.Second); r.Dir != "/shared/etc" {
 		t.Error(r.Dir)
 	}
 }
@@ -143,7 +143,7 @@ var writeSwapped = child.NewOperation("spool-swapped", func(r swappedRequest) (m
 	}
 	counts := map[string]int{}
 	for range r.Times {
-		counts[r.Spool.put(r.Spool.Dir, uid)]++
+		counts[r.Spool.put(uid)]++
 	}
 	return counts, nil
 })
@@ -181,7 +181,7 @@ func TestSpoolSwapped(t *testing.T) {
 		}
 		done <- err
 	}()
-	req := NewSpoolRequest(filepath.Join(dir, "spool"), Spooled{ID: 7, Node: "n1"}, time.Minute)
+	req := NewSpoolRequest(filepath.Join(dir, "spool"), "", Spooled{ID: 7, Node: "n1"}, time.Minute)
 	counts := must.Have(writeSwapped.Ask(swappedRequest{*req, *swaps}, 10*time.Minute))(t)
 	close(stop)
 	must.Do(t, <-done)

@@ -23,12 +23,15 @@ func TestSpool(t *testing.T) {
 	}
 	login := filepath.Join(filepath.Dir(s.on.ConfigFile("n1")), "login.yaml")
 	must.Do(t, os.WriteFile(login, []byte("version: 1\npaths: {run: /run/none}\n"+sections), 0o644))
-	why := func(user string, want int, args ...string) string {
-		cmd := must.Have(s.on.Command(user, s.on.Program("bookend"), append([]string{"why"}, args...)...))(t)
+	ask := func(user string, want int, args ...string) string {
+		cmd := must.Have(s.on.Command(user, s.on.Program("bookend"), args...))(t)
 		cmd.Env = append(cmd.Env, "BOOKEND_CONFIG="+login)
 		out, _ := cmd.CombinedOutput()
-		must.Not(s.t, cmd.ProcessState.ExitCode() != want, "why %q exits %d, want %d:\n%s", args, cmd.ProcessState.ExitCode(), want, out)
+		must.Not(s.t, cmd.ProcessState.ExitCode() != want, "%q exits %d, want %d:\n%s", args, cmd.ProcessState.ExitCode(), want, out)
 		return string(out)
+	}
+	why := func(user string, want int, args ...string) string {
+		return ask(user, want, append([]string{"why"}, args...)...)
 	}
 
 	two := s.runs(s.user, "srun --nodes=1 --ntasks=1 --nodelist=n2 /bin/sh -c '"+leavesOrphan+"'", "--nodes=2", oneGPU)
@@ -55,4 +58,10 @@ func TestSpool(t *testing.T) {
 	s.logSays("n1", failed, "bookend-epilog", "spool=written")
 	files := must.Have(os.ReadDir(dir))(t)
 	must.Not(s.t, len(files) != 7, "%d files: %v", len(files), files)
+
+	s.runs(s.user, "{cuda} alloc --mib 2000 --sleep 6", oneGPU, "--nodelist=n1", "--job-name=my net")
+	s.inOrder("a name's peaks", ask(s.user, 0, "peaks", "my net"), "my net", "  ok  ", ">= 2.5 of 140.4 GiB  ", "  1 NVIDIA H200\n",
+		"the peak may have been higher: there are too few samples", "NVIDIA H200  140.4 GiB  ran there  1 of 1 runs ended well")
+	s.inOrder("all peaks", ask(s.user, 0, "peaks"), "my net", string(again)+"  ", "  failed  ", "2 NVIDIA H200\n")
+	must.Not(s.t, !strings.Contains(ask(s.stranger, 3, "peaks", "my net"), "no GPU job of yours"), "another user's peaks")
 }
