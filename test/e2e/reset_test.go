@@ -82,21 +82,19 @@ func TestReset(t *testing.T) {
 	s.adminResumes("n1")
 }
 
-// The health check repairs a GPU on which a job has left memory and no process, and the node is back; after an error of the
-// hardware it does not.
+// The health check that slurmd runs repairs a GPU on which a job has left memory and no process, and the node is back. After
+// an error of the hardware it does not.
 func TestRepair(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce"})
+	s := given(t, site.Options{Mode: "enforce", Conf: []string{"HealthCheckInterval=2", "HealthCheckNodeState=ANY,CYCLE"}})
 	told := s.resettable("repair: {enabled: true}\n")
 	s.runs(s.user, "true", oneGPU)
-	s.leaks()
-	s.until("the node is repaired", func() bool {
-		s.checks("n1")
-		n, err := s.on.Node("n1")
-		return err == nil && !n.Has("DRAIN")
-	})
-	s.comesBack("n1")
+	job := s.starts(s.user, awaits, oneGPU)
+	s.driverSays("gpu0.extra_mib", "20480")
+	s.touches(s.user, "done")
+	s.ends(job)
 	s.checkSays("level=warning", "was reset and is proven well; the node's drain is over")
+	s.comesBack("n1")
 	must.Not(t, strings.Count(told(), "--gpu-reset") != 1, "nvidia-smi was told %q", told())
 	s.runs(s.user, "true", oneGPU)
 	s.hooksRan("n1", "prolog 0", "epilog 0", "prolog 0", "epilog 11", "prolog 0", "epilog 0")

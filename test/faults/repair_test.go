@@ -167,6 +167,7 @@ func TestRepairRefused(t *testing.T) {
 		"a job is there":   {func(n *node) { n.put("node", "MIXED+DRAIN", 0o644) }, "a job may get GPU 0 (node MIXED+DRAIN)"},
 		"the node is down": {func(n *node) { n.put("node", "DOWN+DRAIN", 0o644) }, "the node's drain is not Bookend's"},
 		"a process has it": {func(n *node) { n.leftover() }, ") has nvidia0, nvidia1, nvidiactl"},
+		"a job on record":  {func(n *node) { n.exits(0, prolog, numbered(102)) }, "job 102 has it: wait for its end"},
 		"ECC errors":       {func(n *node) { n.set("gpu0.ecc_uncorrected", "5") }, "BKD-ECC is on record"},
 		"an Xid since":     {func(n *node) { n.xid(0, 48, "DBE") }, "BKD-XIDFATAL is on record"},
 		"an Xid then": {func(n *node) {
