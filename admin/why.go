@@ -47,7 +47,8 @@ func lastFailed(a *app, cmd *cobra.Command) error {
 	if all := a.spooled(a.config(), failed); len(all) > 0 {
 		return a.write(spoolReport(slices.MaxFunc(all, newest)), false)
 	}
-	all := slices.DeleteFunc(a.accounted(a.config(), ""), func(s joblog.Spooled) bool { return s.Used.OK })
+	ended := func(s joblog.Spooled) bool { return s.Used.End == joblog.Ended }
+	all := slices.DeleteFunc(a.accounted(a.config(), ""), ended)
 	if len(all) == 0 {
 		return none
 	}

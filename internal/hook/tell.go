@@ -86,8 +86,13 @@ func spooled(c judge.Case, run record.Run, name string, end record.End) joblog.S
 		s.Restart = c.Past.Run.Job.Restarts
 		s.Start, s.Clean = start.Report, start.Report == "" && start.Verdict.Code == ""
 	}
-	exit := s.Exit
-	s.Used.Name, s.Used.OK = name, exit.Known && exit.Raw|exit.Derived == 0 && s.Restart == run.Job.Restarts
+	s.Used.Name, s.Used.End = name, "unknown"
+	switch exit := s.Exit; { // of a job that was cancelled it is 0
+	case exit.Known && exit.Raw|exit.Derived != 0, c.Output.Cancelled, s.Restart != run.Job.Restarts:
+		s.Used.End = "failed"
+	case exit.Known && c.Output.Unknown+c.Output.Part == "":
+		s.Used.End = joblog.Ended
+	}
 	return s
 }
 

@@ -19,21 +19,25 @@ func TestUsage(t *testing.T) {
 		run  record.Run
 		end  record.End
 		past int // restarts that the start counted
+		out  judge.JobOutput
 	}
-	const measured = "true 60s of 2 nodes: H200 7 of 140, busy 50"
+	const measured = "ok 60s of 2 nodes: H200 7 of 140, busy 50"
 	for name, c := range map[string]struct {
 		change func(*facts)
 		want   string
 	}{
 		"whole":       {func(*facts) {}, measured},
-		"failed":      {func(f *facts) { f.run.Job.Exit.Raw = 256 }, "false" + measured[4:]},
-		"step failed": {func(f *facts) { f.run.Job.Exit.Derived = 256 }, "false" + measured[4:]},
-		"no exit":     {func(f *facts) { f.run.Job.Exit.Known = false }, "false" + measured[4:]},
-		"requeued":    {func(f *facts) { f.run.Job.Restarts = 1 }, "false" + measured[4:]},
+		"failed":      {func(f *facts) { f.run.Job.Exit.Raw = 256 }, "failed" + measured[2:]},
+		"step failed": {func(f *facts) { f.run.Job.Exit.Derived = 256 }, "failed" + measured[2:]},
+		"no exit":     {func(f *facts) { f.run.Job.Exit.Known = false }, "unknown" + measured[2:]},
+		"cancelled":   {func(f *facts) { f.out.Cancelled = true }, "failed" + measured[2:]},
+		"no output":   {func(f *facts) { f.out.Unknown = "its first node has it" }, "unknown" + measured[2:]},
+		"half of it":  {func(f *facts) { f.out.Part = "errors" }, "unknown" + measured[2:]},
+		"requeued":    {func(f *facts) { f.run.Job.Restarts = 1 }, "failed" + measured[2:]},
 		"ran out": {func(f *facts) { f.end.Diagnosis = &record.Diagnosis{Reason: record.ByMessage} },
-			"true 60s of 2 nodes, ran out: H200 7 of 140, busy 50"},
-		"no start":    {func(f *facts) { f.run.Start = nil }, "true 0s of 2 nodes: H200 7 of 140, busy 50 (no record of the start)"},
-		"no recorder": {func(f *facts) { f.end.Recording = nil }, "true 60s of 2 nodes: H200 0 of 140 (the samples do not cover the whole run)"},
+			"ok 60s of 2 nodes, ran out: H200 7 of 140, busy 50"},
+		"no start":    {func(f *facts) { f.run.Start = nil }, "ok 0s of 2 nodes: H200 7 of 140, busy 50 (no record of the start)"},
+		"no recorder": {func(f *facts) { f.end.Recording = nil }, "ok 60s of 2 nodes: H200 0 of 140 (the samples do not cover the whole run)"},
 		"began late":  {func(f *facts) { f.end.Recording.From = 30 * time.Second }, measured + " (the samples do not cover the whole run)"},
 		"ended early": {func(f *facts) { f.end.Recording.To = 50 * time.Second }, measured + " (the samples do not cover the whole run)"},
 		"rare":        {func(f *facts) { f.end.Recording.Every = 6 * time.Second }, measured + " (the samples do not cover the whole run)"},
@@ -44,10 +48,10 @@ func TestUsage(t *testing.T) {
 			measured + " (it may have used other GPUs)"},
 		"unplaced": {func(f *facts) { f.run.Job.GPUIndexes = []int{0, 1} }, measured + " (it may have used other GPUs)"},
 		"another GPU": {func(f *facts) { f.end.Recording.GPUs[0].ID = "GPU-9" },
-			"true 60s of 2 nodes: H200 0 of 140 (the use of a GPU was not sampled)"},
+			"ok 60s of 2 nodes: H200 0 of 140 (the use of a GPU was not sampled)"},
 		"NUMA node": {func(f *facts) { f.end.Snapshot.Readings[0].Memory.Unjudged = "files" },
-			"true 60s of 2 nodes: H200 0 of 140 (the use of a GPU was not sampled)"},
-		"lost":     {func(f *facts) { f.end.Snapshot.Readings = nil }, "true 60s of 2 nodes:  7 of 0, busy 50"},
+			"ok 60s of 2 nodes: H200 0 of 140 (the use of a GPU was not sampled)"},
+		"lost":     {func(f *facts) { f.end.Snapshot.Readings = nil }, "ok 60s of 2 nodes:  7 of 0, busy 50"},
 		"MIG":      {func(f *facts) { f.end.Snapshot.Readings[0].Device.Parent = "GPU-9" }, measured + ", MIG"},
 		"MIG mode": {func(f *facts) { f.end.Snapshot.Readings[0].Parts = true }, measured + ", MIG"},
 		"MPS":      {func(f *facts) { f.run.Job.MPSPercent = "50" }, measured + ", MPS"},
@@ -70,9 +74,9 @@ func TestUsage(t *testing.T) {
 		c.change(&f)
 		past := f.run
 		past.Job.Restarts = f.past
-		s := spooled(judge.Case{Past: judge.Past{Run: past}}, f.run, "train", f.end)
+		s := spooled(judge.Case{Past: judge.Past{Run: past}, Output: f.out}, f.run, "train", f.end)
 		u := s.Used
-		got := fmt.Sprintf("%v %gs of %d nodes", u.OK, u.Seconds, u.Nodes)
+		got := fmt.Sprintf("%s %gs of %d nodes", u.End, u.Seconds, u.Nodes)
 		if u.RanOut {
 			got += ", ran out"
 		}

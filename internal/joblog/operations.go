@@ -24,7 +24,7 @@ type AppendRequest struct {
 	Spool  *SpoolRequest `json:"spool,omitempty"`
 }
 
-// Account is what the system's name service has of a user. That takes as long as the rest of an append: hooks ask early.
+// Account is what the system's name service has of a user. It takes as long as the rest of an append: ask early.
 type Account struct {
 	Groups []uint32
 	Home   string // only if the spool is below it; empty if it is not known

@@ -17,7 +17,7 @@ import (
 // Usage is what a run used, as the recorder saw it: on one node or, merged, on all of them.
 type Usage struct {
 	Name    string  `json:"name"` // of the job: the user's claim; empty without task hooks
-	OK      bool    `json:"ok"`   // script and steps exited 0, and the run was not requeued
+	End     string  `json:"end"`  // Ended, "failed" or "unknown"
 	RanOut  bool    `json:"out_of_memory"`
 	Seconds float64 `json:"duration_seconds"`
 	Nodes   int     `json:"nodes"` // of the job; 0 if unknown
@@ -26,6 +26,9 @@ type Usage struct {
 	Unmeasured string `json:"unmeasured"`
 	GPUs       []Used `json:"gpus"`
 }
+
+// Ended is the end of a run whose script and steps exited 0, and that was neither cancelled nor requeued.
+const Ended = "ok"
 
 // Used is what was used of one GPU.
 type Used struct {
@@ -104,7 +107,8 @@ func merged(all []Spooled) (runs []PastRun) {
 			r := &runs[i]
 			files[i]++
 			r.Name, r.Unmeasured = cmp.Or(r.Name, u.Name), cmp.Or(r.Unmeasured, u.Unmeasured)
-			r.OK, r.RanOut, r.GPUs = r.OK && u.OK, r.RanOut || u.RanOut, slices.Concat(r.GPUs, u.GPUs)
+			r.End = min(r.End, u.End) // a failure anywhere, else what the first node read in the output
+			r.RanOut, r.GPUs = r.RanOut || u.RanOut, slices.Concat(r.GPUs, u.GPUs)
 			r.Seconds, r.Every = max(r.Seconds, u.Seconds), max(r.Every, u.Every)
 		}
 	}
@@ -124,10 +128,10 @@ func (p Peaks) fit(m Model) (answer, why string) {
 	for _, r := range p.Runs {
 		if r.RanOut {
 			doubt = "a run ran out of memory"
-		} else if r.OK {
+		} else if r.End == Ended {
 			doubt = cmp.Or(doubt, r.Unmeasured)
 		}
-		if r.OK && slices.ContainsFunc(r.GPUs, func(u Used) bool { return u.is(m) }) {
+		if r.End == Ended && slices.ContainsFunc(r.GPUs, func(u Used) bool { return u.is(m) }) {
 			here++
 		}
 		for _, u := range r.GPUs {
@@ -146,8 +150,8 @@ func (p Peaks) fit(m Model) (answer, why string) {
 		return unknown, "the program took most of the GPU that it got"
 	case most > m.Total:
 		return "may not fit", used
-	case !p.Runs[0].OK:
-		return unknown, "the last run did not end well"
+	case p.Runs[0].End != Ended:
+		return unknown, "the last run did not end well, as far as is known"
 	case doubt != "":
 		return unknown, doubt
 	case most+max(m.Total/10, 2<<30) > m.Total:
@@ -164,7 +168,7 @@ func (p Peaks) Text(w io.Writer) {
 	fmt.Fprintln(t, "JOB\tNAME\tENDED\tRAN\tEND\tPEAK\tBUSY\tGPUS")
 	every, partly := 0.0, ""
 	for _, r := range p.Runs {
-		end := map[bool]string{true: "ok", false: "failed"}[r.OK]
+		end := r.End
 		if r.RanOut {
 			end = "no memory"
 		}
@@ -234,8 +238,12 @@ func Accounted(text string) (all []Spooled) {
 		end, err := time.ParseInLocation("2006-01-02T15:04:05", f[2], time.Local)
 		if !step && err == nil {
 			ran, _ := strconv.Atoi(f[3])
+			state := "failed"
+			if f[1] == "COMPLETED" {
+				state = Ended
+			}
 			all = append(all, Spooled{ID: slurm.JobID(len(all)), Job: job, At: end, Used: Usage{Name: f[6],
-				OK: f[1] == "COMPLETED", RanOut: f[1] == "OUT_OF_MEMORY", Seconds: float64(ran),
+				End: state, RanOut: f[1] == "OUT_OF_MEMORY", Seconds: float64(ran),
 				Nodes: min(1, strings.Count(f[4], "gres/gpu")), Unmeasured: "these are Slurm's samples"}})
 		}
 		if n := slurm.GPUMemory(f[5]); n > 0 && len(all) > 0 && all[len(all)-1].Job == job {

@@ -15,7 +15,7 @@ const gibi = 1 << 30
 // ran is one node's file of a run of "train" that was measured and ended well.
 func ran(id slurm.JobID, change func(*Spooled), gpus ...Used) Spooled {
 	s := Spooled{ID: id, Job: fmt.Sprint(id), Node: "n1", At: time.Unix(int64(id)*3600, 0),
-		Used: Usage{Name: "train", OK: true, Seconds: 90, Nodes: 1, Every: 1, GPUs: gpus}}
+		Used: Usage{Name: "train", End: Ended, Seconds: 90, Nodes: 1, Every: 1, GPUs: gpus}}
 	change(&s)
 	return s
 }
@@ -41,18 +41,19 @@ func TestFit(t *testing.T) {
 		"takes what it gets":   {[]Spooled{ran(5, as, use(98))}, "unknown, the program took most of the GPU that it got"},
 		"took it once":         {[]Spooled{ran(5, as, use(9)), ran(4, as, on("tiny", 10, 8))}, "unknown, the program took most of the GPU that it got"},
 		"ran there":            {[]Spooled{ran(5, as, use(130)), ran(4, as, on("small", 40, 39))}, "ran there, 1 of 2 runs ended well"},
-		"failed there":         {[]Spooled{ran(5, as, use(30)), ran(4, func(s *Spooled) { s.Used.OK = false }, on("small", 40, 20))}, "fits, used 30.0 GiB"},
+		"failed there":         {[]Spooled{ran(5, as, use(30)), ran(4, func(s *Spooled) { s.Used.End = "failed" }, on("small", 40, 20))}, "fits, used 30.0 GiB"},
 		"had a part there":     {[]Spooled{ran(5, as, use(30)), ran(4, as, Used{Model: "small", Total: 40 * gibi, Shared: "MPS"})}, "unknown, a run had a part of a GPU, or one of unknown size"},
 		"of unknown size":      {[]Spooled{ran(5, as, Used{Model: "large", Peak: gibi})}, "unknown, a run had a part of a GPU, or one of unknown size"},
-		"ran out":              {[]Spooled{ran(5, as, use(1)), ran(4, func(s *Spooled) { s.Used.OK, s.Used.RanOut = false, true }, use(1))}, "unknown, a run ran out of memory"},
-		"failed":               {[]Spooled{ran(5, func(s *Spooled) { s.Used.OK = false }, use(1)), ran(4, as, use(1))}, "unknown, the last run did not end well"},
-		"failed before":        {[]Spooled{ran(5, as, use(1)), ran(4, func(s *Spooled) { s.Used.OK = false }, use(20))}, "fits, used 20.0 GiB"},
+		"ran out":              {[]Spooled{ran(5, as, use(1)), ran(4, func(s *Spooled) { s.Used.End, s.Used.RanOut = "failed", true }, use(1))}, "unknown, a run ran out of memory"},
+		"failed":               {[]Spooled{ran(5, func(s *Spooled) { s.Used.End = "failed" }, use(1)), ran(4, as, use(1))}, "unknown, the last run did not end well, as far as is known"},
+		"end unknown":          {[]Spooled{ran(5, func(s *Spooled) { s.Used.End = "unknown" }, use(1))}, "unknown, the last run did not end well, as far as is known"},
+		"failed before":        {[]Spooled{ran(5, as, use(1)), ran(4, func(s *Spooled) { s.Used.End = "failed" }, use(20))}, "fits, used 20.0 GiB"},
 		"gaps":                 {[]Spooled{ran(5, as, use(1)), ran(4, func(s *Spooled) { s.Used.Unmeasured = "gaps" }, use(1))}, "unknown, gaps"},
 		"a node without file":  {[]Spooled{ran(5, func(s *Spooled) { s.Used.Nodes = 2 }, use(1))}, "unknown, reports came from 1 of 2 nodes"},
-		"a node without hooks": {[]Spooled{ran(5, func(s *Spooled) { s.Used.Nodes = 2 }, use(1)), ran(5, func(s *Spooled) { s.Used.Nodes, s.Used.Name = 2, "" }, use(30))}, "fits, used 30.0 GiB"},
-		"one node failed":      {[]Spooled{ran(5, func(s *Spooled) { s.Used.Nodes = 2 }, use(1)), ran(5, func(s *Spooled) { s.Used.Nodes, s.Used.OK = 2, false }, use(1))}, "unknown, the last run did not end well"},
+		"a node without hooks": {[]Spooled{ran(5, func(s *Spooled) { s.Used.Nodes = 2 }, use(1)), ran(5, func(s *Spooled) { s.Used.Nodes, s.Used.Name, s.Used.End = 2, "", "unknown" }, use(30))}, "fits, used 30.0 GiB"},
+		"one node failed":      {[]Spooled{ran(5, func(s *Spooled) { s.Used.Nodes = 2 }, use(1)), ran(5, func(s *Spooled) { s.Used.Nodes, s.Used.End = 2, "failed" }, use(1))}, "unknown, the last run did not end well, as far as is known"},
 		"more than ten runs":   {append(many(10, use(1)), ran(2, as, use(60))), "fits, used 1.0 GiB"},
-		"two runs of one id":   {[]Spooled{ran(5, func(s *Spooled) { s.Restart = 1 }, use(1)), ran(5, func(s *Spooled) { s.Used.OK = false }, use(1))}, "fits, used 1.0 GiB"},
+		"two runs of one id":   {[]Spooled{ran(5, func(s *Spooled) { s.Restart = 1 }, use(1)), ran(5, func(s *Spooled) { s.Used.End = "failed" }, use(1))}, "fits, used 1.0 GiB"},
 	} {
 		p := NewPeaks(2, "spool", "train", append(c.runs, other))
 		got := ""
@@ -77,7 +78,7 @@ func TestPeaksText(t *testing.T) {
 	busy := on("NVIDIA H200", 140, 41)
 	busy.Busy = new(86)
 	old := Spooled{ID: 1, Job: "1"}
-	odd := ran(8, func(s *Spooled) { s.Used.Name = "odd"; s.Used.Unmeasured = "gaps"; s.Used.OK = false })
+	odd := ran(8, func(s *Spooled) { s.Used.Name = "odd"; s.Used.Unmeasured = "gaps"; s.Used.End = "failed" })
 	all := []Spooled{ran(7, func(s *Spooled) { s.Job = "6_1" }, busy, on("NVIDIA H200", 140, 3), on("A", 40, 4)), odd, old}
 	for name, want := range map[string]string{
 		"train": `JOB  NAME   ENDED        RAN    END  PEAK               BUSY  GPUS
@@ -114,8 +115,8 @@ func TestAccounted(t *testing.T) {
 	p := NewPeaks(2, "sacct", "a|b", got)
 	text := ""
 	for _, r := range p.Runs {
-		text += fmt.Sprintln(r.Job, r.OK, r.RanOut, r.Seconds, strings.ReplaceAll(r.cells(), "\t", " "))
+		text += fmt.Sprintln(r.Job, r.End, r.RanOut, r.Seconds, strings.ReplaceAll(r.cells(), "\t", " "))
 	}
-	must.Be(t, "runs", text, "8_3 false true 61 unknown - -\n7 true false 60 >= 35.4 GiB - 1 ?\n")
+	must.Be(t, "runs", text, "8_3 failed true 61 unknown - -\n7 ok false 60 >= 35.4 GiB - 1 ?\n")
 	must.Be(t, "models", len(p.Models), 0)
 }

@@ -59,7 +59,7 @@ func NewSpoolRequest(dir, home string, s Spooled, within time.Duration) *SpoolRe
 	s.Version = 1
 	text, err := json.Marshal(s)
 	if len(text) >= maxSpooled {
-		s.Used.GPUs = nil // the report counts more
+		s.Used.GPUs, s.Used.Unmeasured = nil, "its GPUs had no room in the file" // the report counts more
 		text, err = json.Marshal(s)
 	}
 	// Threat: a name that leads out of the directory.

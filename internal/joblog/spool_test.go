@@ -89,6 +89,10 @@ func TestSpoolRefused(t *testing.T) {
 			t.Errorf("%.80v: %+v", s, r)
 		}
 	}
+	// The report counts more than figures: a run without its GPUs is not measured.
+	large := Spooled{ID: 7, User: "ann", End: strings.Repeat("x", maxSpooled-1000), Used: Usage{GPUs: make([]Used, 20)}}
+	text := NewSpoolRequest("/shared/%u", "", large, time.Second).Text
+	must.Not(t, strings.Contains(text, "peak_bytes") || !strings.Contains(text, `"unmeasured":"its GPUs had no room`), "%s", text)
 	if r := NewSpoolRequest("/shared/%u", "", Spooled{User: "../../etc", Node: "n1"}, time.Second); r.Dir != "/shared/etc" {
 		t.Error(r.Dir)
 	}
