@@ -219,18 +219,15 @@ func Undoing(left []string, smi, systemctl string) []string {
 	return nil
 }
 
-// Unrepaired says of which GPUs a health check's reset has failed lately, empty if of none.
+// Unrepaired says why the health check's last reset of a GPU has failed, empty if there was none lately.
 func Unrepaired(all []ResetAttempt, now time.Time) string {
-	var texts []string
-	for _, a := range all {
+	for _, a := range slices.Backward(all) {
 		if a.ByCheck && a.Failed != "" && now.Sub(a.At).Abs() < resetAgain {
-			texts = append(texts, fmt.Sprintf("%s at %s: %s", a.GPU, a.At.Local().Format(time.DateTime), a.Failed))
+			return fmt.Sprintf("the health check could not repair GPU %s at %s: %s", a.GPU,
+				a.At.Local().Format(time.DateTime), a.Failed)
 		}
 	}
-	if len(texts) == 0 {
-		return ""
-	}
-	return "the health check could not repair a GPU by a reset: " + strings.Join(texts, "; ")
+	return ""
 }
 
 const resetAgain = 24 * time.Hour

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"slices"
 
 	"bookend/internal/condition"
@@ -44,9 +45,11 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 		return a.ByCheck && a.GPU == id && a.At.After(memory.Written.Wall)
 	}
 	r.Facts.Card = o.Card
-	if slices.ContainsFunc(r.Facts.Earlier, tried) && r.isOurs() {
-		o.Failed = "an earlier reset by the health check died, or could not end the drain"
-		return o, nil
+	if i := slices.IndexFunc(r.Facts.Earlier, tried); i >= 0 && r.isOurs() {
+		was := &r.Facts.Earlier[i]
+		was.Failed = cmp.Or(was.Failed, "the reset died; what it had stopped is started again")
+		o.Failed = was.Failed
+		return o, r.Keep(r.Facts.Earlier)
 	}
 	r.byCheck = true
 	r.Plan(o.Card, r.Look())

@@ -200,7 +200,7 @@ func TestRepairRefused(t *testing.T) {
 		}, "it was reset at "},
 		"tried before": {func(n *node) {
 			must.Do(n, n.resets().Write([]condition.ResetAttempt{{GPU: gpuOf(n), At: time.Now(), ByCheck: true}}))
-		}, "an earlier reset by the health check died"},
+		}, "BKD-RESET: the reset died"},
 		"another GPU's memory, too": {func(n *node) {
 			j := rig.NewJob(nodeName, 101, user, 1)
 			n.clean(prolog, j)
@@ -243,5 +243,5 @@ func TestRepairAlone(t *testing.T) {
 	n.repairs()
 	must.Be(t, "ran by the next", n.ran(), back+unrepaired)
 	out, _ = n.bookend("status")
-	must.Not(t, !strings.Contains(out, "BKD-RESET"), "%s", out)
+	must.Not(t, !strings.Contains(out, "the reset died; what it had stopped is started again"), "%s", out)
 }
