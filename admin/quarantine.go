@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,18 +84,14 @@ func releaseCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			number, err := strconv.Atoi(args[0])
-			found := false
-			if err == nil {
-				found, err = probe.Release(all.access(), all.scontrol(time.Minute), number)
+			found, err := probe.Release(all.access(), all.scontrol(time.Minute), args[0])
+			switch {
+			case err == nil && found:
+				a.say("the quarantine of GPU %s is ended", args[0])
+			case err == nil:
+				return notFound("GPU %.20q of %s is in no quarantine", args[0], all.node)
 			}
-			if found && err == nil {
-				a.say("the quarantine of GPU %d is ended", number)
-			}
-			if found || err != nil {
-				return err
-			}
-			return notFound("GPU %.20q of %s is in no quarantine", args[0], all.node)
+			return err
 		},
 	})
 }

@@ -71,7 +71,7 @@ func survey(s Site, patience time.Duration) (v Survey) {
 	s.Survey = v
 	numbers := child.Async(func() (list slurmconf.List, _ error) {
 		if conf := s.Survey.Slurm.Conf; conf != nil {
-			list = node.ReadNumbering(s.env(), s.Config, s.NodeName, conf.Path)
+			list = node.ReadNumbering(s.env(), s.Config, s.NodeName, conf.Path).List
 		}
 		return list, nil
 	})

@@ -78,10 +78,10 @@ func (n *numbers) list() slurmconf.List {
 }
 
 // ReadNumbering returns what hooks that start now would find for a node, and stores nothing. env.PID is slurmd's, or 0.
-func ReadNumbering(env child.Env, cfg config.Config, name, slurmConf string) slurmconf.List {
+func ReadNumbering(env child.Env, cfg config.Config, name, slurmConf string) *slurmconf.Kept {
 	a := With(env, slurm.HealthCheck, cfg, env.Clock.Boot())
 	a.Job.Node = name
-	return (&numbers{a: a}).check(Numbering.PeekNode(cfg.Paths.Run, name), slurmConf)().List
+	return (&numbers{a: a}).check(Numbering.PeekNode(cfg.Paths.Run, name), slurmConf)()
 }
 
 // check starts to find the answer; collect returns kept itself if that still holds.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"bookend/internal/gpu"
 	"bookend/internal/node"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/state"
@@ -35,6 +36,9 @@ func hold(a *node.Access, q slurmcmd.Quarantine, as state.Quarantine) (state.Qua
 	q.Node, q.Clock = a.Job.Node, a.Env.Clock.Boot
 	as.GPU, as.UUID = q.GPU, cmp.Or(as.UUID, state.LastCheck.Peek(a.Store).IDAt(q.GPU))
 	as.Boot, as.Problem = node.ReadEpoch(a.Config.Paths).Boot, ""
+	if kept := node.Numbering.Peek(a.Store); kept != nil {
+		as.Conf = cmp.Or(as.Conf, kept.Key.Conf)
+	}
 	if as.Until.IsZero() && q.For > 0 {
 		as.Until = as.Since.Add(q.For)
 	}
@@ -47,6 +51,18 @@ func hold(a *node.Access, q slurmcmd.Quarantine, as state.Quarantine) (state.Qua
 // Wanted returns the quarantines that an admin wants, also beyond a reboot.
 func Wanted(a *node.Access) ([]state.Quarantine, error) {
 	return node.Journal[[]state.Quarantine](a, "quarantines").Read()
+}
+
+// numbered returns the GPU that has the number in Slurm, empty if that is not certain. After a reboot it asks slurmd if
+// no hook of a job has.
+func numbered(a *node.Access, q state.Quarantine) gpu.ID {
+	last, env := state.LastCheck.Peek(a.Store), a.Env
+	if last != nil && last.IDAt(q.GPU) == "" && q.Conf != "" {
+		env.PID = 0 // is no child of slurmd's
+		kept := node.ReadNumbering(env, a.Config, a.Job.Node, q.Conf)
+		last.Cards = kept.Renumber(last.Cards, a.Config.NVIDIA.GPUMap)
+	}
+	return last.IDAt(q.GPU)
 }
 
 // changeWanted changes what an admin wants, while no other program does.
@@ -69,9 +85,9 @@ func changeWanted(a *node.Access, wait time.Duration, to func([]state.Quarantine
 }
 
 // Release ends the quarantine of a GPU, and reports whether it was in one.
-func Release(a *node.Access, s slurmcmd.Scontrol, number int) (found bool, err error) {
-	is := func(q state.Quarantine) bool { return q.GPU == number && number >= 0 }
-	return found, changeWanted(a, time.Minute, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
+func Release(a *node.Access, s slurmcmd.Scontrol, number string) (found bool, err error) {
+	is := func(q state.Quarantine) bool { return fmt.Sprint(q.GPU) == number && q.GPU >= 0 }
+	err = changeWanted(a, time.Minute, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
 		found = slices.ContainsFunc(wanted, is)
 		var err error
 		for _, q := range state.Quarantines.Peek(a.Store) { // since a reboot, a number on disk may be another job's
@@ -84,6 +100,7 @@ func Release(a *node.Access, s slurmcmd.Scontrol, number int) (found bool, err e
 		}
 		return slices.DeleteFunc(wanted, is), err
 	})
+	return found, err
 }
 
 // Remake has jobs hold the GPUs that an admin wants in quarantine and none holds, as after a reboot or scancel.
@@ -100,14 +117,19 @@ func remade(a *node.Access, q state.Quarantine) state.Quarantine {
 	s := slurmcmd.Scontrol{Path: a.Config.Slurm.Scontrol, Conf: q.Conf, Root: a.Env.EUID == 0,
 		Time: func() time.Duration { return 10 * time.Second }}
 	here, now := node.ReadEpoch(a.Config.Paths).Boot, a.Env.Clock.Wall()
-	is := state.LastCheck.Peek(a.Store).IDAt(q.GPU)
+	is := numbered(a, q)
 	ended, err := s.Ended(q.Job)
 	note := q.Note(a.Store, a.Env.Clock.Wall)
 	switch {
 	case err != nil: // then it cannot be told
+		return q
 	case !ended && q.Boot == here:
 		q.UUID, q.Problem = cmp.Or(q.UUID, is), ""
 		_ = note(q.GPU, q.Job) // the node's state may have been lost
+		return q
+	}
+	_ = note(-1, q.Job)
+	switch {
 	case q.Over(now):
 	case q.Boot != here && (is == "" || q.UUID == ""):
 		q.Problem = "which GPU has that number since the reboot is not known"
@@ -118,7 +140,6 @@ func remade(a *node.Access, q state.Quarantine) state.Quarantine {
 		if !q.Until.IsZero() { // no longer than wanted, whatever the clock says since the reboot
 			again.For = min(q.Until.Sub(now), q.Until.Sub(q.Since))
 		}
-		_ = note(-1, q.Job)
 		held, err := hold(a, again, q)
 		if err == nil {
 			return held

@@ -163,9 +163,10 @@ func (w *diskWork) quarantined() (all []metrics.GPUJob) {
 		}
 	}
 	wanted, _ := child.Journal[[]state.Quarantine]{Dir: w.Var, Name: "quarantines-" + w.Node + ".json"}.Read()
+	wanted = slices.DeleteFunc(wanted, func(q state.Quarantine) bool { return q.Over(w.Now) })
 	for _, q := range wanted {
 		held := func(on metrics.GPUJob) bool { return on.Slurm == q.GPU && on.UUID == string(q.UUID) }
-		if !q.Over(w.Now) && !slices.ContainsFunc(all, held) {
+		if !slices.ContainsFunc(all, held) {
 			all = append(all, metrics.GPUJob{Slurm: q.GPU, UUID: string(q.UUID)})
 		}
 	}

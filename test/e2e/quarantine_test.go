@@ -2,13 +2,16 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
+	"bookend/test/cluster"
 	"bookend/test/must"
 	"bookend/test/site"
 )
@@ -81,3 +84,94 @@ func TestQuarantine(t *testing.T) {
 		must.Not(s.t, strings.Contains(line, "uid=0"), "a hook worked for a holding job: %s", line)
 	}
 }
+
+// A GPU of eight stays in quarantine while slurmctld and slurmd are restarted. After a reboot that slurmctld learns of later
+// the health check has another job hold it before a job that waits gets it, and after scancel. In between, many jobs get the
+// other seven.
+func TestQuarantineLasts(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{GPUs: 8, Mode: "enforce", Conf: []string{soonAgain},
+		Config: timed("probe: {at: never}\nrecord: {every: 0s}\n")})
+	s.runs(s.user, "true", oneGPU)
+	s.checks("n1")
+	bookend := func(want string, args ...string) {
+		s.t.Helper()
+		out, err := s.on.Bookend("n1", append(args, "--node", "n1")...)
+		must.Not(s.t, !strings.Contains(out, want), "bookend %q, want %q: %v\n%s", args, want, err, out)
+	}
+	var held slurm.JobID
+	holds := func(what string) {
+		s.t.Helper()
+		s.until(what+": a job holds the GPU", func() bool {
+			for _, q := range state.Quarantines.PeekNode(s.on.Run(), "n1") {
+				if j, err := s.on.Job(cluster.JobID(fmt.Sprint(q.Job))); q.GPU == 3 && err == nil && j.State == "RUNNING" {
+					held = q.Job
+					return true
+				}
+			}
+			return false
+		})
+	}
+	const names = `echo "has [$SLURM_JOB_GPUS]"`
+	gets := func(jobs int) {
+		s.t.Helper()
+		id := s.runs(s.user, names, oneGPU, fmt.Sprintf("--array=1-%d", jobs))
+		for task := 1; task <= jobs; task++ {
+			text := must.Read(s.t, s.at(fmt.Sprintf("slurm-%s_%d.out", id, task)))
+			must.Not(s.t, strings.Contains(text, "has [3]") || !strings.Contains(text, "has ["), "GPU 3 is in quarantine:\n%s", text)
+		}
+	}
+	bookend("is held by job", "quarantine", "3", "--reason", "ticket 17", "--for", "72h")
+	holds("at first")
+	first := held
+	gets(many)
+
+	must.Do(t, s.on.RestartController())
+	s.untilNode("n1", "is mixed", func(n cluster.NodeState) bool { return n.Has("MIXED") && !n.Has("NOT_RESPONDING") })
+	gets(16)
+	must.Do(t, s.on.RestartNode("n1"))
+	gets(16)
+	s.checks("n1")
+	holds("after restarts")
+	must.Be(t, "job", held, first)
+
+	waiting := cluster.JobID("")
+	must.Do(t, s.on.Reboot("n1", func() {
+		must.Do(t, os.RemoveAll(s.on.Run()+"/state/n1"))
+		disk := child.Journal[[]state.Quarantine]{Dir: s.on.Var("n1"), Name: "quarantines-n1.json"}
+		wanted := must.Have(disk.Read())(t)
+		wanted[0].Boot = "an earlier one"
+		must.Do(t, disk.Write(wanted))
+		waiting = s.submits(s.user, names, oneGPU, "--array=1-16")
+		time.Sleep(25 * time.Second) // a batch job that was there less than 20 s ago slurmctld does not miss yet
+		s.checks("n1")
+		s.until("the jobs that are to hold the GPU are in the queue", func() bool {
+			return len(state.Quarantines.PeekNode(s.on.Run(), "n1")) > 0
+		})
+	}))
+	holds("after a reboot")
+	bookend("held by job", "status")
+	must.Not(t, held == first, "job %d has ended", held)
+	s.ends(waiting)
+	for task := 1; task <= 16; task++ {
+		text := must.Read(s.t, s.at(fmt.Sprintf("slurm-%s_%d.out", waiting, task)))
+		must.Not(s.t, strings.Contains(text, "has [3]"), "GPU 3 is in quarantine:\n%s", text)
+	}
+
+	second := held
+	must.Do(t, s.on.Cancel(cluster.JobID(fmt.Sprint(second))))
+	s.ends(cluster.JobID(fmt.Sprint(second)))
+	s.checks("n1")
+	holds("after scancel")
+	must.Not(t, held == second, "job %d was cancelled", held)
+	bookend("ticket 17", "status")
+	gets(16)
+	bookend("ended", "release", "3")
+	s.comesBack("n1")
+	s.checks("n1")
+	s.runs(s.user, "true", "--gres=gpu:8")
+	bookend("no problems", "status")
+}
+
+// many jobs take less than two minutes on a machine of two cores.
+const many = 400
