@@ -27,9 +27,6 @@ func (r Reset) RepairRefusals(k Repair) []string {
 	return append(r.Refusals(), given(r.unsettled(k), r.fault(k))...)
 }
 
-// recent is how old the health check that has found the memory may be.
-const recent = 10 * time.Minute
-
 // unsettled returns why it is not certain that memory of no process is left on the GPU.
 func (r Reset) unsettled(k Repair) string {
 	isLeft := func(f record.Finding) bool {
@@ -39,7 +36,7 @@ func (r Reset) unsettled(k Repair) string {
 	switch c := k.Check; {
 	case !r.Idle:
 		return "the node is not drained and without jobs"
-	case c == nil, c.Stopped, c.Boot != r.Boot, len(c.Rest) > 0, r.Now.Sub(c.Wall).Abs() > recent,
+	case c == nil, c.Stopped, c.Boot != r.Boot, len(c.Rest) > 0, r.Now.Sub(c.Wall).Abs() > 10*time.Minute,
 		!slices.ContainsFunc(c.Findings, isLeft):
 		return "the last health check does not say for certain that memory is left on it"
 	case r.Before.Reading == nil || r.memory(*r.Before.Reading, k.Limits).Holds != record.No:

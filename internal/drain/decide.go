@@ -233,6 +233,11 @@ func AtHook(in Facts, own Exit) Decision {
 	n := in.Node
 	flag := other(n)
 	switch {
+	case own.Unrepaired && in.stands(): // no health check can tell any more that it is over
+		own.Causes = append(slices.Clone(in.Memory.Written.Causes), own.Causes...)
+		return in.write([]Exit{own}, own, own.Reason)
+	case own.Unrepaired:
+		return in.leave(in.Memory, otherReason(n))
 	case in.stands():
 		w, m := in.Memory.Written.with([]Exit{own}), in.Memory
 		m.Written = &w
@@ -248,18 +253,6 @@ func AtHook(in Facts, own Exit) Decision {
 		return in.leave(in.Memory, fmt.Sprintf("the node is not drained, and has %q all the same", n.Reason))
 	}
 	return in.write([]Exit{own}, own, own.Reason)
-}
-
-// AfterReset decides after a reset of a GPU that did not help, of which f is the finding: a drain of ours gets a reason
-// that says so, and no health check can tell any more that it is over.
-func AfterReset(in Facts, f record.Finding) Decision {
-	if !in.stands() {
-		return in.leave(in.Memory, otherReason(in.Node))
-	}
-	w := *in.Memory.Written
-	x := Exit{Ref: Ref{At: w.At}, Epoch: w.Epoch, Conf: w.Conf, Reason: string(Compose(f, 0, slurm.HealthCheck))}
-	x.Causes = append(slices.Clone(w.Causes), Cause{f.Code, f.GPU, f.Index})
-	return in.write([]Exit{x}, x, fmt.Sprintf("%s, in the place of %q", x.Reason, w.Reason))
 }
 
 // Verifiable reports whether a health check can tell that a finding is gone: only one about memory on a GPU. A GPU's

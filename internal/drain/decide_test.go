@@ -240,11 +240,13 @@ func TestRepairable(t *testing.T) {
 }
 
 // After a reset that did not help, no health check ends the drain, and a drain that is no longer ours stays as it is.
-func TestAfterReset(t *testing.T) {
-	in, f := stood(), record.Finding{Code: catalog.Reset, GPU: "GPU-a", Index: new(0)}
+func TestUnrepaired(t *testing.T) {
+	in := stood()
 	in.Memory.Written.Causes = []Cause{{Code: catalog.Residue, GPU: "GPU-a"}}
-	d := AfterReset(in, f)
-	must.Be(t, "reason", d.Reason, "BKD-RESET gpu=0 healthcheck; see: bookend status")
+	own := Exit{Ref: Ref{At: time.Hour}, Unrepaired: true, Epoch: in.Epoch, Reason: "BKD-RESET gpu=0 healthcheck; see: bookend status",
+		Causes: []Cause{{Code: catalog.Reset, GPU: "GPU-a"}}}
+	d := AtHook(in, own)
+	must.Be(t, "reason", d.Reason, own.Reason)
 	later := stood()
 	later.Memory, later.Node.Reason, later.Node.At, later.Exits = d.Memory, d.Reason, in.Now, nil
 	for range 4 {
@@ -253,7 +255,9 @@ func TestAfterReset(t *testing.T) {
 		later.Memory = next.Memory
 	}
 	in.Node.By = "alice"
-	must.Be(t, "an admin's drain", AfterReset(in, f).Act, Leave)
+	must.Be(t, "an admin's drain", AtHook(in, own).Act, Leave)
+	in.Node = slurm.Node{Flags: []string{"IDLE"}}
+	must.Be(t, "no drain", AtHook(in, own).Act, Leave)
 }
 
 // A reboot ends what is remembered; an unknown boot id does not.

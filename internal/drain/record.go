@@ -22,6 +22,8 @@ type Exit struct {
 	Reason string    // what the node's reason should be; empty if there is none
 	Causes []Cause
 	Wider  bool // something else is wrong than the GPU of the first cause
+	// Unrepaired is set after a reset that did not help: a drain of ours gets this reason.
+	Unrepaired bool
 	// ByScontrol means that the hook itself exited 0: Slurm's own reason is never for it.
 	ByScontrol bool
 	// Conf is the SLURM_CONF of the hook, empty for none: a health check is started without one.

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"bookend/internal/catalog"
-	"bookend/internal/child"
 	"bookend/internal/node"
 	"bookend/internal/probe"
 	"bookend/internal/publish"
-	"bookend/internal/record"
+	"bookend/internal/recorder"
 	"bookend/internal/slurm"
 )
 
@@ -26,10 +24,7 @@ func leaveRepair(a *node.Access) {
 	if _, is := memory.Repairable(node.ReadEpoch(a.Config.Paths).Boot); !is {
 		return
 	}
-	env := []string{"BOOKEND_CONFIG=" + node.ConfigFile(a.Env)}
-	if err := child.Detach(env, nil, repairFlag, a.Job.Node); err != nil {
-		fmt.Fprintf(a.Env.Stderr, "bookend: start repair: %v\n", err)
-	}
+	recorder.Leave(a, repairFlag)
 }
 
 func repairs(a *node.Access) bool { return a.Config.Repair.Enabled && a.Config.Mode == "enforce" }
@@ -50,17 +45,17 @@ func repair(env Env, name string) int {
 		publish.Note(a, "info", fmt.Sprintf("repair: %v", what), false)
 	})
 	if o.Failed != "" {
-		err = publish.Unrepaired(a, record.Finding{Code: catalog.Reset, GPU: o.Card.Device.ID, Index: &o.Card.Index})
+		err = publish.Unrepaired(a, o.Card)
 	}
 	release()
 	if err != nil {
 		publish.Note(a, "warning", fmt.Sprintf("repair: %v", err), true)
 	}
 	switch name := fmt.Sprintf("repair: GPU %d (%s)", o.Card.Index, o.Card.Device.ID); {
-	case o.Failed != "":
-		publish.Note(a, "warning", fmt.Sprintf("%s: %s: %s", name, catalog.Reset, o.Failed), false)
 	case o.Refused != "":
 		publish.Note(a, "info", name+" is not reset: "+o.Refused, true)
+	case o.Failed != "":
+		publish.Note(a, "warning", name+": BKD-RESET: "+o.Failed, false)
 	case o.Card.Device.ID != "":
 		publish.Note(a, "warning", name+" was reset and is proven well; the node's drain is over", false)
 	}

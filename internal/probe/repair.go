@@ -23,9 +23,8 @@ type Repaired struct {
 // holds, and ends the drain if the GPU is proven well. It first puts back what a reset that died has changed. It tries
 // once: after that the node has another reason, or no drain.
 func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err error) {
-	boot := node.ReadEpoch(a.Config.Paths).Boot
 	memory, err := a.Store.Drain()
-	id, is := memory.Repairable(boot)
+	id, is := memory.Repairable(node.ReadEpoch(a.Config.Paths).Boot)
 	if err != nil || !is {
 		return o, err
 	}
@@ -40,15 +39,19 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 		return o, err
 	}
 	check := state.LastCheck.Peek(a.Store)
-	o.Card = onRecord(check, id)
+	o.Card = record.Assigned{Index: -1, Device: gpu.Device{ID: id}}
+	for _, c := range cmp.Or(check, &record.Check{}).Cards {
+		if c.Device.ID == id {
+			o.Card = c
+		}
+	}
 	tried := func(a condition.ResetAttempt) bool {
 		return a.ByCheck && a.GPU == id && a.At.After(memory.Written.Wall)
 	}
 	r.Facts.Card = o.Card
 	if i := slices.IndexFunc(r.Facts.Earlier, tried); i >= 0 && r.isOurs() {
-		was := &r.Facts.Earlier[i]
-		was.Failed = cmp.Or(was.Failed, "the reset died; what it had stopped is started again")
-		o.Failed = was.Failed
+		o.Failed = cmp.Or(r.Facts.Earlier[i].Failed, "the reset died; what it had stopped is started again")
+		r.Facts.Earlier[i].Failed = o.Failed
 		return o, r.Keep(r.Facts.Earlier)
 	}
 	r.byCheck = true
@@ -64,17 +67,6 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 		err = a.Store.SwapDrain(memory, memory.Resumed(a.Env.Clock.Wall(), "its GPU was reset, and is proven well"))
 	}
 	return o, err
-}
-
-// onRecord returns a GPU as the last health check saw it.
-func onRecord(check *record.Check, id gpu.ID) record.Assigned {
-	if check != nil {
-		is := func(c record.Assigned) bool { return c.Device.ID == id }
-		if i := slices.IndexFunc(check.Cards, is); i >= 0 {
-			return check.Cards[i]
-		}
-	}
-	return record.Assigned{Index: -1, Device: gpu.Device{ID: id}}
 }
 
 // known reads what speaks against a repair.

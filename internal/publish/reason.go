@@ -190,25 +190,14 @@ func AskSlurm(a *node.Access) slurmcmd.Scontrol {
 	return scontrol(a, conf, func() time.Duration { return patience })
 }
 
-// Unrepaired gives a drain of ours a reason of its own after a reset that did not help, of which f is the finding.
-func Unrepaired(a *node.Access, f record.Finding) error {
-	memory, err := a.Store.Drain()
-	epoch := node.ReadEpoch(a.Config.Paths)
-	in := drain.Facts{Memory: memory.Here(epoch.Boot), Epoch: epoch, Now: a.Env.Clock.Wall()}
-	if err == nil {
-		in.Node, err = AskSlurm(a).Node(a.Job.Node)
-	}
-	decision := drain.AfterReset(in, f)
-	if err != nil || decision.Act != drain.Write {
-		return err
-	}
-	if _, err = remember(a, memory, decision.Memory); err != nil {
-		return err
-	}
-	return AskSlurm(a).Drain(a.Job.Node, decision.Reason, func(now slurm.Node) bool {
-		in.Node = now
-		return drain.AfterReset(in, f).Act == drain.Write
-	})
+// Unrepaired gives a drain of ours a reason of its own after a reset of a GPU that did not help.
+func Unrepaired(a *node.Access, card record.Assigned) error {
+	f := record.Finding{Code: catalog.Reset, GPU: card.Device.ID, Index: &card.Index}
+	own := drain.Exit{Unrepaired: true, Conf: AskSlurm(a).Conf, Epoch: node.ReadEpoch(a.Config.Paths),
+		Reason: string(drain.Compose(f, 0, a.Phase)), Causes: []drain.Cause{{Code: f.Code, GPU: f.GPU, Index: f.Index}}}
+	own.At = a.Env.Clock.Boot()
+	_, _, _, err := give(a, own, judge.Seen{Epoch: own.Epoch})
+	return err
 }
 
 // keptConf returns the SLURM_CONF of the node's hooks: Slurm gives a health check none.

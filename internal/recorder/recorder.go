@@ -27,12 +27,17 @@ func Start(a *node.Access) {
 	if a.Config.Record.Every == 0 || a.InJob || a.Store.Turns.HasRecorder() {
 		return
 	}
-	var env []string // the recorder uses this hook's configuration
+	Leave(a, Flag)
+}
+
+// Leave leaves this program at work for the node, with this hook's configuration. No hook waits for it.
+func Leave(a *node.Access, flag string) {
+	var env []string
 	if file := a.Env.Getenv("BOOKEND_CONFIG"); file != "" {
 		env = []string{"BOOKEND_CONFIG=" + file}
 	}
-	if err := child.Detach(env, nil, Flag, a.Job.Node); err != nil {
-		fmt.Fprintf(a.Env.Stderr, "bookend: start recorder: %v\n", err)
+	if err := child.Detach(env, nil, flag, a.Job.Node); err != nil {
+		fmt.Fprintf(a.Env.Stderr, "bookend: %v\n", err)
 	}
 }
 
