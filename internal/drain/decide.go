@@ -186,12 +186,12 @@ func (in Facts) write(open []Exit, x Exit, why string) Decision {
 
 // hint returns what a reason for the hardware of one GPU adds if the node's others are good, by all that is on record.
 func (in Facts) hint(w Written, x Exit) string {
-	last, about := in.Last, w.Causes[:min(1, len(w.Causes))]
+	last := in.Last
 	if last == nil || last.Stopped || !last.Epoch.Same(w.Epoch) || in.Now.Sub(last.Wall).Abs() > seldom ||
-		len(about) == 0 || about[0].GPU == "" || about[0].Index == nil || x.Wider {
+		len(w.Causes) == 0 || w.Causes[0].GPU == "" || w.Causes[0].Index == nil || x.Wider {
 		return ""
 	}
-	id, number := about[0].GPU, *about[0].Index
+	id, number := w.Causes[0].GPU, *w.Causes[0].Index
 	numbers := map[int]bool{number: true}
 	for _, c := range last.Cards {
 		numbers[c.Index] = true

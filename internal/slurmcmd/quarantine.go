@@ -94,7 +94,7 @@ func (c Scontrol) Release(jobs ...slurm.JobID) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	_, err := c.sibling("scancel").run(texts(jobs)...)
+	_, err := c.sibling("scancel").run(strings.Fields(strings.Trim(fmt.Sprint(jobs), "[]"))...)
 	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
 		return nil
 	}
@@ -266,10 +266,7 @@ func (q Quarantine) await(jobs []slurm.JobID) (slurm.JobID, error) {
 	if q.For > 0 {
 		limit = fmt.Sprint("TimeLimit=", int((q.For+time.Minute-1)/time.Minute))
 	}
-	limited := atOnce
-	if q.Rebooted {
-		limited = atBoot
-	}
+	limited := map[bool]time.Duration{false: atOnce, true: atBoot}[q.Rebooted]
 	for until, pause := q.Clock()+limited, between; ; time.Sleep(pause) {
 		running := 0
 		pause += pause / 8 // a node that does not come up must not keep slurmctld busy
@@ -302,11 +299,4 @@ func (q Quarantine) await(jobs []slurm.JobID) (slurm.JobID, error) {
 			return 0, fmt.Errorf("only %d of %d jobs started in %v: %.100q", running, len(jobs), limited, waits)
 		}
 	}
-}
-
-func texts(jobs []slurm.JobID) (list []string) {
-	for _, j := range jobs {
-		list = append(list, fmt.Sprint(j))
-	}
-	return list
 }
