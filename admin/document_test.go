@@ -177,7 +177,7 @@ func TestPeaks(t *testing.T) {
 	const user = 1000
 	must.Do(t, os.Mkdir(dir+"/spool", 0o700))
 	write(t, dir+"/spool/7.n1.json", `{"version": 1, "job": "7", "job_id": 7, "used": {"name": "train", "end": "ok", "nodes": 1, "gpus":
-		[{"model": "A", "total_bytes": 42949672960, "peak_bytes": 1}]}}`, 0o600)
+		[{"model": "A", "total_bytes": 42949672960, "peak_bytes": 1073741824}]}}`, 0o600)
 	for _, path := range []string{"/spool", "/spool/7.n1.json"} {
 		must.Do(t, os.Chown(dir+path, user, user))
 	}

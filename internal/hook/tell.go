@@ -87,10 +87,10 @@ func spooled(c judge.Case, run record.Run, name string, end record.End) joblog.S
 		s.Start, s.Clean = start.Report, start.Report == "" && start.Verdict.Code == ""
 	}
 	s.Used.Name, s.Used.End = name, "unknown"
-	switch exit := s.Exit; { // of a job that was cancelled it is 0
+	switch exit := s.Exit; { // of a job that was cancelled it is 0: the script's output says so
 	case exit.Known && exit.Raw|exit.Derived != 0, c.Output.Cancelled, s.Restart != run.Job.Restarts:
 		s.Used.End = "failed"
-	case exit.Known && c.Output.Unknown+c.Output.Part == "":
+	case exit.Known && run.Start != nil && run.Job.Batch && c.Output.Unknown+c.Output.Part == "":
 		s.Used.End = joblog.Ended
 	}
 	return s
@@ -105,6 +105,7 @@ func usage(run record.Run, end record.End) joblog.Usage {
 		nodes, _ := slurm.Expand(element)
 		u.Nodes += len(nodes)
 	}
+	astray := len(seen.Elsewhere)+len(run.Numbering.Perhaps) > 0 || run.Unplaced()
 	switch {
 	case run.Start == nil:
 		u.Seconds, u.Unmeasured = 0, "no record of the start"
@@ -112,7 +113,7 @@ func usage(run record.Run, end record.End) joblog.Usage {
 		u.Unmeasured = "the samples do not cover the whole run"
 	case seen.Samples < max(30, int(u.Seconds/u.Every/2)): // a program can have come and gone between them
 		u.Unmeasured = "there are too few samples"
-	case len(seen.Elsewhere)+len(run.Numbering.Perhaps) > 0 || run.Unplaced():
+	case astray:
 		u.Unmeasured = "it may have used other GPUs"
 	}
 	for _, d := range run.Devices {
@@ -124,6 +125,9 @@ func usage(run record.Run, end record.End) joblog.Usage {
 		} else {
 			used.Peak, used.Busy = seen.GPUs[i].Peak.Bytes, seen.GPUs[i].Busy.Mean()
 			used.Shared = share(run, now.Device.Parent != "" || now.Parts, seen.GPUs[i])
+		}
+		if astray {
+			used.Model, used.Total = "", 0
 		}
 		u.GPUs = append(u.GPUs, used)
 	}

@@ -22,6 +22,7 @@ func TestUsage(t *testing.T) {
 		out  judge.JobOutput
 	}
 	const measured = "ok 60s of 2 nodes: H200 7 of 140, busy 50"
+	const astray = "ok 60s of 2 nodes:  7 of 0, busy 50 (it may have used other GPUs)"
 	for name, c := range map[string]struct {
 		change func(*facts)
 		want   string
@@ -33,10 +34,11 @@ func TestUsage(t *testing.T) {
 		"cancelled":   {func(f *facts) { f.out.Cancelled = true }, "failed" + measured[2:]},
 		"no output":   {func(f *facts) { f.out.Unknown = "its first node has it" }, "unknown" + measured[2:]},
 		"half of it":  {func(f *facts) { f.out.Part = "errors" }, "unknown" + measured[2:]},
+		"no script":   {func(f *facts) { f.run.Job.Batch = false }, "unknown" + measured[2:]},
 		"requeued":    {func(f *facts) { f.run.Job.Restarts = 1 }, "failed" + measured[2:]},
 		"ran out": {func(f *facts) { f.end.Diagnosis = &record.Diagnosis{Reason: record.ByMessage} },
 			"ok 60s of 2 nodes, ran out: H200 7 of 140, busy 50"},
-		"no start":    {func(f *facts) { f.run.Start = nil }, "ok 0s of 2 nodes: H200 7 of 140, busy 50 (no record of the start)"},
+		"no start":    {func(f *facts) { f.run.Start = nil }, "unknown 0s of 2 nodes: H200 7 of 140, busy 50 (no record of the start)"},
 		"no recorder": {func(f *facts) { f.end.Recording = nil }, "ok 60s of 2 nodes: H200 0 of 140 (the samples do not cover the whole run)"},
 		"began late":  {func(f *facts) { f.end.Recording.From = 30 * time.Second }, measured + " (the samples do not cover the whole run)"},
 		"ended early": {func(f *facts) { f.end.Recording.To = 50 * time.Second }, measured + " (the samples do not cover the whole run)"},
@@ -44,9 +46,8 @@ func TestUsage(t *testing.T) {
 		"unread":      {func(f *facts) { f.end.Recording.GPUs[0].Unread = 1 }, measured + " (the samples do not cover the whole run)"},
 		"short":       {func(f *facts) { f.end.Recording.Samples = 29 }, measured + " (there are too few samples)"},
 		"slow":        {func(f *facts) { f.run.Start.At -= time.Hour; f.end.Recording.From -= time.Hour }, strings.Replace(measured, "60s", "3660s", 1) + " (there are too few samples)"},
-		"elsewhere": {func(f *facts) { f.end.Recording.Elsewhere = []record.RecordedProcess{{}} },
-			measured + " (it may have used other GPUs)"},
-		"unplaced": {func(f *facts) { f.run.Job.GPUIndexes = []int{0, 1} }, measured + " (it may have used other GPUs)"},
+		"elsewhere": {func(f *facts) { f.end.Recording.Elsewhere = []record.RecordedProcess{{}} }, astray},
+		"unplaced": {func(f *facts) { f.run.Job.GPUIndexes = []int{0, 1} }, astray},
 		"another GPU": {func(f *facts) { f.end.Recording.GPUs[0].ID = "GPU-9" },
 			"ok 60s of 2 nodes: H200 0 of 140 (the use of a GPU was not sampled)"},
 		"NUMA node": {func(f *facts) { f.end.Snapshot.Readings[0].Memory.Unjudged = "files" },
@@ -64,7 +65,7 @@ func TestUsage(t *testing.T) {
 	} {
 		device := gpu.Device{ID: "GPU-1", Name: "H200"}
 		f := facts{
-			run: record.Run{Job: slurm.Job{ID: 7, NodeList: "n[1-2]", GPUIndexes: []int{0}, Exit: slurm.ExitStatus{Known: true}},
+			run: record.Run{Job: slurm.Job{ID: 7, Batch: true, NodeList: "n[1-2]", GPUIndexes: []int{0}, Exit: slurm.ExitStatus{Known: true}},
 				Devices: []record.Assigned{{Device: device}}, Start: &record.End{At: time.Second}},
 			end: record.End{At: 63 * time.Second, Began: 61 * time.Second,
 				Snapshot: gpu.Snapshot{Readings: []gpu.Reading{{Device: device, Memory: gpu.Memory{Total: gpu.Bytes(140)}}}},

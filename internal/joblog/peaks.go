@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
 
@@ -96,7 +97,7 @@ func merged(all []Spooled) (runs []PastRun) {
 	at, files := map[string]int{}, []int{}
 	slices.SortStableFunc(all, func(a, b Spooled) int { return b.At.Compare(a.At) })
 	for _, s := range all {
-		u, run := s.Used, fmt.Sprint(s.ID, s.Restart)
+		u, run := s.Used, fmt.Sprint(s.ID, s.Restart, s.SLUID, s.Used.Nodes) // clusters that share a home have the same ids
 		i, known := at[run]
 		switch {
 		case u.Nodes == 0 && len(u.GPUs) == 0: // a file of an earlier release
@@ -113,41 +114,54 @@ func merged(all []Spooled) (runs []PastRun) {
 		}
 	}
 	for i := range runs {
-		if r := &runs[i]; r.Nodes != files[i] {
+		r := &runs[i]
+		if r.Nodes != files[i] {
 			r.Unmeasured = cmp.Or(r.Unmeasured, fmt.Sprintf("reports came from %d of %d nodes", files[i], r.Nodes))
+		}
+		if r.Nodes < files[i] {
+			r.End = "unknown" // of two jobs of one id
 		}
 	}
 	return runs
 }
 
 // fit says what the runs' peaks mean for a type of GPU. It never says that a GPU is too small: a program may need less
-// than it took. What more it would take on another type is not known either.
+// than it took. What more it would take on another type is not known either. Many programs take a share of the GPU, such
+// as half: less of a smaller one.
 func (p Peaks) fit(m Model) (answer, why string) {
 	const unknown = "unknown"
 	here, most, share, doubt := 0, uint64(0), 0.0, ""
 	for _, r := range p.Runs {
-		if r.RanOut {
-			doubt = "a run ran out of memory"
-		} else if r.End == Ended {
-			doubt = cmp.Or(doubt, r.Unmeasured)
-		}
-		if r.End == Ended && slices.ContainsFunc(r.GPUs, func(u Used) bool { return u.is(m) }) {
-			here++
-		}
+		peak, only := uint64(0), true
 		for _, u := range r.GPUs {
+			peak, only = max(peak, u.Peak), only && u.is(m)
 			if u.Shared != "" || u.Total == 0 {
 				doubt = cmp.Or(doubt, "a run had a part of a GPU, or one of unknown size")
 				continue
 			}
 			most, share = max(most, u.Peak), max(share, float64(u.Peak)/float64(u.Total))
 		}
+		switch {
+		case r.RanOut:
+			doubt = "a run ran out of memory"
+		case r.End != Ended:
+		case strings.Contains(r.Job, "+"): // the script, and so the name, is the first component's
+			doubt = cmp.Or(doubt, "a run was a part of a heterogeneous job")
+		case peak <= record.MaxBaseline: // its script may have gone on without them
+			doubt = cmp.Or(doubt, "a run did not use its GPUs")
+		default:
+			doubt = cmp.Or(doubt, r.Unmeasured)
+			if only {
+				here++
+			}
+		}
 	}
 	used := "used " + gib(most)
 	switch {
 	case here > 0:
-		return "ran there", fmt.Sprintf("%d of %d runs ended well", here, len(p.Runs))
-	case share >= 0.7:
-		return unknown, "the program took most of the GPU that it got"
+		return "ran there", fmt.Sprintf("%d of %d runs had exit 0 there", here, len(p.Runs))
+	case share >= 0.45:
+		return unknown, "the program took about half of the GPU that it got, or more"
 	case most > m.Total:
 		return "may not fit", used
 	case p.Runs[0].End != Ended:
@@ -192,7 +206,8 @@ func (p Peaks) Text(w io.Writer) {
 	}
 	_ = t.Flush()
 	fmt.Fprintln(w, "fits: a tenth of it stays free, with as many GPUs as these runs had. Other input may\n"+
-		"need more, and the same input on another type of GPU too. All other types: unknown.")
+		"need more, and the same input on another type of GPU too. All other types: unknown.\n"+
+		"A program that takes a fixed share of its GPU, as JAX does, has less on a smaller one.")
 }
 
 // cells returns the highest peak of a run's GPUs, their mean use, and which they are.
@@ -229,6 +244,7 @@ func (r PastRun) cells() string {
 // Accounted is what sacct has of a user's jobs that have ended: see slurmcmd.Recent. Lines of steps follow their job's.
 // NewPeaks leaves out those without GPUs.
 func Accounted(text string) (all []Spooled) {
+	one := false // a step's figure is the sum of all GPUs that a task used
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), "|", 7)
 		if len(f) != 7 {
@@ -237,6 +253,7 @@ func Accounted(text string) (all []Spooled) {
 		job, _, step := strings.Cut(f[0], ".")
 		end, err := time.ParseInLocation("2006-01-02T15:04:05", f[2], time.Local)
 		if !step && err == nil {
+			one = slices.Contains(strings.Split(f[4], ","), "gres/gpu=1")
 			ran, _ := strconv.Atoi(f[3])
 			state := "failed"
 			if f[1] == "COMPLETED" {
@@ -246,7 +263,7 @@ func Accounted(text string) (all []Spooled) {
 				End: state, RanOut: f[1] == "OUT_OF_MEMORY", Seconds: float64(ran),
 				Nodes: min(1, strings.Count(f[4], "gres/gpu")), Unmeasured: "these are Slurm's samples"}})
 		}
-		if n := slurm.GPUMemory(f[5]); n > 0 && len(all) > 0 && all[len(all)-1].Job == job {
+		if n := slurm.GPUMemory(f[5]); n > 0 && one && len(all) > 0 && all[len(all)-1].Job == job {
 			u := &all[len(all)-1].Used
 			u.GPUs = []Used{{Peak: max(n, append(u.GPUs, Used{})[0].Peak)}}
 		}

@@ -35,13 +35,23 @@ func TestFit(t *testing.T) {
 	}{
 		"with room":            {[]Spooled{ran(5, as, use(30))}, "fits, used 30.0 GiB"},
 		"without room":         {[]Spooled{ran(5, as, use(37))}, "unknown, used 37.0 GiB, which leaves less than a tenth"},
+		"takes half":           {[]Spooled{ran(5, as, use(70))}, "unknown, the program took about half of the GPU that it got, or more"},
 		"more than it has":     {[]Spooled{ran(5, as, use(41))}, "may not fit, used 41.0 GiB"},
 		"one run's peak":       {[]Spooled{ran(5, as, use(1)), ran(4, as, use(41))}, "may not fit, used 41.0 GiB"},
 		"one GPU's peak":       {[]Spooled{ran(5, as, use(1), use(41), use(2))}, "may not fit, used 41.0 GiB"},
-		"takes what it gets":   {[]Spooled{ran(5, as, use(98))}, "unknown, the program took most of the GPU that it got"},
-		"took it once":         {[]Spooled{ran(5, as, use(9)), ran(4, as, on("tiny", 10, 8))}, "unknown, the program took most of the GPU that it got"},
-		"ran there":            {[]Spooled{ran(5, as, use(130)), ran(4, as, on("small", 40, 39))}, "ran there, 1 of 2 runs ended well"},
-		"failed there":         {[]Spooled{ran(5, as, use(30)), ran(4, func(s *Spooled) { s.Used.End = "failed" }, on("small", 40, 20))}, "fits, used 30.0 GiB"},
+		"takes what it gets":   {[]Spooled{ran(5, as, use(98))}, "unknown, the program took about half of the GPU that it got, or more"},
+		"took it once":         {[]Spooled{ran(5, as, use(9)), ran(4, as, on("tiny", 10, 8))}, "unknown, the program took about half of the GPU that it got, or more"},
+		"ran there":            {[]Spooled{ran(5, as, use(130)), ran(4, as, on("small", 40, 39))}, "ran there, 1 of 2 runs had exit 0 there"},
+		"ran out there":        {[]Spooled{ran(5, func(s *Spooled) { s.Used.RanOut = true }, on("small", 40, 17)), ran(4, as, use(30))}, "unknown, a run ran out of memory"},
+		"and a larger one":     {[]Spooled{ran(5, as, on("small", 40, 4), use(41))}, "may not fit, used 41.0 GiB"},
+		"and one not known":    {[]Spooled{ran(5, as, on("small", 40, 4), Used{Peak: gibi})}, "unknown, a run had a part of a GPU, or one of unknown size"},
+		"of several types":     {[]Spooled{ran(5, as, on("small", 40, 4), use(5))}, "fits, used 5.0 GiB"},
+		"a component there":    {[]Spooled{ran(5, func(s *Spooled) { s.Job = "5+0" }, on("small", 40, 4))}, "unknown, a run was a part of a heterogeneous job"},
+		"a component":          {[]Spooled{ran(5, func(s *Spooled) { s.Job = "5+0" }, use(4))}, "unknown, a run was a part of a heterogeneous job"},
+		"GPU not used":         {[]Spooled{ran(5, as, use(0)), ran(4, as, use(9))}, "unknown, a run did not use its GPUs"},
+		"not used there":       {[]Spooled{ran(5, as, on("small", 40, 0))}, "unknown, a run did not use its GPUs"},
+		"two clusters":         {[]Spooled{ran(5, as, use(4)), ran(5, func(s *Spooled) { s.Used.End = "unknown" }, on("small", 40, 4))}, "unknown, the last run did not end well, as far as is known"},
+		"failed there":         {[]Spooled{ran(5, as, use(30)), ran(4, func(s *Spooled) { s.Used.End = "failed" }, on("small", 40, 17))}, "fits, used 30.0 GiB"},
 		"had a part there":     {[]Spooled{ran(5, as, use(30)), ran(4, as, Used{Model: "small", Total: 40 * gibi, Shared: "MPS"})}, "unknown, a run had a part of a GPU, or one of unknown size"},
 		"of unknown size":      {[]Spooled{ran(5, as, Used{Model: "large", Peak: gibi})}, "unknown, a run had a part of a GPU, or one of unknown size"},
 		"ran out":              {[]Spooled{ran(5, as, use(1)), ran(4, func(s *Spooled) { s.Used.End, s.Used.RanOut = "failed", true }, use(1))}, "unknown, a run ran out of memory"},
@@ -86,10 +96,11 @@ func TestPeaksText(t *testing.T) {
 Sampled every 1 s: a shorter peak may be missing.
 
 What these runs of train mean for the GPUs that your jobs have had:
-NVIDIA H200  140.0 GiB  ran there  1 of 1 runs ended well
-A            40.0 GiB   ran there  1 of 1 runs ended well
+NVIDIA H200  140.0 GiB  fits         used 41.0 GiB
+A            40.0 GiB   may not fit  used 41.0 GiB
 fits: a tenth of it stays free, with as many GPUs as these runs had. Other input may
 need more, and the same input on another type of GPU too. All other types: unknown.
+A program that takes a fixed share of its GPU, as JAX does, has less on a smaller one.
 `,
 		"": `JOB  NAME   ENDED        RAN    END     PEAK               BUSY  GPUS
 8    odd    01-01 08:00  1m30s  failed  unknown            -     -
@@ -106,17 +117,18 @@ Sampled every 1 s: a shorter peak may be missing.
 
 // The lines are those of sacct 22.05: steps follow their job, and have no TRES of their own but what they used.
 func TestAccounted(t *testing.T) {
-	got := Accounted("7|COMPLETED|2026-11-30T03:00:00|60|billing=1,cpu=1,gres/gpu=2,node=1||a|b\n" +
+	got := Accounted("7|COMPLETED|2026-11-30T03:00:00|60|billing=1,cpu=1,gres/gpu=1,node=1||a|b\n" +
 		"7.batch|COMPLETED|2026-11-30T03:00:00|60|cpu=1|cpu=00:00:01,gres/gpumem=36266M|batch\n" +
 		"7.0|COMPLETED|2026-11-30T03:00:00|60|cpu=1|gres/gpumem=1G|x\n" +
 		"8_3|OUT_OF_MEMORY|2026-11-30T04:00:00|61|cpu=1,gres/gpu:a100=1||a|b\n" +
 		"9|RUNNING|Unknown|61|cpu=1,gres/gpu=1||a|b\n9.0|RUNNING|Unknown|61||gres/gpumem=9G|x\n" +
-		"10|COMPLETED|2026-11-30T03:00:00|60|cpu=1||a|b\n10.0|COMPLETED|2026-11-30T03:00:00|60|cpu=1||x\ngarbage\n")
+		"10|COMPLETED|2026-11-30T03:00:00|60|cpu=1||a|b\n10.0|COMPLETED|2026-11-30T03:00:00|60|cpu=1||x\n" +
+		"11|COMPLETED|2026-11-30T02:00:00|60|gres/gpu=2||a|b\n11.0|COMPLETED|2026-11-30T02:00:00|60||gres/gpumem=150G|x\ngarbage\n")
 	p := NewPeaks(2, "sacct", "a|b", got)
 	text := ""
 	for _, r := range p.Runs {
 		text += fmt.Sprintln(r.Job, r.End, r.RanOut, r.Seconds, strings.ReplaceAll(r.cells(), "\t", " "))
 	}
-	must.Be(t, "runs", text, "8_3 failed true 61 unknown - -\n7 ok false 60 >= 35.4 GiB - 1 ?\n")
+	must.Be(t, "runs", text, "8_3 failed true 61 unknown - -\n7 ok false 60 >= 35.4 GiB - 1 ?\n11 ok false 60 unknown - -\n")
 	must.Be(t, "models", len(p.Models), 0)
 }

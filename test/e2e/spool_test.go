@@ -61,7 +61,7 @@ func TestSpool(t *testing.T) {
 
 	s.runs(s.user, "{cuda} alloc --mib 2000 --sleep 6", oneGPU, "--nodelist=n1", "--job-name=my net")
 	s.inOrder("a name's peaks", ask(s.user, 0, "peaks", "my net"), "my net", "  ok  ", ">= 2.5 of 140.4 GiB  ", "  1 NVIDIA H200\n",
-		"the peak may have been higher: there are too few samples", "NVIDIA H200  140.4 GiB  ran there  1 of 1 runs ended well")
+		"the peak may have been higher: there are too few samples", "NVIDIA H200  140.4 GiB  ran there  1 of 1 runs had exit 0 there")
 	s.cancels(s.starts(s.user, "echo ready; sleep 600", oneGPU, "--nodelist=n1", "--job-name=cut")) // its exit status is 0
 	s.inOrder("a cancelled job's", ask(s.user, 0, "peaks", "cut"), "cut", "  failed  ", "unknown  the last run did not end well")
 	s.inOrder("all peaks", ask(s.user, 0, "peaks"), "my net", string(again)+"  ", "  failed  ", "2 NVIDIA H200\n")
