@@ -36,6 +36,7 @@ func init() {
 		"inherited": becomeWithInheritedCapabilities,
 		"limited":   becomeOneOfTooMany,
 		"holding":   becomeHoldingAFile,
+		"regain":    becomeAndRegain,
 		"step":      becomeWithout,
 		"confined":  confined,
 		"traced": func(string) error {
@@ -104,6 +105,54 @@ func becomeWithInheritedCapabilities(string) error {
 	runtime.LockOSThread()
 	// SECBIT_NO_SETUID_FIXUP: this thread keeps its capabilities
 	return errors.Join(unix.Prctl(unix.PR_SET_SECUREBITS, 1<<2, 0, 0, 0), become())
+}
+
+// becomeAndRegain begins with all capabilities inheritable and one ambient, as a service manager may leave them, and
+// keeps the bounding set: no set gives anything back, to the process itself or to a program that it executes.
+func becomeAndRegain(path string) error {
+	runtime.LockOSThread()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps, none [2]unix.CapUserData
+	err := unix.Capget(&header, &caps[0])
+	caps[0].Inheritable, caps[1].Inheritable = caps[0].Permitted, caps[1].Permitted
+	err = errors.Join(err, unix.Capset(&header, &caps[0]),
+		unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_SETUID, 0, 0))
+	groups := []uint32{gid}
+	for g := range uint32(200) {
+		groups = append(groups, 100_000+g)
+	}
+	if err = errors.Join(err, Become(uid, gid, groups)); err != nil {
+		return err
+	}
+	inheritable, permitted := none, none
+	inheritable[0].Inheritable, permitted[0].Permitted = 1<<unix.CAP_SETUID, 1<<unix.CAP_SETUID
+	status, err := exec.Command(path, "/proc/self/status").Output()
+	for _, want := range []string{"Uid:\t65533\t65533\t65533\t65533\n", "CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n"} {
+		if !strings.Contains(string(status), want) {
+			err = errors.Join(err, fmt.Errorf("a program has no %q: %s", want, status))
+		}
+	}
+	return errors.Join(err, worked(unix.Capset(&header, &inheritable[0])), worked(unix.Capset(&header, &permitted[0])),
+		worked(unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_SETUID, 0, 0)),
+		worked(unix.Setresuid(-1, 0, -1)), worked(unix.Kill(os.Getppid(), 0)),
+		worked(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0)))
+}
+
+// powerful is a program that gives who executes it root's user id, and another that gives capabilities.
+func powerful(t *testing.T) (paths []string) {
+	cat := must.Have(os.ReadFile("/bin/cat"))(t)
+	dir := must.RootsDir(t)
+	must.Do(t, os.Chmod(dir, 0o755))
+	for _, name := range []string{"setuid", "capable"} {
+		path := filepath.Join(dir, name)
+		must.Do(t, os.WriteFile(path, cat, 0o755))
+		paths = append(paths, path)
+	}
+	// VFS_CAP_REVISION_2, effective: CAP_SETUID is permitted and inheritable
+	all := append([]byte{1, 0, 0, 2}, slices.Repeat([]byte{1 << unix.CAP_SETUID, 0, 0, 0}, 2)...)
+	must.Do(t, errors.Join(os.Chmod(paths[0], 0o755|os.ModeSetuid),
+		unix.Setxattr(paths[1], "security.capability", append(all, make([]byte, 8)...), 0)))
+	return paths
 }
 
 // becomeOneOfTooMany has slurmd's limit of processes, which the user has reached: Go needs threads all the same.
@@ -201,6 +250,9 @@ func TestBecome(t *testing.T) {
 	ops := [][]string{{"become"}, {"again"}, {"inherited"}, {"limited"}, {"holding"}}
 	for step := range steps {
 		ops = append(ops, []string{"step", step})
+	}
+	for _, path := range powerful(t) {
+		ops = append(ops, []string{"regain", path})
 	}
 	for _, op := range ops {
 		res := Run(self(op[0], op[1:]...))
