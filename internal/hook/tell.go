@@ -61,7 +61,8 @@ func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.E
 // account begins to ask for what writing as the job's user takes, unless nothing can be written. The wait is for once.
 func account(a *node.Access) (wait func() (joblog.Account, error)) {
 	ask := func() (joblog.Account, error) { return joblog.AskAccount(a.Job.UID, a.Job.GID, a.Config.Spool), nil }
-	if a.Env.EUID != 0 || a.Job.UID == 0 || !a.Job.Batch && a.Job.Stdout == "" && a.Config.Spool == "" {
+	silent := a.Config.JobLog.Show == "none" || !a.Job.Batch && a.Job.Stdout == ""
+	if a.Env.EUID != 0 || a.Job.UID == 0 || silent && a.Config.Spool == "" {
 		return func() (who joblog.Account, err error) { return who, nil }
 	}
 	return child.Async(ask)

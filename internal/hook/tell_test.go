@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
+	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/test/must"
@@ -95,5 +97,26 @@ func TestUsage(t *testing.T) {
 		}
 		must.Be(t, name, got, c.want)
 		must.Be(t, name, u.Name, "train")
+	}
+}
+
+// The name service is asked about a user only if something may be written as that user.
+func TestAccount(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*node.Access)
+		asked  bool
+	}{
+		"a script":              {func(*node.Access) {}, true},
+		"no report":             {func(a *node.Access) { a.Config.JobLog.Show = "none" }, false},
+		"no report, but spool":  {func(a *node.Access) { a.Config.JobLog.Show, a.Config.Spool = "none", "/spool/%u" }, true},
+		"no script":             {func(a *node.Access) { a.Job.Batch = false }, false},
+		"no script, but spool":  {func(a *node.Access) { a.Job.Batch, a.Config.Spool = false, "/spool/%u" }, true},
+		"a hook that is a user": {func(a *node.Access) { a.Env.EUID = 1 }, false},
+	} {
+		a := &node.Access{Config: config.Default(), Job: slurm.Job{UID: 4, GID: 65534, Batch: true}}
+		c.change(a)
+		who, err := account(a)()
+		must.Do(t, err)
+		must.Be(t, name, len(who.Groups) > 0, c.asked)
 	}
 }
