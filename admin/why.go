@@ -71,7 +71,10 @@ func (a *app) spooled(cfg config.Config, match func(joblog.Spooled) bool) []jobl
 
 // accounted returns what Slurm's accounting has of the user's jobs, none without slurmdbd.
 func (a *app) accounted(cfg config.Config, name string) []joblog.Spooled {
-	text, _ := a.slurm(cfg, 10*time.Second).Recent(a.env.EUID, name)
+	text, err := a.slurm(cfg, 10*time.Second).Recent(a.env.EUID, name)
+	if err != nil { // the newest may be missing
+		return nil
+	}
 	return joblog.Accounted(text)
 }
 

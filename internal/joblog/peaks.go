@@ -251,7 +251,7 @@ func Accounted(text string) (all []Spooled) {
 			continue
 		}
 		job, _, step := strings.Cut(f[0], ".")
-		end, err := time.ParseInLocation("2006-01-02T15:04:05", f[2], time.Local)
+		end, err := time.Parse("2006-01-02T15:04:05", f[2])
 		if !step && err == nil {
 			one = slices.Contains(strings.Split(f[4], ","), "gres/gpu=1")
 			ran, _ := strconv.Atoi(f[3])

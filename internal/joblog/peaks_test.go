@@ -117,6 +117,9 @@ Sampled every 1 s: a shorter peak may be missing.
 
 // The lines are those of sacct 22.05: steps follow their job, and have no TRES of their own but what they used.
 func TestAccounted(t *testing.T) {
+	here := time.Local
+	t.Cleanup(func() { time.Local = here })
+	time.Local = time.FixedZone("CET", 3600)
 	got := Accounted("7|COMPLETED|2026-11-30T03:00:00|60|billing=1,cpu=1,gres/gpu=1,node=1||a|b\n" +
 		"7.batch|COMPLETED|2026-11-30T03:00:00|60|cpu=1|cpu=00:00:01,gres/gpumem=36266M|batch\n" +
 		"7.0|COMPLETED|2026-11-30T03:00:00|60|cpu=1|gres/gpumem=1G|x\n" +
@@ -124,6 +127,7 @@ func TestAccounted(t *testing.T) {
 		"9|RUNNING|Unknown|61|cpu=1,gres/gpu=1||a|b\n9.0|RUNNING|Unknown|61||gres/gpumem=9G|x\n" +
 		"10|COMPLETED|2026-11-30T03:00:00|60|cpu=1||a|b\n10.0|COMPLETED|2026-11-30T03:00:00|60|cpu=1||x\n" +
 		"11|COMPLETED|2026-11-30T02:00:00|60|gres/gpu=2||a|b\n11.0|COMPLETED|2026-11-30T02:00:00|60||gres/gpumem=150G|x\ngarbage\n")
+	must.Be(t, "time", got[0].At, time.Date(2026, 11, 30, 3, 0, 0, 0, time.UTC)) // sacct is run in UTC
 	p := NewPeaks(2, "sacct", "a|b", got)
 	text := ""
 	for _, r := range p.Runs {
