@@ -32,8 +32,8 @@ type spent struct {
 }
 
 // bounds of a hook on clean GPUs: what was counted, and some room. Whoever needs more makes every job of every node wait
-// for it, and says here why: an end's last 256 KiB are the text of what it may do besides. Its children are named exactly; what they read depends on how many processes and mounts the
-// machine has, and is not the hook's.
+// for it, and says here why: an end's last half MiB is the text of what it may do besides. Its children are named
+// exactly; what they read depends on how many processes and mounts the machine has, and is not the hook's.
 var bounds = map[string]struct {
 	children []string
 	hook     spent
