@@ -183,11 +183,11 @@ func TestPeaks(t *testing.T) {
 	}
 	write(t, dir+"/sacct", "#!/bin/sh\ncase \"$*\" in *--name=old*) echo '8|COMPLETED|2026-11-30T03:00:00|60|gres/gpu=1||old' ;;\n"+
 		"*--name=half*) echo '8|COMPLETED|2026-11-30T03:00:00|60|gres/gpu=1||half'; exit 1 ;;\n"+
-		"*-j9*) echo '9|TIMEOUT|0:0|n1||' ;; *--name*) ;; *) printf '9|TIMEOUT|2026-11-30T03:00:00|60|||x\\n8|COMPLETED|2026-11-30T03:00:01|60|||y\\n' ;; esac\n", 0o755)
+		"*-j9*) echo '9|TIMEOUT|0:0|n1||' ;; *--name*) ;; *) printf '9|TIMEOUT|2026-11-30T03:00:00|60|||x\\n8|COMPLETED|2026-11-30T03:00:01|60|||y\\n10_[1-5]|CANCELLED by 7|2026-11-30T04:00:00|0|||z\\n' ;; esac\n", 0o755)
 	write(t, config, valid(dir)+"slurm: {scontrol: "+dir+"/scontrol}\nspool: \"%h/spool\"\n", 0o644)
 	for line, want := range map[string]string{
 		"0 peaks train": "A  40.0 GiB  ran there", "0 peaks": "7    train", "0 peaks old": "8    old", "3 peaks none": `"none"`, "3 peaks half": `"half"`, "0 why": "job 9: Bookend has no report here. Slurm says:\n  TIMEOUT",
-		"64 peaks a b": "want a job's NAME", "0 peaks train --json": `"source": "spool"`, "0 peaks old --json": `"source": "sacct"`,
+		"64 peaks a b": "want a job's NAME", "0 peaks train --json": `"source": "spool"`, "0 peaks old --json": `"gpus": []`,
 	} {
 		exit, command, _ := strings.Cut(line, " ")
 		got := typing(user, map[string]string{"BOOKEND_CONFIG": config, "HOME": dir}, strings.Fields(command)...)

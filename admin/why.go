@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +48,8 @@ func lastFailed(a *app, cmd *cobra.Command) error {
 	if all := a.spooled(a.config(), failed); len(all) > 0 {
 		return a.write(spoolReport(slices.MaxFunc(all, newest)), false)
 	}
-	ended := func(s joblog.Spooled) bool { return s.Used.End == joblog.Ended }
+	// Tasks of an array that never ran are one line.
+	ended := func(s joblog.Spooled) bool { return s.Used.End == joblog.Ended || strings.Contains(s.Job, "[") }
 	all := slices.DeleteFunc(a.accounted(a.config(), ""), ended)
 	if len(all) == 0 {
 		return none

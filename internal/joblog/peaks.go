@@ -102,14 +102,14 @@ func merged(all []Spooled) (runs []PastRun) {
 		switch {
 		case u.Nodes == 0 && len(u.GPUs) == 0: // a file of an earlier release
 		case !known:
-			at[run] = len(runs)
+			at[run], u.GPUs = len(runs), append([]Used{}, u.GPUs...)
 			runs, files = append(runs, PastRun{s.Job, s.At, u}), append(files, 1)
 		default:
 			r := &runs[i]
 			files[i]++
 			r.Name, r.Unmeasured = cmp.Or(r.Name, u.Name), cmp.Or(r.Unmeasured, u.Unmeasured)
 			r.End = min(r.End, u.End) // a failure anywhere, else what the first node read in the output
-			r.RanOut, r.GPUs = r.RanOut || u.RanOut, slices.Concat(r.GPUs, u.GPUs)
+			r.RanOut, r.GPUs = r.RanOut || u.RanOut, append(r.GPUs, u.GPUs...)
 			r.Seconds, r.Every = max(r.Seconds, u.Seconds), max(r.Every, u.Every)
 		}
 	}
