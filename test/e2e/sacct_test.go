@@ -67,6 +67,12 @@ func TestSacct(t *testing.T) {
 		out, _ := cmd.CombinedOutput()
 		return strings.Contains(string(out), "job "+string(failed)) && strings.Contains(string(out), "FAILED")
 	})
+	cmd = must.Have(s.on.Command(s.user, s.on.Program("bookend"), "peaks"))(t)
+	cmd.Env = append(cmd.Env, "BOOKEND_CONFIG="+login)
+	out = string(must.Have(cmd.Output())(t))
+	for _, id := range []cluster.JobID{job, task + "_7", again} {
+		must.Not(t, !strings.Contains(out, "\n"+string(id)+" "), "peaks has no job %s:\n%s", id, out)
+	}
 }
 
 // accounting starts slurmdbd with a database of its own in dir, and has slurm.conf use it. dir is the cluster's.
@@ -105,7 +111,7 @@ func accounting(t *testing.T, dir, conf string) {
 	start("slurmdbd", []string{"SLURM_CONF=" + dbd, "MYSQL_UNIX_PORT=" + socket}, "-D")
 	answers("slurmdbd", "tcp", fmt.Sprintf("localhost:%d", number))
 	text := strings.Replace(must.Read(t, conf), "AccountingStorageType=accounting_storage/none", fmt.Sprintf(
-		"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=localhost\nAccountingStoragePort=%d\n"+
+		"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageTRES=gres/gpu\nAccountingStorageHost=localhost\nAccountingStoragePort=%d\n"+
 			"AccountingStoragePass=%s", number, munge), 1)
 	must.Do(t, os.WriteFile(conf, []byte(text), 0o644))
 }
