@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -73,8 +74,13 @@ func (r Reset) fault(k Repair) string {
 		return "an error of its hardware is on record"
 	case k.Test.Result.Bad() || k.Test.Result == gpu.ProbeGap:
 		return fmt.Sprintf("its last memory test ended with %q", k.Test.Result)
-	case k.Log == nil || k.Log.Unknown != "" || k.Log.Lost || k.Unread || len(r.Before.Health.Facts) == 0:
-		return "whether its hardware is well is not known: the kernel log, a record or its condition was not read"
+	case k.Log == nil || k.Log.Unknown != "" || k.Log.Lost || k.Standing.Lost || k.Unread:
+		return "whether its hardware is well is not known: not all of the kernel log or of the records was read"
+	}
+	for _, p := range r.Proofs(r.Before, k.Limits, "", record.Yes) { // what is not known now is not known afterwards
+		if p.Holds == record.CannotTell {
+			return fmt.Sprintf("nor could a reset prove that it is well: %s: %s", p.What, cmp.Or(p.After, "unknown"))
+		}
 	}
 	return ""
 }

@@ -27,7 +27,8 @@ func TestRepairRefused(t *testing.T) {
 		return func(_ *Reset, k *Repair) { k.Log.Xids = []gpu.Xid{x} }
 	}
 	const uncertain = "the last health check does not say for certain that memory is left on it"
-	const unknown = "whether its hardware is well is not known: the kernel log, a record or its condition was not read"
+	const unknown = "whether its hardware is well is not known: not all of the kernel log or of the records was read"
+	const unproven = "nor could a reset prove that it is well: "
 	for name, tt := range map[string]struct {
 		change func(*Reset, *Repair)
 		want   string // empty: it may be reset
@@ -91,7 +92,16 @@ func TestRepairRefused(t *testing.T) {
 		"the log cannot be read":     {func(_ *Reset, k *Repair) { k.Log.Unknown = "no permission" }, unknown},
 		"part of the log is lost":    {func(_ *Reset, k *Repair) { k.Log.Lost = true }, unknown},
 		"a record is damaged":        {func(_ *Reset, k *Repair) { k.Unread = true }, unknown},
-		"no condition was read":      {func(r *Reset, _ *Repair) { r.Before.Health = gpu.Health{} }, unknown},
+		"the log was lost earlier":   {func(_ *Reset, k *Repair) { k.Standing.Lost = true }, unknown},
+		"no condition was read":      {func(r *Reset, _ *Repair) { r.Before.Health = gpu.Health{} }, unproven + "recovery action: the driver does not report it"},
+		"ECC errors are not known": {func(r *Reset, _ *Repair) {
+			r.Before.Health = healthOf("recovery_action=none", "remap_uncorrected=0", "persistence=on", "ecc_uncorrected=?timeout")
+		}, unproven + "memory errors since load: timeout"},
+		"a driver before 570": {func(r *Reset, _ *Repair) {
+			r.Before.Health = healthOf("recovery_action=?not supported", "remap_uncorrected=0", "persistence=on", "ecc_uncorrected=0")
+		}, unproven + "recovery action: not supported"},
+		"its NVLinks are not known":    {func(r *Reset, _ *Repair) { r.Before.Links = "" }, unproven + "active NVLinks: unknown"},
+		"a link to a switch is not up": {func(r *Reset, _ *Repair) { r.Switches, r.Manager = true, "active" }, unproven + "active NVLinks: 12"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := readyToReset()
@@ -106,5 +116,30 @@ func TestRepairRefused(t *testing.T) {
 			}
 			must.Be(t, "refused", got, tt.want)
 		})
+	}
+}
+
+// What was overwritten in the kernel's log before a health check read it stays unknown until the driver is loaded again. A job's
+// hook misses entries that a check has read.
+func TestLostLog(t *testing.T) {
+	now, reloaded := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}, gpu.Epoch{Boot: "b", Driver: "580", Module: "n"}
+	look := func(epoch gpu.Epoch, lost bool, job slurm.JobID) Look {
+		return Look{Epoch: epoch, Kernel: &gpu.KernelLog{Epoch: epoch, Lost: lost}, Hook: record.StandingFault{Job: job}}
+	}
+	for name, tt := range map[string]struct {
+		looks []Look
+		want  bool
+	}{
+		"all was read":        {[]Look{look(now, false, 0), look(now, false, 0)}, false},
+		"lost":                {[]Look{look(now, false, 0), look(now, true, 0), look(now, false, 0)}, true},
+		"lost at first":       {[]Look{look(now, true, 0), look(now, false, 7)}, true},
+		"a job's hook":        {[]Look{look(now, true, 7), look(now, true, 7)}, false},
+		"the driver reloaded": {[]Look{look(now, true, 0), look(reloaded, false, 0)}, false},
+	} {
+		s := record.Standing{}
+		for _, l := range tt.looks {
+			s = l.Absorb(s)
+		}
+		must.Be(t, name, s.Lost, tt.want)
 	}
 }

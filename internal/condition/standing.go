@@ -27,9 +27,10 @@ type Look struct {
 func (l Look) Absorb(s record.Standing) record.Standing {
 	log, epoch := l.Kernel, l.Epoch
 	isRead := log != nil && log.Unknown == "" && log.Epoch.Same(epoch)
+	lost := isRead && log.Lost && l.Hook.Job == 0 // a job's hook may have missed what a health check has read
 	switch {
 	case !epoch.Same(s.Epoch) && isRead:
-		return record.Standing{Epoch: epoch, Mark: log.Last}
+		return record.Standing{Epoch: epoch, Mark: log.Last, Lost: lost}
 	case !epoch.Same(s.Epoch):
 		return s
 	}
@@ -42,6 +43,7 @@ func (l Look) Absorb(s record.Standing) record.Standing {
 	if !isRead {
 		return s
 	}
+	s.Lost = s.Lost || lost
 	for _, x := range slices.Concat(log.Before, log.Xids) {
 		e, _ := catalog.LookupXid(x.Code)
 		if x.Seq > s.Mark.Seq && x.BusID != "" && e.OfGPU() {

@@ -17,6 +17,8 @@ type Standing struct {
 	Resets map[gpu.BusID]gpu.KernelMark `json:"resets,omitempty"`
 	// Errors has an error of each GPU that speaks against its hardware, over or not.
 	Errors map[gpu.BusID]int `json:"errors,omitempty"`
+	// Lost is set if entries of the kernel's log were overwritten before a health check could read them.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // StandingFault is one fatal error of one GPU, by its first entry in the kernel's log or, once the node was drained for

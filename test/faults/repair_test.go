@@ -129,9 +129,7 @@ func TestRepairFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := toRepair(t)
 			n.put("smi", tt.smi, 0o644)
-			if n.put(tt.smi, "", 0o644); tt.smi == "untold" {
-				n.set("gpu0.recovery_action_rc", "3")
-			}
+			n.put(tt.smi, "", 0o644)
 			n.repairs()
 			must.Be(t, "ran", n.ran(), tt.ran)
 			out, _ := n.bookend("status")
@@ -186,6 +184,11 @@ func TestRepairRefused(t *testing.T) {
 				n.check()
 			})
 		}, "an error of its hardware is on record"},
+		"a log that is not whole": {func(n *node) {
+			n.put(n.world.KernelLog(), "6,300,300000000,-;later\n", 0o600)
+			n.unrepairing(func() { n.check(); n.check() })
+		}, "not all of the kernel log or of the records was read"},
+		"a driver before 570": {func(n *node) { n.silent() }, "nor could a reset prove that it is well: recovery action"},
 		"an error that stands": {func(n *node) {
 			must.Do(n, state.Standing.Update(n.store(), func(s *record.Standing) error {
 				s.Epoch, s.Faults = n.run(100).Epoch, []record.StandingFault{{Xid: gpu.Xid{BusID: gpu.BusID(n.world.BusID(0)), Code: 79}}}

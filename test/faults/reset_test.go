@@ -39,6 +39,7 @@ nvlink*) printf 'GPU 0: NVIDIA H200 (UUID: GPU-x)\n\t Link 0: 26.562 GB/s\n\t Li
 *reset:gone) well; sed -i "s/^gpu0.excluded = .*/gpu0.excluded = 1/; t; \$a gpu0.excluded = 1" DIR/world/world.conf;;
 *reset:other) put uuid GPU-ffffffff-77c1-4d0e-9b3a-5e2f00c0a000; well;;
 *reset:bits) well; echo "gpu0.wrong = 77:4" >>DIR/world/world.conf;;
+*reset:untold) well; echo "gpu0.recovery_action_rc = 3" >>DIR/world/world.conf;;
 *reset:blocks) : >DIR/blocked; while [ ! -e DIR/go ]; do sleep 0.01; done; well;;
 *reset*) well;;
 esac`
