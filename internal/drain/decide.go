@@ -162,6 +162,8 @@ func (in Facts) unclean(w Written) string {
 		never = "the driver was reloaded since, or no one knows: somebody has had a hand in it"
 	case in.Partial:
 		never = "not all records of this node could be read"
+	case in.Memory.Resetting.Equal(w.Wall):
+		never = "the health check that began to reset its GPU has died"
 	case in.Lost:
 		never = "a damaged record of this node may have held another cause"
 	}

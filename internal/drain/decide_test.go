@@ -239,6 +239,16 @@ func TestRepairable(t *testing.T) {
 	}
 }
 
+// While a health check's reset of the GPU is not over, no health check ends this drain; of a later one it says nothing.
+func TestResetting(t *testing.T) {
+	for since, want := range map[time.Duration]bool{0: true, time.Minute: false} {
+		in := stood()
+		in.Memory.Resetting = in.Memory.Written.Wall.Add(-since)
+		d := Decide(in)
+		must.Be(t, "kept: "+d.Why, strings.Contains(d.Why, "began to reset its GPU has died") && d.Act == Leave, want)
+	}
+}
+
 // After a reset that did not help, no health check ends the drain, and a drain that is no longer ours stays as it is.
 func TestUnrepaired(t *testing.T) {
 	in := stood()

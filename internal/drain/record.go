@@ -103,6 +103,8 @@ type Remembered struct {
 	Settled []Ref `json:"settled,omitempty"`
 	// Last is the last decision, for display.
 	Last *Said `json:"last,omitempty"`
+	// Resetting is the time of the reason whose GPU a health check has begun to reset, until that is over.
+	Resetting time.Time `json:"resetting,omitzero"`
 }
 
 // Written is a reason of ours, and what it stands for.
@@ -187,7 +189,7 @@ func (m Remembered) Here(boot string) Remembered {
 
 // Resumed is what to remember once the drain is ended.
 func (m Remembered) Resumed(now time.Time, why string) Remembered {
-	m.Written, m.Last = nil, &Said{now.UTC().Round(0), Resume, why}
+	m.Written, m.Resetting, m.Last = nil, time.Time{}, &Said{now.UTC().Round(0), Resume, why}
 	return m
 }
 

@@ -21,10 +21,10 @@ func leaveRepair(a *node.Access) {
 		return
 	}
 	memory, _ := a.Store.Drain()
-	if _, is := memory.Repairable(node.ReadEpoch(a.Config.Paths).Boot); !is {
-		return
+	_, is := memory.Repairable(node.ReadEpoch(a.Config.Paths).Boot)
+	if is || !memory.Resetting.IsZero() { // one that died has perhaps stopped services
+		recorder.Leave(a, repairFlag)
 	}
-	recorder.Leave(a, repairFlag)
 }
 
 func repairs(a *node.Access) bool { return a.Config.Repair.Enabled && a.Config.Mode == "enforce" }

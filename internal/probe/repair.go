@@ -3,6 +3,7 @@ package probe
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"bookend/internal/condition"
 	"bookend/internal/gpu"
@@ -25,7 +26,7 @@ type Repaired struct {
 func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err error) {
 	memory, err := a.Store.Drain()
 	id, is := memory.Repairable(node.ReadEpoch(a.Config.Paths).Boot)
-	if err != nil || !is {
+	if err != nil || !is && memory.Resetting.IsZero() {
 		return o, err
 	}
 	runs, unread := a.Store.Runs()
@@ -35,7 +36,12 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 	if err == nil {
 		err = r.Finish()
 	}
-	if err != nil {
+	begun, over := memory, memory
+	over.Resetting = time.Time{}
+	if err == nil && !is { // the drain is another one, or has ended
+		err = a.Store.SwapDrain(memory, over)
+	}
+	if err != nil || !is {
 		return o, err
 	}
 	check := state.LastCheck.Peek(a.Store)
@@ -61,10 +67,14 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 		o.Refused = refused[0]
 		return o, nil
 	}
+	begun.Resetting = memory.Written.Wall
+	if err = a.Store.SwapDrain(memory, begun); err != nil {
+		return o, err
+	}
 	r.CarryOut()
 	o.Failed = r.Report.Unproven()
 	if o.Failed == "" {
-		err = a.Store.SwapDrain(memory, memory.Resumed(a.Env.Clock.Wall(), "its GPU was reset, and is proven well"))
+		err = a.Store.SwapDrain(begun, begun.Resumed(a.Env.Clock.Wall(), "its GPU was reset, and is proven well"))
 	}
 	return o, err
 }

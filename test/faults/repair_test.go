@@ -248,3 +248,45 @@ func TestRepairAlone(t *testing.T) {
 	out, _ = n.bookend("status")
 	must.Not(t, !strings.Contains(out, "the reset died; what it had stopped is started again"), "%s", out)
 }
+
+// After a repair that died no health check ends the drain, though the memory is free by now, and what it stopped is started
+// again, though an admin has ended the drain.
+func TestRepairDied(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change    func(n *node)
+		ran, last string
+	}{
+		"the memory is free": {func(n *node) {
+			n.set("gpu0.extra_mib", "0")
+			n.repairing(true, ", resume: {enabled: true, after: 1}")
+		}, back + unrepaired, "BKD-RESET"},
+		"an admin ends the drain": {func(n *node) {
+			n.put("node", "IDLE", 0o644)
+			must.Do(n, os.Remove(n.in("reason")))
+			memory := must.Have(n.store().Drain())(n)
+			written := *memory.Written
+			later := memory
+			later.Written, written.Wall = &written, written.Wall.Add(-time.Minute)
+			must.Do(n, n.store().SwapDrain(memory, later))
+		}, back, "ctl start"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := toRepair(t)
+			n.put("smi", "blocks", 0o644)
+			cmd := exec.Command(program("bookend-healthcheck"), "--repair", nodeName)
+			cmd.Env, cmd.Dir = []string{"BOOKEND_CONFIG=" + n.config}, "/"
+			must.Do(t, cmd.Start())
+			await(t, "the reset", func() bool { return strings.Contains(n.get(n.in("ran")), "--gpu-reset") })
+			must.Do(t, cmd.Process.Kill())
+			_ = cmd.Wait()
+			n.put("smi", "", 0o644)
+			must.Be(t, "ran", n.ran(), tried)
+			tt.change(n)
+			n.check()
+			await(t, "the end", func() bool { return strings.Contains(n.get(n.in("ran")), tt.last) })
+			must.Be(t, "ran by the next", n.ran(), tt.ran)
+			n.check()
+			must.Be(t, "ran later", n.ran(), "")
+		})
+	}
+}
