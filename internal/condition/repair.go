@@ -16,6 +16,7 @@ type Repair struct {
 	Limits   record.Limits
 	Check    *record.Check // the last one, nil for none
 	Runs     []record.Run  // all that are on record
+	Drained  time.Time     // when the node was drained for it
 	Unread   bool          // there are records that could not be read
 	Standing record.Standing
 	Test     gpu.Probe      // the last one of the GPU
@@ -25,7 +26,9 @@ type Repair struct {
 // RepairRefusals returns all that speaks against a reset that no admin asked for: whatever speaks against any reset,
 // doubt that memory is left that no process holds, and each sign of a fault of the hardware, however old.
 func (r Reset) RepairRefusals(k Repair) []string {
-	return append(r.Refusals(), given(r.unsettled(k), r.fault(k))...)
+	then := r
+	then.Now = k.Drained // what came back within a day of a reset waits for an admin, however long
+	return append(r.Refusals(), given(then.again(), r.unsettled(k), r.fault(k))...)
 }
 
 // unsettled returns why it is not certain that memory of no process is left on the GPU.

@@ -235,7 +235,7 @@ func AtHook(in Facts, own Exit) Decision {
 	n := in.Node
 	flag := other(n)
 	switch {
-	case own.Unrepaired && in.stands(): // no health check can tell any more that it is over
+	case own.Unrepaired && in.stands() && flag == "": // no health check can tell any more that it is over
 		own.Causes = append(slices.Clone(in.Memory.Written.Causes), own.Causes...)
 		return in.write([]Exit{own}, own, own.Reason)
 	case own.Unrepaired:

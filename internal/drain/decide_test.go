@@ -207,6 +207,7 @@ func TestOnlyFor(t *testing.T) {
 		"another reason":        {func(in *Facts) { in.Node.Reason += "!" }, "GPU-a", nil, "b1", false},
 		"not drained":           {func(in *Facts) { in.Node.Flags = []string{"IDLE"} }, "GPU-a", nil, "b1", false},
 		"down as well":          {func(in *Facts) { in.Node.Flags = []string{"DOWN", "DRAIN"} }, "GPU-a", nil, "b1", false},
+		"it does not respond":   {func(in *Facts) { in.Node.Silent = true }, "GPU-a", nil, "b1", false},
 		"nothing is remembered": {func(in *Facts) { in.Memory = Remembered{} }, "GPU-a", nil, "b1", false},
 	} {
 		in := stood()
@@ -217,24 +218,26 @@ func TestOnlyFor(t *testing.T) {
 
 // A health check may repair a GPU only where memory of no process, on this one GPU, is all that the node is drained for.
 func TestRepairable(t *testing.T) {
+	now := stood().Memory.Written.Epoch
 	left := Cause{Code: catalog.Residue, GPU: "GPU-a"}
 	for name, tt := range map[string]struct {
 		causes []Cause
-		boot   string
+		now    gpu.Epoch
 		want   bool
 	}{
-		"memory without a process": {[]Cause{left, {Code: catalog.Phantom, GPU: "GPU-a"}}, "b1", true},
-		"a process's memory":       {[]Cause{left, {Code: catalog.Orphan, GPU: "GPU-a"}}, "b1", false},
-		"another GPU's":            {[]Cause{left, {Code: catalog.Residue, GPU: "GPU-b"}}, "b1", false},
-		"a fault":                  {[]Cause{left, {Code: catalog.ECC, GPU: "GPU-a"}}, "b1", false},
-		"of no GPU":                {[]Cause{{Code: catalog.Residue}}, "b1", false},
-		"no cause":                 {nil, "b1", false},
-		"of an earlier boot":       {[]Cause{left}, "b2", false},
-		"the boot is not known":    {[]Cause{left}, "", false},
+		"memory without a process": {[]Cause{left, {Code: catalog.Phantom, GPU: "GPU-a"}}, now, true},
+		"a process's memory":       {[]Cause{left, {Code: catalog.Orphan, GPU: "GPU-a"}}, now, false},
+		"another GPU's":            {[]Cause{left, {Code: catalog.Residue, GPU: "GPU-b"}}, now, false},
+		"a fault":                  {[]Cause{left, {Code: catalog.ECC, GPU: "GPU-a"}}, now, false},
+		"of no GPU":                {[]Cause{{Code: catalog.Residue}}, now, false},
+		"no cause":                 {nil, now, false},
+		"of an earlier boot":       {[]Cause{left}, gpu.Epoch{Boot: "b2", Driver: now.Driver, Module: now.Module}, false},
+		"the driver was reloaded":  {[]Cause{left}, gpu.Epoch{Boot: now.Boot, Driver: now.Driver, Module: "m2"}, false},
+		"the boot is not known":    {[]Cause{left}, gpu.Epoch{}, false},
 	} {
 		in := stood()
 		in.Memory.Written.Causes = tt.causes
-		_, is := in.Memory.Repairable(tt.boot)
+		_, is := in.Memory.Repairable(tt.now)
 		must.Be(t, name, is, tt.want)
 	}
 }
@@ -264,6 +267,9 @@ func TestUnrepaired(t *testing.T) {
 		must.Not(t, next.Act != Leave || !strings.Contains(next.Why, "no health check can tell that BKD-RESET is over"), "%s: %s", next.Act, next.Why)
 		later.Memory = next.Memory
 	}
+	in.Node.Flags = []string{"DOWN", "DRAIN"}
+	must.Be(t, "a node that is down as well", AtHook(in, own).Act, Leave)
+	in.Node = stood().Node
 	in.Node.By = "alice"
 	must.Be(t, "an admin's drain", AtHook(in, own).Act, Leave)
 	in.Node = slurm.Node{Flags: []string{"IDLE"}}

@@ -193,10 +193,11 @@ func (m Remembered) Resumed(now time.Time, why string) Remembered {
 	return m
 }
 
-// Repairable returns the GPU if the node was drained for memory that no process holds, on this GPU alone.
-func (m Remembered) Repairable(boot string) (id gpu.ID, is bool) {
-	w := m.Here(boot).Written
-	if w == nil || boot == "" || len(w.Causes) == 0 {
+// Repairable returns the GPU if the node was drained for memory that no process holds, on this GPU alone, and the driver
+// was not loaded again since.
+func (m Remembered) Repairable(now gpu.Epoch) (id gpu.ID, is bool) {
+	w := m.Written
+	if w == nil || !w.Epoch.Same(now) || len(w.Causes) == 0 {
 		return "", false
 	}
 	id = w.Causes[0].GPU
@@ -211,7 +212,7 @@ func (m Remembered) OnlyFor(id gpu.ID, runs []record.Run, boot string) func(slur
 	m = m.Here(boot)
 	another := func(c Cause) bool { return c.GPU != id || id == "" }
 	return func(n slurm.Node) bool {
-		return (Facts{Memory: m, Node: n}).stands() && other(n) == "" &&
+		return (Facts{Memory: m, Node: n}).stands() && other(n) == "" && !n.Silent &&
 			!slices.ContainsFunc(m.Written.with(m.open(Exits(runs, boot))).Causes, another)
 	}
 }

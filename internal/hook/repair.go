@@ -21,7 +21,7 @@ func leaveRepair(a *node.Access) {
 		return
 	}
 	memory, _ := a.Store.Drain()
-	_, is := memory.Repairable(node.ReadEpoch(a.Config.Paths).Boot)
+	_, is := memory.Repairable(node.ReadEpoch(a.Config.Paths))
 	if is || !memory.Resetting.IsZero() { // one that died has perhaps stopped services
 		recorder.Leave(a, repairFlag)
 	}

@@ -46,7 +46,7 @@ func (r *Reset) open() (why string, idle bool) {
 		why = cmp.Or(why, "several nodes of Slurm share the GPUs of this host: a job of another may have it")
 	}
 	if why == "" && r.byCheck && !r.isOurs() {
-		why = "the node's drain is not Bookend's, or not for this GPU alone"
+		why = "the node's drain is not Bookend's, or not for this GPU alone, or the node does not respond"
 	}
 	return why, idle
 }

@@ -25,14 +25,12 @@ type Repaired struct {
 // once: after that the node has another reason, or no drain.
 func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err error) {
 	memory, err := a.Store.Drain()
-	id, is := memory.Repairable(node.ReadEpoch(a.Config.Paths).Boot)
+	id, is := memory.Repairable(node.ReadEpoch(a.Config.Paths))
 	if err != nil || !is && memory.Resetting.IsZero() {
 		return o, err
 	}
-	runs, unread := a.Store.Runs()
-	old, more := state.History(a.Config.Paths.Var, a.Job.Node)
-	lost, unsure := a.Store.LostRecord()
-	r, err := NewReset(a, s, slices.Concat(runs, old), say)
+	runs, unread := onRecord(a)
+	r, err := NewReset(a, s, runs, say)
 	if err == nil {
 		err = r.Finish()
 	}
@@ -44,6 +42,7 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 	if err != nil || !is {
 		return o, err
 	}
+	begun.Resetting = memory.Written.Wall
 	check := state.LastCheck.Peek(a.Store)
 	o.Card = record.Assigned{Index: -1, Device: gpu.Device{ID: id}}
 	for _, c := range cmp.Or(check, &record.Check{}).Cards {
@@ -51,46 +50,63 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 			o.Card = c
 		}
 	}
-	tried := func(a condition.ResetAttempt) bool {
-		return a.ByCheck && a.GPU == id && a.At.After(memory.Written.Wall)
+	r.Facts.Card, r.byCheck = o.Card, true
+	o.Failed, err = r.tried(begun.Resetting)
+	if o.Failed == "" {
+		o.Refused = r.refused(check, begun.Resetting, unread)
 	}
-	r.Facts.Card = o.Card
-	if i := slices.IndexFunc(r.Facts.Earlier, tried); i >= 0 && r.isOurs() {
-		o.Failed = cmp.Or(r.Facts.Earlier[i].Failed, "the reset died; what it had stopped is started again")
-		r.Facts.Earlier[i].Failed = o.Failed
-		return o, r.Keep(r.Facts.Earlier)
+	if o.Failed == "" && o.Refused == "" {
+		err = a.Store.SwapDrain(memory, begun)
 	}
-	r.byCheck = true
-	r.Plan(o.Card, r.Look())
-	refused := r.Facts.RepairRefusals(r.known(check, len(unread)+len(more) > 0 || lost || unsure != nil))
-	if len(refused) > 0 {
-		o.Refused = refused[0]
-		return o, nil
-	}
-	begun.Resetting = memory.Written.Wall
-	if err = a.Store.SwapDrain(memory, begun); err != nil {
+	if err != nil || o.Failed != "" || o.Refused != "" {
 		return o, err
 	}
 	r.CarryOut()
-	o.Failed = r.Report.Unproven()
-	if o.Failed == "" {
+	switch o.Failed = r.Report.Unproven(); {
+	case r.attempt.GPU == "": // nothing was begun
+		o.Refused, o.Failed = o.Failed, ""
+		err = a.Store.SwapDrain(begun, over)
+	case o.Failed == "":
 		err = a.Store.SwapDrain(begun, begun.Resumed(a.Env.Clock.Wall(), "its GPU was reset, and is proven well"))
 	}
 	return o, err
 }
 
-// known reads what speaks against a repair.
-func (r *Reset) known(check *record.Check, unread bool) condition.Repair {
+// onRecord returns all runs of the node that are on record, and whether there may be others.
+func onRecord(a *node.Access) (runs []record.Run, unread bool) {
+	runs, damaged := a.Store.Runs()
+	old, more := state.History(a.Config.Paths.Var, a.Job.Node)
+	lost, err := a.Store.LostRecord() // after the records: reading them sets damaged ones aside
+	return slices.Concat(runs, old), len(damaged)+len(more) > 0 || lost || err != nil
+}
+
+// tried returns why an earlier reset for this drain has failed, empty if there was none.
+func (r *Reset) tried(drained time.Time) (failed string, err error) {
+	is := func(e condition.ResetAttempt) bool {
+		return e.ByCheck && e.GPU == r.Facts.Card.Device.ID && e.At.After(drained)
+	}
+	i := slices.IndexFunc(r.Facts.Earlier, is)
+	if i < 0 || !r.isOurs() {
+		return "", nil
+	}
+	was := &r.Facts.Earlier[i]
+	was.Failed = cmp.Or(was.Failed, "the reset died; what it had stopped is started again")
+	return was.Failed, r.Keep(r.Facts.Earlier)
+}
+
+// refused returns what speaks against a repair, empty for nothing.
+func (r *Reset) refused(check *record.Check, drained time.Time, unread bool) string {
 	a := r.Access
+	r.Plan(r.Facts.Card, r.Look())
 	standing, errStanding := state.Standing.Load(a.Store)
 	tests, errTests := state.Probes.Load(a.Store)
 	k := condition.Repair{
-		Check: check, Runs: r.Runs, Unread: unread || errStanding != nil || errTests != nil,
+		Check: check, Runs: r.Runs, Unread: unread || errStanding != nil || errTests != nil, Drained: drained,
 		Limits: record.NewLimits(a.Config.Thresholds.Bytes()), Standing: standing,
 		Test: tests[r.Facts.Card.Device.ID].Probe,
 	}
 	if check != nil && check.Kernel != nil {
 		k.Log, _ = node.KernelLog(a, check.Kernel)
 	}
-	return k
+	return append(r.Facts.RepairRefusals(k), "")[0]
 }

@@ -143,7 +143,8 @@ func TestRepairFails(t *testing.T) {
 				n.repairing(true, ", resume: {enabled: true, after: 1}")
 				n.check()
 			}
-			must.Be(t, "ran later", n.ran(), "")
+			later := map[string]string{"unstartable": "ctl start dcgm.service\n"} // that is tried again
+			must.Be(t, "ran later", n.ran(), later[tt.smi])
 		})
 	}
 }
@@ -204,6 +205,12 @@ func TestRepairRefused(t *testing.T) {
 		"tried before": {func(n *node) {
 			must.Do(n, n.resets().Write([]condition.ResetAttempt{{GPU: gpuOf(n), At: time.Now(), ByCheck: true}}))
 		}, "BKD-RESET: the reset died"},
+		"the recorder is stuck": {func(n *node) {
+			_, release, err := n.store().Turns.Recorder()
+			must.Do(n, err)
+			n.Cleanup(release)
+		}, "the recorder does not step aside"},
+		"the node does not respond": {func(n *node) { n.put("node", "IDLE*+DRAIN", 0o644) }, "or the node does not respond"},
 		"another GPU's memory, too": {func(n *node) {
 			j := rig.NewJob(nodeName, 101, user, 1)
 			n.clean(prolog, j)
