@@ -134,8 +134,8 @@ var entries = []Entry{
 		Traits{Exit: 30, Start: ToWarn, End: ToDrain, Condition: true,
 			Fault: "the GPU's memory gave back wrong bits in a test after your job", Doubtful: true}},
 	{Reset, Serious, Card, Node, "reset did not repair the GPU",
-		"Memory that no process held was left on the GPU. The health check reset it (repair.enabled), and it is not " +
-			"proven well, or the drain could not be ended. Only a drain's reason and bookend status have this code.",
+		"Memory that no process held was left on the GPU. The health check began to reset it (repair.enabled): that " +
+			"failed, it is not proven well, or the drain was not ended. Only the reason and bookend status have this.",
 		"bookend status says what failed. Reboot the node; if that does not help: bookend rma GPU.",
 		Traits{Start: ToNote, End: ToNote, Condition: true, Unusable: true}},
 	{Recovery, Serious, Card, Node, "driver asks for recovery",

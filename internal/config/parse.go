@@ -184,6 +184,8 @@ func (r *reader) check(c *Config) {
 	r.require(!c.Drain.Resume.Enabled || c.Drain.ReasonBy != ReasonByNone,
 		"needs drain.reason_by: only a node with a Bookend reason is resumed",
 		"drain.resume.enabled", "drain.reason_by")
+	r.require(!c.Repair.Enabled || c.Drain.ReasonBy != ReasonByNone,
+		"needs drain.reason_by: only a node with a Bookend reason is repaired", "repair.enabled", "drain.reason_by")
 	r.require(c.Record.Every == 0 || c.Record.Every >= seconds(0.1), "must be 0s, or at least 100ms", "record.every")
 }
 
