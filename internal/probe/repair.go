@@ -43,13 +43,8 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 		return o, err
 	}
 	begun.Resetting = memory.Written.Wall
-	check := state.LastCheck.Peek(a.Store)
-	o.Card = record.Assigned{Index: -1, Device: gpu.Device{ID: id}}
-	for _, c := range cmp.Or(check, &record.Check{}).Cards {
-		if c.Device.ID == id {
-			o.Card = c
-		}
-	}
+	check := cmp.Or(state.LastCheck.Peek(a.Store), &record.Check{Stopped: true})
+	o.Card = lastSeen(check, id)
 	r.Facts.Card, r.byCheck = o.Card, true
 	o.Failed, err = r.tried(begun.Resetting)
 	if o.Failed == "" {
@@ -62,14 +57,25 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 		return o, err
 	}
 	r.CarryOut()
-	switch o.Failed = r.Report.Unproven(); {
+	failed := r.Report.Unproven()
+	switch {
 	case r.attempt.GPU == "": // nothing was begun
-		o.Refused, o.Failed = o.Failed, ""
-		err = a.Store.SwapDrain(begun, over)
-	case o.Failed == "":
+		o.Refused, err = failed, a.Store.SwapDrain(begun, over)
+	case failed != "":
+		o.Failed = failed
+	default:
 		err = a.Store.SwapDrain(begun, begun.Resumed(a.Env.Clock.Wall(), "its GPU was reset, and is proven well"))
 	}
 	return o, err
+}
+
+func lastSeen(check *record.Check, id gpu.ID) record.Assigned {
+	for _, c := range check.Cards {
+		if c.Device.ID == id {
+			return c
+		}
+	}
+	return record.Assigned{Index: -1, Device: gpu.Device{ID: id}}
 }
 
 // onRecord returns all runs of the node that are on record, and whether there may be others.
@@ -105,7 +111,7 @@ func (r *Reset) refused(check *record.Check, drained time.Time, unread bool) str
 		Limits: record.NewLimits(a.Config.Thresholds.Bytes()), Standing: standing,
 		Test: tests[r.Facts.Card.Device.ID].Probe,
 	}
-	if check != nil && check.Kernel != nil {
+	if check.Kernel != nil {
 		k.Log, _ = node.KernelLog(a, check.Kernel)
 	}
 	return append(r.Facts.RepairRefusals(k), "")[0]
