@@ -30,7 +30,7 @@ func OpenToJobs(a *node.Access, s slurmcmd.Scontrol, card record.Assigned) (why 
 }
 
 func isQuarantined(a *node.Access, s slurmcmd.Scontrol, card record.Assigned) bool {
-	is := func(q state.Quarantine) bool { return q.GPU == card.Index && s.Runs(q.Job) }
+	is := func(q state.Quarantine) bool { return q.GPU == card.Index && s.Runs(q.Job, a.Job.Node) }
 	return card.Index >= 0 && slices.ContainsFunc(state.Quarantines.Peek(a.Store), is)
 }
 

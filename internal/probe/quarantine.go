@@ -88,11 +88,14 @@ func changeWanted(a *node.Access, wait time.Duration, to func([]state.Quarantine
 func Release(a *node.Access, s slurmcmd.Scontrol, number string) (found bool, err error) {
 	is := func(q state.Quarantine) bool { return fmt.Sprint(q.GPU) == number && q.GPU >= 0 }
 	err = changeWanted(a, time.Minute, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
-		found = slices.ContainsFunc(wanted, is)
 		var err error
-		for _, q := range state.Quarantines.Peek(a.Store) { // since a reboot, a number on disk may be another job's
+		for _, q := range slices.Concat(state.Quarantines.Peek(a.Store), wanted) { // either may have been lost
 			if is(q) && err == nil {
-				found, err = true, s.Release(q.Job)
+				var ended bool
+				found = true
+				if ended, err = s.Ended(q.Job, a.Job.Node); err == nil && !ended { // or its number is another job's
+					err = s.Release(q.Job)
+				}
 			}
 			if is(q) && err == nil { // hooks have to know the job until its epilog, if there is one, removes it
 				err = q.Note(a.Store, a.Env.Clock.Wall)(-1, q.Job)
@@ -117,18 +120,17 @@ func remade(a *node.Access, q state.Quarantine) state.Quarantine {
 	s := slurmcmd.Scontrol{Path: a.Config.Slurm.Scontrol, Conf: q.Conf, Root: a.Env.EUID == 0,
 		Time: func() time.Duration { return 10 * time.Second }}
 	here, now := node.ReadEpoch(a.Config.Paths).Boot, a.Env.Clock.Wall()
-	is := numbered(a, q)
-	ended, err := s.Ended(q.Job)
-	note := q.Note(a.Store, a.Env.Clock.Wall)
+	ended, err := s.Ended(q.Job, a.Job.Node)
 	switch {
 	case err != nil: // then it cannot be told
 		return q
 	case !ended && q.Boot == here:
-		q.UUID, q.Problem = cmp.Or(q.UUID, is), ""
-		_ = note(q.GPU, q.Job) // the node's state may have been lost
+		q.UUID, q.Problem = cmp.Or(q.UUID, state.LastCheck.Peek(a.Store).IDAt(q.GPU)), ""
+		_ = q.Note(a.Store, a.Env.Clock.Wall)(q.GPU, q.Job) // the node's state may have been lost
 		return q
 	}
-	_ = note(-1, q.Job)
+	_ = q.Note(a.Store, a.Env.Clock.Wall)(-1, q.Job)
+	is := numbered(a, q)
 	switch {
 	case q.Over(now):
 	case q.Boot != here && (is == "" || q.UUID == ""):

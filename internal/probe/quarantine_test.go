@@ -37,8 +37,9 @@ case $* in
 *"show partition"*) printf 'PartitionName=a\n   X=1 PriorityTier=1 OverSubscribe=NO\n   X=NO PreemptMode=OFF\n   State=UP X=\n';;
 *"show job"*) [ $id -gt 10 ] || [ -e job$id ] || { echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }
 	user='root(0)'; [ $id != 5 ] || [ ! -e users ] || user='alice(1000)'
+	on=n1; [ $id != 5 ] || [ ! -e another ] || on=n2
 	gpu=$((id - 11)); [ $id != 5 ] || gpu=1
-	printf 'JobId=%s\n   UserId=%s GroupId=x\n   JobState=%s Reason=x X=\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:%s)\n' $id "$user" "$(cat job$id 2>/dev/null || echo RUNNING)" $gpu;;
+	printf 'JobId=%s JobName=bookend-quarantine\n   UserId=%s GroupId=x\n   JobState=%s Reason=x X=\n   ReqNodeList=%s ExcNodeList=\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:%s)\n' $id "$user" "$(cat job$id 2>/dev/null || echo RUNNING)" $on $gpu;;
 *TimeLimit*) echo "$*" >>log;;
 esac
 `
@@ -71,14 +72,16 @@ func TestRemake(t *testing.T) {
 		problem string
 		job     int
 	}{
-		"held":                       {map[string]string{"job5": "RUNNING", "used": "1", "running": "5"}, nil, nil, "", "", 5},
-		"suspended":                  {map[string]string{"job5": "SUSPENDED"}, nil, nil, "", "", 5},
-		"scancelled":                 {map[string]string{"job5": "CANCELLED"}, nil, nil, again + unlimited, "", 12},
-		"forgotten":                  {nil, nil, nil, again + unlimited, "", 12},
-		"its number is a user's job": {map[string]string{"job5": "RUNNING", "users": ""}, nil, nil, again + unlimited, "", 12},
-		"the node failed":            {map[string]string{"job5": "NODE_FAIL"}, nil, nil, again + unlimited, "", 12},
-		"slurmctld is silent":        {map[string]string{"silent": ""}, nil, nil, "", "", 5},
-		"after a reboot":             {map[string]string{"job5": "NODE_FAIL"}, func(q *state.Quarantine) { q.Boot = "b0" }, nil, again + unlimited, "", 12},
+		"held":                         {map[string]string{"job5": "RUNNING", "used": "1", "running": "5"}, nil, nil, "", "", 5},
+		"held, which GPU is known now": {nil, func(q *state.Quarantine) { q.UUID, q.Job = "", 11 }, nil, "", "", 11},
+		"suspended":                    {map[string]string{"job5": "SUSPENDED"}, nil, nil, "", "", 5},
+		"scancelled":                   {map[string]string{"job5": "CANCELLED"}, nil, nil, again + unlimited, "", 12},
+		"forgotten":                    {nil, nil, nil, again + unlimited, "", 12},
+		"its number is a user's job":   {map[string]string{"job5": "RUNNING", "users": ""}, nil, nil, again + unlimited, "", 12},
+		"its number is another node's": {map[string]string{"job5": "RUNNING", "another": ""}, nil, nil, again + unlimited, "", 12},
+		"the node failed":              {map[string]string{"job5": "NODE_FAIL"}, nil, nil, again + unlimited, "", 12},
+		"slurmctld is silent":          {map[string]string{"silent": ""}, nil, nil, "", "", 5},
+		"after a reboot":               {map[string]string{"job5": "NODE_FAIL"}, func(q *state.Quarantine) { q.Boot = "b0" }, nil, again + unlimited, "", 12},
 		"Slurm does not know of the reboot": {map[string]string{"job5": "RUNNING", "used": "2", "running": "5 6", "job6": "RUNNING"},
 			func(q *state.Quarantine) { q.Boot = "b0" }, nil, again + unlimited, "", 12},
 		"another GPU": {nil, func(q *state.Quarantine) { q.Boot, q.UUID = "b0", "GPU-c" }, nil, "",
@@ -107,7 +110,7 @@ func TestRemake(t *testing.T) {
 			}
 			disk := node.Journal[[]state.Quarantine](a, "quarantines")
 			must.Do(t, disk.Write([]state.Quarantine{q}))
-			must.Do(t, a.Store.Quarantine(state.Quarantine{GPU: 1, UUID: q.UUID, Since: at}, []slurm.JobID{5}))
+			must.Do(t, a.Store.Quarantine(state.Quarantine{GPU: 1, UUID: q.UUID, Since: at}, []slurm.JobID{q.Job}))
 			for file, text := range tt.files {
 				must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 			}
@@ -126,8 +129,8 @@ func TestRemake(t *testing.T) {
 				}
 			}
 			want := ""
-			if tt.job == 12 || slices.Contains([]string{"held", "suspended", "slurmctld is silent"}, name) {
-				want = fmt.Sprintln(tt.job, 1, now[0].UUID)
+			if tt.job == 12 || slices.Contains([]string{"held", "held, which GPU is known now", "suspended", "slurmctld is silent"}, name) {
+				want = fmt.Sprintln(tt.job, 1, now[0].UUID) // the same UUID, or metrics show two GPUs
 				must.Be(t, "boot", now[0].Boot, here)
 			}
 			must.Be(t, "held", held, want)
@@ -177,4 +180,12 @@ func TestQuarantineAndRelease(t *testing.T) {
 		t.Errorf("GPU 1 after a reboot: %v, %v", found, err)
 	}
 	must.Be(t, "log", must.Read(t, filepath.Join(dir, "log")), log)
+
+	// the node's state was lost, and Slurm still has the job
+	must.Do(t, os.WriteFile(filepath.Join(dir, "job7"), []byte("RUNNING"), 0o644))
+	must.Do(t, disk.Write([]state.Quarantine{w}))
+	if found, err := Release(a, s, "1"); !found || err != nil {
+		t.Errorf("GPU 1 without the node's state: %v, %v", found, err)
+	}
+	must.Be(t, "log", must.Read(t, filepath.Join(dir, "log")), log+"scancel 7\n")
 }

@@ -33,6 +33,7 @@ type Quarantine struct {
 }
 
 const (
+	jobName = "bookend-quarantine"
 	// topPriority is above every job that Slurm rates; it reserves the largest numbers.
 	topPriority = "--priority=4294967290"
 	// notYet keeps the jobs from starting before they are on record.
@@ -131,27 +132,32 @@ func (q Quarantine) partition(node string) (string, error) {
 		cmp.Or(strings.Join(why, "; "), "it is in none of that name"))
 }
 
-// Runs reports whether Slurm says that a job of root's runs.
-func (c Scontrol) Runs(job slurm.JobID) bool {
+// Runs reports whether Slurm says that a job holds a GPU of the node.
+func (c Scontrol) Runs(job slurm.JobID, node string) bool {
 	text, err := c.run("show", "job", fmt.Sprint(job))
-	return err == nil && isRunning(text)
+	return err == nil && isRunning(text, node)
 }
 
-// Ended reports whether a job of root's has ended: Slurm says so, or has no such job.
-func (c Scontrol) Ended(job slurm.JobID) (bool, error) {
+// Ended reports whether a job that held a GPU of the node has ended: Slurm says so, or has no such job.
+func (c Scontrol) Ended(job slurm.JobID, node string) (bool, error) {
 	text, err := c.run("show", "job", fmt.Sprint(job))
 	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
 		return true, nil
 	}
 	const over = "\n   JobState=(COMPLETED|CANCELLED|FAILED|TIMEOUT|NODE_FAIL|BOOT_FAIL|PREEMPTED|DEADLINE|OUT_OF)"
-	return regexp.MustCompile(over).MatchString(text) || !strings.Contains(text, ofRoot), err
+	return regexp.MustCompile(over).MatchString(text) || !isOurs(text, node), err
 }
 
-// ofRoot is in scontrol's answer about a job of root's. Threat: a user's job that has the number of an earlier one.
-const ofRoot = "\n   UserId=root(0) "
+// isOurs reports whether scontrol's answer is about a job that this submitted for the node. Threat: another job has the
+// number since slurmctld lost its state: a user's, whose name may have several lines, or one for another node.
+func isOurs(job, node string) bool {
+	return strings.Contains(job, " JobName="+jobName+"\n   UserId=root(0) ") &&
+		strings.Count(job, "\n   UserId=") == 1 &&
+		strings.Contains(strings.ReplaceAll(job, "\n", " "), "NodeList="+node+" ")
+}
 
-func isRunning(job string) bool {
-	return strings.Contains(job, "\n   JobState=RUNNING ") && strings.Contains(job, ofRoot)
+func isRunning(job, node string) bool {
+	return strings.Contains(job, "\n   JobState=RUNNING ") && isOurs(job, node)
 }
 
 // unfit returns why a job of a partition cannot hold a GPU for good, empty if it can.
@@ -238,7 +244,7 @@ func (q Quarantine) try(n int) (kept slurm.JobID, err error) {
 
 // submit queues n jobs of one GPU, to start later.
 func (q Quarantine) submit(n int) (jobs []slurm.JobID, err error) {
-	args := []string{"--parsable", topPriority, notYet, "--no-requeue", "--job-name=bookend-quarantine",
+	args := []string{"--parsable", topPriority, notYet, "--no-requeue", "--job-name=" + jobName,
 		"--nodelist=" + q.Node, "--partition=" + q.Partition, "--nodes=1", "--ntasks=1", "--cpus-per-task=1",
 		"--mem=16M", "--gres=gpu:1", "--chdir=/", "--output=/dev/null", "--export=NONE",
 		fmt.Sprint("--time=", holdMinutes), "--wrap=exec sleep infinity"}
@@ -276,7 +282,7 @@ func (q Quarantine) await(jobs []slurm.JobID) (slurm.JobID, error) {
 			if err != nil {
 				return 0, fmt.Errorf("read job %d: %w", j, err)
 			}
-			if _, reason, _ := strings.Cut(text, " Reason="); !isRunning(text) {
+			if _, reason, _ := strings.Cut(text, " Reason="); !isRunning(text, q.Node) {
 				waits, _, _ = strings.Cut(reason, " ")
 				continue
 			}

@@ -31,7 +31,7 @@ case $* in
 *"show partition a") printf 'PartitionName=a\n   X=1 PriorityTier=1 OverSubscribe=NO\n   X=NO PreemptMode=OFF\n   State=UP X=\n';;
 *"show job"*) state=RUNNING; grep -q "pending" world && state=PENDING
 	for id; do :; done
-	printf 'JobId=%s\n   UserId=root(0) GroupId=root(0)\n   JobState=%s Reason=Resources X=\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:%s)\n' $id $state $((id - 1));;
+	printf 'JobId=%s JobName=bookend-quarantine\n   UserId=root(0) GroupId=root(0)\n   JobState=%s Reason=Resources X=\n   NodeList=n1\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:%s)\n' $id $state $((id - 1));;
 *State=UNDRAIN*) echo undrained >>log; rm drained;;
 *State=DRAIN*) echo drained >>log; for reason; do :; done; echo "${reason#Reason=}" >drained;;
 *TimeLimit*) echo "$*" >>log; ! grep -q refuses world || { echo no >&2; exit 1; };;

@@ -28,6 +28,22 @@ func TestGPUsOfNodesAndJobs(t *testing.T) {
 	}
 }
 
+// After slurmctld lost its state, numbers begin again: only root's job for this node, by its name, holds a GPU.
+func TestWhoseJob(t *testing.T) {
+	const root, of, on, rest = "\n   UserId=root(0) GroupId=root(0)", "JobId=5 JobName=bookend-quarantine", "\n   JobState=RUNNING X=",
+		"\n   ReqNodeList=n1 ExcNodeList=(null)\n   NodeList=n1\n   BatchHost=n1\n"
+	for text, want := range map[string]bool{
+		of + root + on + rest:                                                         true,
+		of + "\n   UserId=alice(1000) GroupId=x" + on + rest:                          false,
+		of + root + "\n   UserId=alice(1000) GroupId=x" + on + rest:                   false, // a name of several lines
+		"JobId=5 JobName=burn-in" + root + on + rest:                                  false,
+		of + root + on + "\n   ReqNodeList=n2 ExcNodeList=(null)\n   NodeList=n2\n":   false,
+		of + root + on + "\n   ReqNodeList=n11 ExcNodeList=(null)\n   NodeList=n11\n": false,
+	} {
+		must.Be(t, text, isRunning(text, "n1"), want)
+	}
+}
+
 // A partition whose jobs can be pushed aside, or get whole nodes, cannot hold a GPU.
 func TestUnfitPartitions(t *testing.T) {
 	const well = "PartitionName=gpu\n   PriorityTier=1 RootOnly=NO OverSubscribe=NO\n   OverTimeLimit=NONE PreemptMode=OFF\n" +
