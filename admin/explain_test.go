@@ -20,6 +20,7 @@ func TestExplanations(t *testing.T) {
 		catalog.BadEnv:   {"31 if it drains", may},
 		catalog.Trespass: {"none of its own", "never: it is about a GPU that is not the hook's job's"},
 		catalog.Throttle: {"none of its own", "never: it tells of a GPU and says nothing against it"},
+		catalog.Reset:    {"none of its own", "never: the node is drained already, and a drain's reason gets this code"},
 		catalog.Output:   {"none of its own", "never: it is about a file in its user's hands"},
 	} {
 		got := condition.Explanation(string(c), config.Default().Explain)

@@ -39,13 +39,13 @@ var entries = []Entry{
 		"Memory is in use that no listed process accounts for. Usually a process that the driver does not list holds " +
 			"a handle to it. Candidates have the driver open; which of several holds the memory is unknown.",
 		"End the candidates that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset the " +
-			"GPU (nvidia-smi --gpu-reset -i GPU) or reboot. Up to 64 MiB without any job: bookend baseline accept GPU.",
+			"GPU (bookend reset GPU) or reboot. Up to 64 MiB without any job: bookend baseline accept GPU.",
 		Traits{Exit: 11, Start: ToWarn, End: ToDrain, Memory: Unlisted}},
 	{Phantom, Serious, Card, Job, "driver lists a dead process",
 		"The driver lists memory under a process that is gone. A process that it started, or passed a handle to, " +
 			"keeps the memory. Live processes that have this GPU open are named.",
 		"End the holders that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset the " +
-			"GPU (nvidia-smi --gpu-reset -i GPU) or reboot.",
+			"GPU (bookend reset GPU) or reboot.",
 		Traits{Exit: 12, Start: ToWarn, End: ToDrain, Memory: Unlisted}},
 	{Dirty, Warning, Card, Node, "GPU was not clean at the start",
 		"Memory was in use before the job started. The job had less than the whole GPU and is not to blame. At a " +
@@ -130,7 +130,7 @@ var entries = []Entry{
 	{Bits, Serious, Card, Node, "memory gives back wrong bits",
 		"The pattern test wrote the GPU's free memory and read something else from it. It drains if a second process " +
 			"finds wrong bits too: results of jobs on this GPU may be wrong.",
-		"bookend show JOBID has the places. Run dcgmi diag -r 3 on the idle GPU, reset it, and return it if it recurs.",
+		"bookend show JOBID has the places. Run dcgmi diag -r 3 on the idle GPU and bookend reset GPU; return it if it recurs.",
 		Traits{Exit: 30, Start: ToWarn, End: ToDrain, Condition: true,
 			Fault: "the GPU's memory gave back wrong bits in a test after your job", Doubtful: true}},
 	{Reset, Serious, Card, Node, "reset did not repair the GPU",
@@ -140,7 +140,7 @@ var entries = []Entry{
 		Traits{Start: ToNote, End: ToNote, Condition: true, Unusable: true}},
 	{Recovery, Serious, Card, Node, "driver asks for recovery",
 		"The driver reports that this GPU needs a reset, a reboot or a drain before it is reliable again.",
-		"Do what it says: nvidia-smi --gpu-reset -i GPU when no process uses the GPU, or reboot the node.",
+		"Do what it says: bookend reset GPU on the drained node, or reboot it.",
 		Traits{Exit: 27, Start: ToWarn, End: ToDrain, Condition: true, Unusable: true,
 			Fault: "the driver asks to recover the GPU"}},
 	{RemapFailed, Serious, Card, Node, "row remapping failed",
