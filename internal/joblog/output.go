@@ -176,7 +176,7 @@ func (s *Search) Tail() {
 
 // cancelled reports whether Slurm's line about a cancelled job, or one that met its time limit, is in a text.
 func cancelled(text []byte) bool {
-	_, after, found := bytes.Cut(text, []byte(": error: *** JOB "))
+	_, after, found := bytes.Cut(text, []byte(" error: *** JOB ")) // after slurmstepd's name, or in 26.05 a time
 	return found && bytes.Contains(after, []byte(" CANCELLED AT "))
 }
 

@@ -166,10 +166,11 @@ func processorTime(b *testing.B) time.Duration {
 // Slurm's own line for a job that was cancelled or met its time limit, and nobody's else.
 func TestCancelled(t *testing.T) {
 	for text, want := range map[string]bool{
-		"epoch 7\nslurmstepd-n1: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-22T18:59:23 ***\n":             true,
-		"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-22T18:59:23 DUE TO TIME LIMIT ***\n":       true,
-		"0: slurmstepd-n1: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-22T18:59:23 ***\nretried, done\n": false,
-		"the *** JOB was never CANCELLED AT all\n":                                                          false,
+		"epoch 7\nslurmstepd-n1: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-22T18:59:23 ***\n":                                   true,
+		"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-22T18:59:23 DUE TO TIME LIMIT ***\n":                             true,
+		"ready\n[2026-11-30T11:26:31.471] error: *** JOB 8 ON n1 CANCELLED AT 2026-11-30T11:26:31 DUE to SIGNAL Terminated ***\n": true,
+		"0: slurmstepd-n1: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-22T18:59:23 ***\nretried, done\n":                       false,
+		"the *** JOB was never CANCELLED AT all\n":                                                                                false,
 		"": false,
 	} {
 		s := NewSearch(strings.NewReader(text), int64(len(text)))
