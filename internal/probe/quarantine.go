@@ -43,6 +43,7 @@ func hold(a *node.Access, q slurmcmd.Quarantine, as state.Quarantine) (state.Qua
 		as.Until = as.Since.Add(q.For)
 	}
 	q.Keep = as.Note(a.Store, a.Env.Clock.Wall)
+	as.Tried = time.Time{}
 	var err error
 	as.Job, err = q.Begin()
 	return as, err
@@ -116,6 +117,9 @@ func Remake(a *node.Access) error {
 	})
 }
 
+// pause is how long the node's free GPUs are left to users' jobs after jobs that were to hold one of them got none.
+const pause = 10 * time.Minute
+
 func remade(a *node.Access, q state.Quarantine) state.Quarantine {
 	s := slurmcmd.Scontrol{Path: a.Config.Slurm.Scontrol, Conf: q.Conf, Root: a.Env.EUID == 0,
 		Time: func() time.Duration { return 10 * time.Second }}
@@ -132,7 +136,7 @@ func remade(a *node.Access, q state.Quarantine) state.Quarantine {
 	_ = q.Note(a.Store, a.Env.Clock.Wall)(-1, q.Job)
 	is := numbered(a, q)
 	switch {
-	case q.Over(now):
+	case q.Over(now), now.Sub(q.Tried).Abs() < pause:
 	case q.Boot != here && (is == "" || q.UUID == ""):
 		q.Problem = "which GPU has that number since the reboot is not known"
 	case is != "" && q.UUID != "" && is != q.UUID:
@@ -147,6 +151,9 @@ func remade(a *node.Access, q state.Quarantine) state.Quarantine {
 			return held
 		}
 		q.Problem = err.Error()
+		if !errors.Is(err, slurmcmd.ErrTaken) { // for that no jobs are queued
+			q.Tried = now
+		}
 	}
 	return q
 }
