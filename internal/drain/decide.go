@@ -213,7 +213,7 @@ func (in Facts) hint(w Written, x Exit) string {
 		slices.ContainsFunc(in.Standing.Faults, stands) {
 		return ""
 	}
-	return fmt.Sprintf("; %d of %d good: bookend quarantine %d", len(numbers)-1, len(numbers), number)
+	return fmt.Sprintf("; %d of %d good: bookend quarantine --resume %d", len(numbers)-1, len(numbers), number)
 }
 
 // elsewhere reports whether a finding is a problem of anything but this GPU.

@@ -26,7 +26,7 @@ const (
 const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][0-9]*)MiB)?` +
 	`(?: pid=(0|-?[1-9][0-9]*))?` +
 	`(?: job=([1-9][0-9]*) (prolog|epilog); see: bookend show ([0-9]+)| healthcheck; see: bookend status)` +
-	`(?:; [1-9][0-9]* of [1-9][0-9]* good: bookend quarantine (0|[1-9][0-9]*))?$`
+	`(?:; [1-9][0-9]* of [1-9][0-9]* good: bookend quarantine --resume (0|[1-9][0-9]*))?$`
 
 var words = map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}
 

@@ -90,7 +90,7 @@ func TestDrainByScontrol(t *testing.T) {
 			{Index: 0, Device: gpu.Device{ID: "GPU-a"}}, {Index: 1, Device: gpu.Device{ID: "GPU-b"}}}}))
 		end := record.End{At: time.Hour, Findings: []record.Finding{{Code: catalog.Lost, GPU: "GPU-a", Index: new(0)}}, Verdict: record.Verdict{
 			Action: config.Drain, Exit: 10, ByScontrol: true, Code: catalog.Lost, Judged: []record.Judged{{Action: config.Drain}}}}
-		hint := "; 1 of 2 good: bookend quarantine 0"
+		hint := "; 1 of 2 good: bookend quarantine --resume 0"
 		if tt.quarantined {
 			hint = ""
 			must.Do(t, a.Store.Quarantine(state.Quarantine{GPU: 1}, []slurm.JobID{9}))

@@ -53,7 +53,7 @@ func TestExpeditedRequeue(t *testing.T) {
 		s.jobIs(job, "COMPLETED")
 		must.Be(s.t, "the second run's node", must.Have(s.on.Job(job))(s.t).NodeList, "n2")
 		s.checks("n1") // in case slurmctld was too busy for the hook
-		s.nodeIsDrained("n1", "BKD-LOST gpu=0 job="+string(job)+" epilog; see: bookend show "+string(job)+"; 1 of 2 good: bookend quarantine 0")
+		s.nodeIsDrained("n1", "BKD-LOST gpu=0 job="+string(job)+" epilog; see: bookend show "+string(job)+"; 1 of 2 good: bookend quarantine --resume 0")
 		s.hooksRan("n1", "prolog 0", "epilog 20")
 		s.hooksRan("n2", "prolog 0", "epilog 0")
 		s.driverSays("on.any.gpu0", "")

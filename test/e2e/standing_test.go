@@ -15,7 +15,7 @@ import (
 )
 
 // byCheck is the reason that a health check gives.
-const byCheck = "BKD-XIDFATAL gpu=0 healthcheck; see: bookend status; 1 of 2 good: bookend quarantine 0"
+const byCheck = "BKD-XIDFATAL gpu=0 healthcheck; see: bookend status; 1 of 2 good: bookend quarantine --resume 0"
 
 // checksUntilDrained runs health checks until they have drained the node: a job that completes keeps them from it.
 func (s *story) checksUntilDrained() {
