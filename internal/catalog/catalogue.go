@@ -130,7 +130,8 @@ var entries = []Entry{
 	{Bits, Serious, Card, Node, "memory gives back wrong bits",
 		"The pattern test wrote the GPU's free memory and read something else from it. It drains if a second process " +
 			"finds wrong bits too: results of jobs on this GPU may be wrong.",
-		"bookend show JOBID has the places. Run dcgmi diag -r 3 on the idle GPU and bookend reset GPU; return it if it recurs.",
+		"bookend show JOBID has the places. Run dcgmi diag -r 3 on the idle GPU and bookend reset GPU; return it " +
+			"if it recurs.",
 		Traits{Exit: 30, Start: ToWarn, End: ToDrain, Condition: true,
 			Fault: "the GPU's memory gave back wrong bits in a test after your job", Doubtful: true}},
 	{Reset, Serious, Card, Node, "reset did not repair the GPU",

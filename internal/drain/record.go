@@ -193,8 +193,8 @@ func (m Remembered) Resumed(now time.Time, why string) Remembered {
 	return m
 }
 
-// Repairable returns the GPU if the node was drained for memory that no process holds, on this GPU alone, and the driver
-// was not loaded again since.
+// Repairable returns the GPU if the node was drained for memory that no process holds, on this GPU alone, and the
+// driver was not loaded again since.
 func (m Remembered) Repairable(now gpu.Epoch) (id gpu.ID, is bool) {
 	w := m.Written
 	if w == nil || !w.Epoch.Same(now) || len(w.Causes) == 0 {

@@ -97,7 +97,8 @@ func merged(all []Spooled) (runs []PastRun) {
 	at, files := map[string]int{}, []int{}
 	slices.SortStableFunc(all, func(a, b Spooled) int { return b.At.Compare(a.At) })
 	for _, s := range all {
-		u, run := s.Used, fmt.Sprint(s.ID, s.Restart, s.SLUID, s.Used.Nodes) // clusters that share a home have the same ids
+		// Clusters that share a home have the same ids.
+		u, run := s.Used, fmt.Sprint(s.ID, s.Restart, s.SLUID, s.Used.Nodes)
 		i, known := at[run]
 		switch {
 		case u.Nodes == 0 && len(u.GPUs) == 0: // a file of an earlier release
@@ -126,8 +127,8 @@ func merged(all []Spooled) (runs []PastRun) {
 }
 
 // fit says what the runs' peaks mean for a type of GPU. It never says that a GPU is too small: a program may need less
-// than it took. What more it would take on another type is not known either. Many programs take a share of the GPU, such
-// as half: less of a smaller one.
+// than it took. What more it would take on another type is not known either. Many programs take a share of the GPU,
+// such as half: less of a smaller one.
 func (p Peaks) fit(m Model) (answer, why string) {
 	const unknown = "unknown"
 	here, most, share, doubt := 0, uint64(0), 0.0, ""
