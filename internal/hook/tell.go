@@ -87,11 +87,13 @@ func spooled(c judge.Case, run record.Run, name string, end record.End) joblog.S
 		s.Restart = c.Past.Run.Job.Restarts
 		s.Start, s.Clean = start.Report, start.Report == "" && start.Verdict.Code == ""
 	}
+	unread := func(o record.Output) bool { return o.Why != "" } // the last 64 KiB of a long one would have the line
 	s.Used.Name, s.Used.End = name, "unknown"
 	switch exit := s.Exit; { // of a job that was cancelled it is 0: the script's output says so
 	case exit.Known && exit.Raw|exit.Derived != 0, c.Output.Cancelled, s.Restart != run.Job.Restarts:
 		s.Used.End = "failed"
-	case exit.Known && run.Start != nil && run.Job.Batch && c.Output.Unknown+c.Output.Part == "":
+	case exit.Known && run.Start != nil && run.Job.Batch && c.Output.Unknown == "" &&
+		!slices.ContainsFunc(c.Output.Outputs, unread):
 		s.Used.End = joblog.Ended
 	}
 	return s
