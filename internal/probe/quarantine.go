@@ -43,7 +43,7 @@ func hold(a *node.Access, q slurmcmd.Quarantine, as state.Quarantine) (state.Qua
 		as.Until = as.Since.Add(q.For)
 	}
 	q.Keep = as.Note(a.Store, a.Env.Clock.Wall)
-	as.Tried = time.Time{}
+	as.Tried, as.Vain = time.Time{}, 0
 	var err error
 	as.Job, err = q.Begin()
 	return as, err
@@ -117,8 +117,11 @@ func Remake(a *node.Access) error {
 	})
 }
 
-// pause is how long the node's free GPUs are left to users' jobs after jobs that were to hold one of them got none.
-const pause = 10 * time.Minute
+// After tries in a row of which none got the GPU, the node's free GPUs are left to users' jobs for as long as pause.
+const (
+	tries = 5 // right after a reboot users' jobs may be faster, or slurmctld does not know of it yet
+	pause = 10 * time.Minute
+)
 
 func remade(a *node.Access, q state.Quarantine) state.Quarantine {
 	s := slurmcmd.Scontrol{Path: a.Config.Slurm.Scontrol, Conf: q.Conf, Root: a.Env.EUID == 0,
@@ -136,7 +139,7 @@ func remade(a *node.Access, q state.Quarantine) state.Quarantine {
 	_ = q.Note(a.Store, a.Env.Clock.Wall)(-1, q.Job)
 	is := numbered(a, q)
 	switch {
-	case q.Over(now), now.Sub(q.Tried).Abs() < pause:
+	case q.Over(now), q.Vain >= tries && now.Sub(q.Tried).Abs() < pause:
 	case q.Boot != here && (is == "" || q.UUID == ""):
 		q.Problem = "which GPU has that number since the reboot is not known"
 	case is != "" && q.UUID != "" && is != q.UUID:
@@ -152,7 +155,7 @@ func remade(a *node.Access, q state.Quarantine) state.Quarantine {
 		}
 		q.Problem = err.Error()
 		if !errors.Is(err, slurmcmd.ErrTaken) { // for that no jobs are queued
-			q.Tried = now
+			q.Tried, q.Vain = now, q.Vain+1
 		}
 	}
 	return q

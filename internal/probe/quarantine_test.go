@@ -91,8 +91,9 @@ func TestRemake(t *testing.T) {
 		"which GPU was not known":  {nil, func(q *state.Quarantine) { q.Boot, q.UUID = "b0", "" }, nil, "", "is not known", 5},
 		"lost, in one boot":        {nil, nil, &record.Check{}, again + unlimited, "", 12},
 		"never known, in one boot": {nil, func(q *state.Quarantine) { q.UUID = "" }, nil, again + unlimited, "", 12},
-		"tried in vain lately":     {nil, func(q *state.Quarantine) { q.Tried, q.Problem = time.Now().Add(-time.Minute), "only 1 of 2" }, nil, "", "only 1 of 2", 5},
-		"tried in vain before":     {nil, func(q *state.Quarantine) { q.Tried = time.Now().Add(-time.Hour) }, nil, again + unlimited, "", 12},
+		"often in vain":            {nil, func(q *state.Quarantine) { q.Tried, q.Vain, q.Problem = time.Now(), tries, "only 1 of 2" }, nil, "", "only 1 of 2", 5},
+		"in vain":                  {nil, func(q *state.Quarantine) { q.Tried, q.Vain = time.Now(), tries-1 }, nil, again + unlimited, "", 12},
+		"long ago":                 {nil, func(q *state.Quarantine) { q.Tried, q.Vain = time.Now().Add(-time.Hour), tries }, nil, again + unlimited, "", 12},
 		"over":                     {nil, func(q *state.Quarantine) { q.Until = at.Add(time.Minute) }, nil, "", "", 5},
 		"for a while":              {nil, func(q *state.Quarantine) { q.Until = at.Add(2 * time.Hour) }, nil, again + "60\nscancel 11\n", "", 12},
 		"the clock is wrong": {nil, func(q *state.Quarantine) {

@@ -82,6 +82,7 @@ type Quarantine struct {
 	Conf      string    `json:"slurm_conf,omitempty"`
 	Problem   string    `json:"problem,omitempty"` // why no job holds the GPU at present
 	Tried     time.Time `json:"tried,omitzero"`    // when jobs were last queued for it, in vain
+	Vain      int       `json:"in_vain,omitzero"`  // how often in a row
 }
 
 // Note returns a function that records for hooks which GPU jobs hold, -1 for none yet or no more.

@@ -146,7 +146,7 @@ func TestQuarantineLasts(t *testing.T) {
 		time.Sleep(25 * time.Second) // a batch job that was there less than 20 s ago slurmctld does not miss yet
 		s.checks("n1")
 		s.until("the jobs that are to hold the GPU are in the queue", func() bool {
-			return len(state.Quarantines.PeekNode(s.on.Run(), "n1")) > 0
+			return len(state.Quarantines.PeekNode(s.on.Run(), "n1")) > 1 // and the one of before
 		})
 	}))
 	holds("after a reboot")
