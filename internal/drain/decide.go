@@ -189,7 +189,7 @@ func (in Facts) write(open []Exit, x Exit, why string) Decision {
 // hint returns what a reason for the hardware of one GPU adds if the node's others are good, by all that is on record.
 func (in Facts) hint(w Written, x Exit) string {
 	last := in.Last
-	if last == nil || last.Stopped || !last.Epoch.Same(w.Epoch) || in.Now.Sub(last.Wall).Abs() > seldom ||
+	if last == nil || last.Stopped || len(last.Rest) > 0 || !last.Epoch.Same(w.Epoch) || in.Now.Sub(last.Wall).Abs() > seldom ||
 		len(w.Causes) == 0 || w.Causes[0].GPU == "" || w.Causes[0].Index == nil || x.Wider {
 		return ""
 	}
@@ -219,7 +219,7 @@ func (in Facts) hint(w Written, x Exit) string {
 // elsewhere reports whether a finding is a problem of anything but this GPU.
 func elsewhere(f record.Finding, id gpu.ID) bool {
 	entry, _ := catalog.Lookup(f.Code)
-	return f.GPU != id && entry.Severity != catalog.Note
+	return f.GPU != id && (entry.Severity != catalog.Note || f.Code == catalog.Unjudged)
 }
 
 func (in Facts) leave(m Remembered, why string) Decision { return in.said(Leave, why, m) }

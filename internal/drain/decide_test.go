@@ -104,9 +104,13 @@ func TestHint(t *testing.T) {
 		edit func(*Facts, *record.Run)
 		want string
 	}{
-		"alone":         {func(*Facts, *record.Run) {}, "; 2 of 3 good: bookend quarantine --resume 1"},
-		"a note":        {func(in *Facts, _ *record.Run) { in.Last.Findings = append(in.Last.Findings, of(catalog.Output, "")) }, "; 2 of 3 good: bookend quarantine --resume 1"},
-		"lost already":  {func(in *Facts, _ *record.Run) { in.Last.Cards = in.Last.Cards[1:] }, "; 2 of 3 good: bookend quarantine --resume 1"},
+		"alone":        {func(*Facts, *record.Run) {}, "; 2 of 3 good: bookend quarantine --resume 1"},
+		"a note":       {func(in *Facts, _ *record.Run) { in.Last.Findings = append(in.Last.Findings, of(catalog.Output, "")) }, "; 2 of 3 good: bookend quarantine --resume 1"},
+		"lost already": {func(in *Facts, _ *record.Run) { in.Last.Cards = in.Last.Cards[1:] }, "; 2 of 3 good: bookend quarantine --resume 1"},
+		"not judged": {func(in *Facts, _ *record.Run) {
+			in.Last.Findings = append(in.Last.Findings, of(catalog.Unjudged, "GPU-a"))
+		}, ""},
+		"cut short":     {func(in *Facts, _ *record.Run) { in.Last.Rest = map[string]int{"findings": 1} }, ""},
 		"no check":      {func(in *Facts, _ *record.Run) { in.Last = nil }, ""},
 		"stopped":       {func(in *Facts, _ *record.Run) { in.Last.Stopped = true }, ""},
 		"long ago":      {func(in *Facts, _ *record.Run) { in.Last.Wall = in.Now.Add(-2 * time.Hour) }, ""},

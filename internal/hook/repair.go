@@ -2,6 +2,7 @@ package hook
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"bookend/internal/node"
@@ -45,19 +46,32 @@ func repair(env Env, name string) int {
 		publish.Note(a, "info", fmt.Sprintf("repair: %v", what), false)
 	})
 	if o.Failed != "" {
-		err = publish.Unrepaired(a, o.Card)
+		err = publish.Unrepaired(a, o.GPU)
 	}
 	release()
-	if err != nil {
-		publish.Note(a, "warning", fmt.Sprintf("repair: %v", err), true)
-	}
-	switch name := fmt.Sprintf("repair: GPU %d (%s)", o.Card.Index, o.Card.Device.ID); {
-	case o.Refused != "":
-		publish.Note(a, "info", name+" is not reset: "+o.Refused, true)
-	case o.Failed != "":
-		publish.Note(a, "warning", name+": BKD-RESET: "+o.Failed, false)
-	case o.Card.Device.ID != "":
-		publish.Note(a, "warning", name+" was reset and is proven well; the node's drain is over", false)
+	text, often := became(o, err)
+	switch {
+	case text == "":
+	case err == nil && o.Refused != "":
+		publish.Note(a, "info", "repair: "+text, often)
+	default:
+		publish.Note(a, "warning", "repair: "+text, often)
 	}
 	return 0
+}
+
+// became says what became of a repair, empty if there was nothing to do. often is set if each check may say it again.
+func became(o probe.Repaired, err error) (text string, often bool) {
+	name := fmt.Sprintf("GPU %d (%s)", o.GPU.Index, o.GPU.Device.ID)
+	switch {
+	case err != nil:
+		return strings.TrimPrefix(o.Failed+"; "+err.Error(), "; "), true
+	case o.Refused != "":
+		return name + " is not reset: " + o.Refused, true
+	case o.Failed != "":
+		return name + ": BKD-RESET: " + o.Failed, false
+	case o.GPU.Device.ID != "":
+		return name + " was reset and is proven well; the node's drain is over", false
+	}
+	return "", false
 }

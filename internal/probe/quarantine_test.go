@@ -91,6 +91,7 @@ func TestRemake(t *testing.T) {
 		"which GPU was not known":  {nil, func(q *state.Quarantine) { q.Boot, q.UUID = "b0", "" }, nil, "", "is not known", 5},
 		"lost, in one boot":        {nil, nil, &record.Check{}, again + unlimited, "", 12},
 		"never known, in one boot": {nil, func(q *state.Quarantine) { q.UUID = "" }, nil, again + unlimited, "", 12},
+		"in no partition":          {nil, func(q *state.Quarantine) { q.Partition, q.Vain = "none", 1 }, nil, "", "no partition", 5},
 		"often in vain":            {nil, func(q *state.Quarantine) { q.Tried, q.Vain, q.Problem = time.Now(), tries, "only 1 of 2" }, nil, "", "only 1 of 2", 5},
 		"in vain":                  {nil, func(q *state.Quarantine) { q.Tried, q.Vain = time.Now(), tries-1 }, nil, again + unlimited, "", 12},
 		"long ago":                 {nil, func(q *state.Quarantine) { q.Tried, q.Vain = time.Now().Add(-time.Hour), tries }, nil, again + unlimited, "", 12},
@@ -124,6 +125,7 @@ func TestRemake(t *testing.T) {
 			must.Not(t, len(now) != 1, "%+v", now)
 			must.Be(t, "job", int(now[0].Job), tt.job)
 			must.Not(t, !strings.Contains(now[0].Problem, tt.problem) || tt.problem == "" && now[0].Problem != "", "problem %q", now[0].Problem)
+			must.Be(t, "failed once more", name != "in no partition" || now[0].Vain == 2 && time.Since(now[0].Tried) < time.Minute, true)
 			must.Be(t, "since", now[0].Since.Equal(q.Since), true)
 			held := ""
 			for _, q := range state.Quarantines.Peek(a.Store) {

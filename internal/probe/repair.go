@@ -13,9 +13,10 @@ import (
 	"bookend/internal/state"
 )
 
-// Repaired is what became of a repair. Without either text the GPU is proven well, and the node's drain is over.
+// Repaired is what became of a repair. Without a text or an error the GPU is proven well, and the node's drain is
+// over.
 type Repaired struct {
-	Card    record.Assigned // without an id there was nothing to repair
+	GPU     record.Assigned // without an id there was nothing to repair
 	Refused string          // why the GPU was not touched
 	Failed  string          // why it was, and the node has to stay drained
 }
@@ -44,8 +45,8 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 	}
 	begun.Resetting = memory.Written.Wall
 	check := cmp.Or(state.LastCheck.Peek(a.Store), &record.Check{Stopped: true})
-	o.Card = lastSeen(check, id)
-	r.Facts.Card, r.byCheck = o.Card, true
+	o.GPU = lastSeen(check, id)
+	r.Facts.Card, r.byCheck = o.GPU, true
 	o.Failed, err = r.tried(begun.Resetting)
 	if o.Failed == "" {
 		o.Refused = r.refused(check, begun.Resetting, unread)

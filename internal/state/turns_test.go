@@ -106,7 +106,7 @@ func TestOneHookAsksTheDriverFirst(t *testing.T) {
 	must.Do(t, err)
 	s.Turns.DriverAnswered(Library)
 	now := time.Now()
-	for _, at := range []time.Time{now, now.Add(2 * time.Second)} {
+	for _, at := range []time.Time{now, now.Add(2 * time.Second), now.Add(-2 * time.Second)} {
 		must.Do(t, must.Err(s.Turns.AskDriver(Library, at, 0)))
 	}
 	for _, at := range []time.Time{now.Add(time.Minute), now.Add(-time.Minute)} { // the clock was set back
