@@ -190,7 +190,8 @@ func (in Facts) write(open []Exit, x Exit, why string) Decision {
 func (in Facts) hint(w Written, x Exit) string {
 	last := in.Last
 	if last == nil || last.Stopped || len(last.Rest) > 0 || !last.Epoch.Same(w.Epoch) ||
-		in.Now.Sub(last.Wall).Abs() > seldom || len(w.Causes) == 0 || w.Causes[0].GPU == "" || w.Causes[0].Index == nil || x.Wider {
+		in.Now.Sub(last.Wall).Abs() > seldom || len(w.Causes) == 0 ||
+		w.Causes[0].GPU == "" || w.Causes[0].Index == nil || x.Wider {
 		return ""
 	}
 	id, number := w.Causes[0].GPU, *w.Causes[0].Index
