@@ -140,7 +140,9 @@ func TestFleet(t *testing.T) {
 	for name, c := range map[string]struct{ in, args, want string }{
 		"status alone": {status, "--exit-code", "leftover"}, "prefixed": {sent, "--exit-code --nodes n1", "leftover"},
 		"a silent node": {sent, "--nodes n1,n2", "n2    no answer"}, "page": {sent, "--html -", `aria-label="1 jobs, warn"`},
-		"JSON": {sent, "--json", `"job": "40_2"`},
+		"JSON": {sent, "--json", `"job": "40_2"`}, "nothing": {"", "--exit-code", "nothing came from"},
+		"rounds":     {sent + "\n\n\n", "--watch --exit-code", "n1    no answer, was leftover"},
+		"their JSON": {sent + "\n\n" + sent, "--watch --json", "}\n{\"version\":2,\"kind\":\"fleet\",\"nodes\":[{\"node\":\"n1\""},
 	} {
 		var out, said strings.Builder
 		exit := run(child.Env{Stdin: strings.NewReader(c.in), Stdout: &out, Stderr: &said, EUID: 1000, Clock: child.SystemClock(),

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -14,12 +16,18 @@ import (
 
 func fleetCommand(a *app) *cobra.Command {
 	var nodes, html string
-	var all, force bool
+	var all, force, watch bool
 	cmd := &cobra.Command{
 		Use: "fleet", Short: "show many nodes in one table, problems first",
-		Args: none, RunE: func(*cobra.Command, []string) error {
-			now := a.env.Clock.Wall()
+		Args: none, RunE: func(cmd *cobra.Command, _ []string) error {
 			listed := strings.FieldsFunc(nodes, func(r rune) bool { return strings.ContainsRune(", \n", r) })
+			switch {
+			case watch && html != "":
+				return misused(cmd, "want --watch or --html")
+			case watch:
+				return a.watch(fleet.NewRounds(a.env.Stdin, listed, a.env.Clock.Wall, all))
+			}
+			now := a.env.Clock.Wall()
 			f, err := fleet.Read(a.env.Stdin, listed, now, all)
 			if err != nil {
 				return err
@@ -40,6 +48,25 @@ func fleetCommand(a *app) *cobra.Command {
 	f.BoolVar(&all, "all", false, "list nodes without problems too")
 	f.StringVar(&html, "html", "", "write a page to `FILE`; - for standard output")
 	f.BoolVar(&force, "force", false, "replace the file if it exists")
-	f.BoolVar(&a.check, "exit-code", false, "exit 1 if a node has a problem")
+	f.BoolVar(&watch, "watch", false, "show each round of the input, which an empty line ends, once it is complete")
+	f.BoolVar(&a.check, "exit-code", false, "exit 1 if a node has a problem, or none answers (in the last round)")
 	return a.inJSON(cmd)
+}
+
+// watch shows one table after another or, on a terminal, each in place of the one before.
+func (a *app) watch(rounds *fleet.Rounds) (last error) {
+	for a.raw.Flush() == nil { // else a.end says so
+		f, more, err := rounds.Next()
+		if !more {
+			return cmp.Or(err, last)
+		}
+		last, f = verdict(!a.check || f.Sound()), safetext.KeepAll(f, 400)
+		if a.json {
+			_ = json.NewEncoder(a.raw).Encode(f) // errors are kept by a.raw
+			continue
+		}
+		a.raw.WriteString(a.clear)
+		f.Text(a.env.Stdout)
+	}
+	return nil
 }

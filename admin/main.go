@@ -42,10 +42,11 @@ type app struct {
 	json  bool          // --json
 	check bool          // --exit-code
 	busy  func(text string) (done func() bool)
+	clear string // what clears the terminal; empty if standard output is none
 }
 
 func run(env child.Env, args []string) int {
-	a := &app{env: env, raw: bufio.NewWriter(env.Stdout), busy: env.Progress}
+	a := &app{env: env, raw: bufio.NewWriter(env.Stdout), busy: env.Progress, clear: env.Clear()}
 	a.env.Stdout, a.env.Stderr = safetext.Terminal(a.raw), safetext.Terminal(env.Stderr)
 	root := rootCommand(a)
 	root.SetArgs(append([]string{}, args...)) // with nil, cobra would take the arguments of the process

@@ -39,13 +39,29 @@ func (e Env) Confine() {
 
 // Progress writes a line to standard error if that is a terminal and done is not called within a second.
 func (e Env) Progress(text string) (done func() bool) {
-	file, _ := e.Stderr.(*os.File)
 	return time.AfterFunc(time.Second, func() {
 		defer Recover(func(*Panic) {})
-		if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err == nil {
-			fmt.Fprintln(file, text)
+		if isTerminal(e.Stderr) {
+			fmt.Fprintln(e.Stderr, text)
 		}
 	}).Stop
+}
+
+// Clear is what clears the screen, empty if standard output is no terminal.
+func (e Env) Clear() string {
+	if !isTerminal(e.Stdout) {
+		return ""
+	}
+	return "\x1b[H\x1b[2J"
+}
+
+func isTerminal(w io.Writer) bool {
+	file, isFile := w.(*os.File)
+	if !isFile {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil
 }
 
 // Operation is work for a child: this very binary, started again as "--child NAME". What may sleep in the kernel, be

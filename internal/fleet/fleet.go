@@ -3,9 +3,11 @@
 package fleet
 
 import (
+	"bufio"
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -46,6 +48,7 @@ type Node struct {
 	Mode     string    `json:"mode,omitempty"`
 	At       time.Time `json:"at,omitzero"`    // of the document
 	Week     []Day     `json:"week,omitempty"` // the last seven days, oldest first, if the node printed its history
+	Was      Verdict   `json:"was,omitempty"`  // another verdict, in the round before
 }
 
 // Day is what a node's jobs with GPUs were on one day, by the clock of this host.
@@ -61,13 +64,18 @@ type Fleet struct {
 	Kind    string          `json:"kind"`
 	Nodes   []Node          `json:"nodes"` // worst first, then by name
 	Counts  map[Verdict]int `json:"counts"`
+	At      time.Time       `json:"at,omitzero"` // the end of the round; zero without rounds
 
 	all bool // whether the text lists nodes without problems
 }
 
 // Read returns the fleet of the documents in r. A wanted node without one has a row too.
 func Read(r io.Reader, wanted []string, now time.Time, all bool) (Fleet, error) {
-	answers, err := read(r)
+	answers, _, err := read(bufio.NewReaderSize(r, mostLine), false)
+	return newFleet(answers, wanted, now, all), err
+}
+
+func newFleet(answers []answer, wanted []string, now time.Time, all bool) Fleet {
 	f := Fleet{Version: Version, Kind: "fleet", Nodes: []Node{}, Counts: map[Verdict]int{}, all: all}
 	rows, weeks := map[string]Node{}, map[string][]Day{}
 	for _, a := range answers {
@@ -99,7 +107,47 @@ func Read(r io.Reader, wanted []string, now time.Time, all bool) (Fleet, error) 
 		return cmp.Or(cmp.Compare(slices.Index(verdicts, a.Verdict), slices.Index(verdicts, b.Verdict)),
 			cmp.Compare(b.Leftover, a.Leftover), cmp.Compare(len(a.Node), len(b.Node)), cmp.Compare(a.Node, b.Node))
 	})
-	return f, err
+	return f
+}
+
+// Rounds reads documents that nodes send again and again: an empty line ends a round.
+type Rounds struct {
+	lines  *bufio.Reader
+	before map[string]Verdict // of the nodes that are wanted, or have answered: in the round before
+	clock  func() time.Time
+	all    bool
+	shown  bool // a round has been returned
+}
+
+// NewRounds returns the rounds in r. A wanted node has a row in each; any other, from its first document on.
+func NewRounds(r io.Reader, wanted []string, clock func() time.Time, all bool) *Rounds {
+	rounds := Rounds{bufio.NewReaderSize(r, mostLine), map[string]Verdict{}, clock, all, false}
+	for _, name := range wanted {
+		rounds.before[name] = ""
+	}
+	return &rounds
+}
+
+// Next returns the next round's fleet, once that has ended. At the end of the input more is false.
+func (r *Rounds) Next() (f Fleet, more bool, err error) {
+	answers, more, err := read(r.lines, true)
+	if err != nil || !more && r.shown && len(answers) == 0 {
+		return f, false, err
+	}
+	r.shown = true
+	now := r.clock()
+	f = newFleet(answers, slices.Collect(maps.Keys(r.before)), now, r.all)
+	f.At = now
+	for i, n := range f.Nodes {
+		was, known := r.before[n.Node]
+		if was != n.Verdict {
+			f.Nodes[i].Was = was
+		}
+		if known || n.Verdict != NoAnswer && len(r.before) < mostNodes {
+			r.before[n.Node] = n.Verdict
+		}
+	}
+	return f, true, nil
 }
 
 // row is an answer's row.
@@ -204,15 +252,18 @@ func week(runs []run, now time.Time) []Day {
 	return days
 }
 
-// Sound reports whether every node answers and has no problem.
-func (f Fleet) Sound() bool { return f.Counts[OK] == len(f.Nodes) }
+// Sound reports whether every node answers and has no problem. Without any node that is not known.
+func (f Fleet) Sound() bool { return len(f.Nodes) > 0 && f.Counts[OK] == len(f.Nodes) }
 
 // Text writes the nodes with problems, or all, and then how many there are of each verdict.
 func (f Fleet) Text(w io.Writer) {
+	if !f.At.IsZero() {
+		fmt.Fprintln(w, f.At.Local().Format(time.DateTime))
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	head := "NODE\tSTATE\tSINCE\tLEFTOVER\tHOLDER\tJOB\tSTRIKES\tREASON\n"
 	for _, n := range f.Nodes {
-		if n.Verdict == OK && !f.all {
+		if n.Verdict == OK && n.Was == "" && !f.all {
 			continue
 		}
 		fmt.Fprint(t, head)
@@ -221,7 +272,11 @@ func (f Fleet) Text(w io.Writer) {
 		if n.Strikes > 0 {
 			strikes = fmt.Sprint(n.Strikes)
 		}
-		cells := []string{n.Node, string(n.Verdict), n.sinceText(), n.leftText(), cmp.Or(n.Holder, "-"),
+		state := string(n.Verdict)
+		if n.Was != "" {
+			state += ", was " + string(n.Was)
+		}
+		cells := []string{n.Node, state, n.sinceText(), n.leftText(), cmp.Or(n.Holder, "-"),
 			cmp.Or(n.Job, "-"), strikes, cmp.Or(n.Reason, "-")}
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}

@@ -2,9 +2,12 @@ package fleet
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"bookend/internal/page"
@@ -114,6 +117,53 @@ nodes: 5: 1 no answer, 1 drained, 1 leftover, 2 ok
 	}
 }
 
+// An empty line ends a round. A node that has answered has a row in each later round, and what is new is marked.
+func TestRounds(t *testing.T) {
+	t.Setenv("TZ", "UTC")
+	const head = "NODE  STATE"
+	for name, c := range map[string]struct{ in, want string }{
+		"nothing":                  {"", "12:01:00\nnodes: 0: nothing came from bookend status --json\n"},
+		"nothing in a round":       {"\n" + doc("n1", ""), "12:01:00\nnodes: 0: nothing came from bookend status --json\n12:02:00\nnodes: 1: 1 ok\n"},
+		"no end":                   {"\r\n\n" + doc("n1", "") + "\n", "12:01:00\nnodes: 0: nothing came from bookend status --json\n12:02:00\nnodes: 0: nothing came from bookend status --json\n12:03:00\nnodes: 1: 1 ok\n"},
+		"sound":                    {"n1: " + doc("n1", "") + "\n\nn1: " + doc("n1", "") + "\n\n", "12:01:00\nnodes: 1: 1 ok\n12:02:00\nnodes: 1: 1 ok\n"},
+		"a prefix alone ends none": {"n1: \nn1: " + doc("n1", "") + "\nn2:\n \nn2: " + doc("n2", "") + "\n\n", "12:01:00\nnodes: 2: 2 ok\n"},
+		"a problem comes and goes": {doc("n1", "") + "\n\n" + doc("n1", drained) + "\n\n" + doc("n1", drained) + "\n\n" + doc("n1", "") + "\n\n" + doc("n1", ""),
+			"12:01:00\nnodes: 1: 1 ok\n" +
+				"12:02:00\n" + head + "            SINCE        LEFTOVER  HOLDER  JOB  STRIKES  REASON\nn1    drained, was ok  11-21 09:00  -         -       -    -        BKD-ORPHAN gpu=0\nnodes: 1: 1 drained\n" +
+				"12:03:00\n" + head + "    SINCE        LEFTOVER  HOLDER  JOB  STRIKES  REASON\nn1    drained  11-21 09:00  -         -       -    -        BKD-ORPHAN gpu=0\nnodes: 1: 1 drained\n" +
+				"12:04:00\n" + head + "            SINCE  LEFTOVER  HOLDER  JOB  STRIKES  REASON\nn1    ok, was drained  -      -         -       -    -        -\nnodes: 1: 1 ok\n" +
+				"12:05:00\nnodes: 1: 1 ok\n"},
+		"falls silent, with words of no node's": {doc("n1", "") + "\noops: no\n\n\n",
+			"12:01:00\n" + head + "      SINCE  LEFTOVER  HOLDER  JOB  STRIKES  REASON\noops  no answer  -      -         -       -    -        not a document of bookend status: \"no\"\nnodes: 2: 1 no answer, 1 ok\n" +
+				"12:02:00\n" + head + "              SINCE  LEFTOVER  HOLDER  JOB  STRIKES  REASON\nn1    no answer, was ok  -      -         -       -    -        nothing came from it\nnodes: 1: 1 no answer\n"},
+		"twice in a round": {doc("n1", drained) + "\n" + strings.Replace(doc("n1", ""), "T11", "T12", 1) + "\n\n", "12:01:00\nnodes: 1: 1 ok\n"},
+	} {
+		at := noon
+		clock := func() time.Time { at = at.Add(time.Minute); return at }
+		rounds, text := NewRounds(strings.NewReader(c.in), nil, clock, false), ""
+		for {
+			f, more, err := rounds.Next()
+			must.Do(t, err)
+			if !more {
+				break
+			}
+			var b bytes.Buffer
+			f.Text(&b)
+			text += strings.TrimPrefix(b.String(), "2026-11-21 ")
+		}
+		must.Be(t, name, text, c.want)
+	}
+	rounds := NewRounds(strings.NewReader("\n"), []string{"n7"}, noonAlways, false)
+	f, more, err := rounds.Next()
+	must.Not(t, err != nil || !more || f.Sound() || len(f.Nodes) != 1 || f.Nodes[0].Was != "", "%v, %v: %+v", more, err, f)
+	failing := io.MultiReader(strings.NewReader("\n"+doc("n1", "")+"\n"), iotest.ErrReader(errors.New("gone")))
+	rounds = NewRounds(failing, nil, noonAlways, false)
+	_, more, err = rounds.Next()
+	must.Not(t, err != nil || !more, "%v, %v", more, err)
+	_, more, err = rounds.Next() // a part of a round is not shown as if it were whole
+	must.Not(t, err == nil || more, "%v, %v", more, err)
+}
+
 // What one node prints hides no other node.
 func TestOddNode(t *testing.T) {
 	for name, in := range map[string]string{
@@ -148,6 +198,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
+func noonAlways() time.Time { return noon }
+
 func FuzzRead(f *testing.F) {
 	f.Add("n1: "+doc("n1", dirty), "n1")
 	f.Add(doc("n1", silent)+"\n{}[", "")
@@ -162,6 +214,13 @@ func FuzzRead(f *testing.F) {
 		safetext.KeepAll(all, 400).Text(&b)
 		if lines := strings.Count(b.String(), "\n"); err == nil && (sum != len(all.Nodes) || lines != sum+2 && sum > 0) {
 			t.Errorf("%d lines for %d nodes, %d counted", lines, len(all.Nodes), sum)
+		}
+		shown, rounds := 0, NewRounds(strings.NewReader(in), []string{wanted}, noonAlways, false)
+		for _, more, _ := rounds.Next(); more; _, more, _ = rounds.Next() {
+			shown++
+		}
+		if most := strings.Count(in, "\n") + 1; shown > most {
+			t.Errorf("%d rounds, want at most %d", shown, most)
 		}
 		remarks, _ := Remarks(strings.NewReader(in), func(code string) bool { return code == "BKD-GAP" })
 		for _, r := range remarks {

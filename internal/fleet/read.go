@@ -109,25 +109,27 @@ const (
 	mostLine  = 1 << 20
 )
 
-// read returns the answers in r. Lines of several nodes may be mixed if each begins with its node's name, and without
-// names documents follow one another.
-func read(r io.Reader) ([]answer, error) {
+// read returns the answers in lines, or those of a round: up to an empty line, after which there may be more. Lines of
+// several nodes may be mixed if each begins with its node's name, and without names documents follow one another.
+func read(lines *bufio.Reader, round bool) (answers []answer, more bool, err error) {
 	printed := map[string]*bytes.Buffer{}
-	lines := bufio.NewReaderSize(r, mostLine)
 	for {
 		text, rest := lines.ReadSlice('\n')
 		node, line := split(strings.TrimRight(string(text), "\r\n"))
+		if more = round && rest == nil && node+line == ""; more {
+			break
+		}
 		for errors.Is(rest, bufio.ErrBufferFull) { // no node's document has such a line: its row says so
 			_, rest = lines.ReadSlice('\n')
 		}
 		if rest != nil && rest != io.EOF {
-			return nil, fmt.Errorf("read documents: %w", rest)
+			return nil, false, fmt.Errorf("read documents: %w", rest)
 		}
 		if printed[node] == nil {
 			printed[node] = &bytes.Buffer{}
 		}
 		if len(printed) > mostNodes {
-			return nil, fmt.Errorf("read documents: more than %d nodes", mostNodes)
+			return nil, false, fmt.Errorf("read documents: more than %d nodes", mostNodes)
 		}
 		if b := printed[node]; node == "" || b.Len()+len(line) < mostBytes {
 			b.WriteString(line + "\n")
@@ -136,11 +138,10 @@ func read(r io.Reader) ([]answer, error) {
 			break
 		}
 	}
-	var answers []answer
 	for _, node := range slices.Sorted(maps.Keys(printed)) {
 		answers = append(answers, documents(node, printed[node].Bytes())...)
 	}
-	return answers, nil
+	return answers, more, nil
 }
 
 // split returns the name of the node that clush, pdsh and the like put before a line, empty without one. A line of JSON

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"slices"
@@ -25,7 +26,7 @@ type finding struct {
 
 // Remarks returns remarks about the ended jobs in r with findings that policy reports, of codes that tells accepts.
 func Remarks(r io.Reader, tells func(code string) bool) (all []Remark, err error) {
-	answers, err := read(r)
+	answers, _, err := read(bufio.NewReaderSize(r, mostLine), false)
 	for _, a := range answers {
 		for _, j := range slices.Concat(a.doc.Ended, a.doc.Runs) {
 			if text := j.remark(tells); text != "" && a.reason == "" {
