@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,13 +17,16 @@ import (
 )
 
 func quarantineCommand(a *app) *cobra.Command {
-	q, reason, wait := slurmcmd.Quarantine{}, "", time.Duration(0)
+	q, reason, wait, whole := slurmcmd.Quarantine{}, "", time.Duration(0), false
 	cmd := &cobra.Command{
-		Use: "quarantine GPU", Short: "keep one GPU of this node from all jobs, while the others go on",
-		Args: operands(1, 1, "a GPU's number in Slurm"),
+		Use: "quarantine GPU|--all-gpus", Short: "keep one GPU of this node, or all, from all jobs",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if n, _ := fmt.Sscan(args[0], &q.GPU); n == 0 || fmt.Sprint(q.GPU) != args[0] || q.GPU < 0 || q.For < 0 {
-				return misused(cmd, "want a GPU's number in Slurm, and no negative time")
+			n, err := strconv.ParseUint(strings.Join(args, " "), 10, 16)
+			if (err != nil || fmt.Sprint(n) != args[0]) != whole || whole && len(args) > 0 || q.For < 0 {
+				return misused(cmd, "want a GPU's number in Slurm or --all-gpus, and no negative time")
+			}
+			if !whole {
+				q.GPUs = []int{int(n)}
 			}
 			all, err := a.records()
 			if err != nil {
@@ -29,13 +34,17 @@ func quarantineCommand(a *app) *cobra.Command {
 			}
 			q.Slurm = all.scontrol(time.Minute)
 			held, err := probe.Quarantine(all.access(), q, wait, reason)
-			if held.Job != 0 {
-				a.say("GPU %d of %s is held by job %d; to end it: bookend release %[1]d", q.GPU, all.node, held.Job)
+			for _, h := range held {
+				a.say("GPU %d of %s is held by job %d; to end it: bookend release %[1]d", h.GPU, all.node, h.Job)
+			}
+			if err != nil && whole && len(held) > 0 {
+				err = fmt.Errorf("these stay held (bookend release --all-gpus ends that): %w", err)
 			}
 			return err
 		},
 	}
 	f := cmd.Flags()
+	f.BoolVar(&whole, "all-gpus", false, "all GPUs of the node: only jobs without GPUs go on")
 	f.StringVar(&reason, "reason", "", "a `TEXT` for bookend status")
 	f.DurationVar(&q.For, "for", 0, "how long, as 72h; 0: until it is released")
 	f.DurationVar(&wait, "wait", 0, "how long to wait for a job that has the GPU, as 2h")
@@ -77,21 +86,29 @@ func testCommand(a *app) *cobra.Command {
 }
 
 func releaseCommand(a *app) *cobra.Command {
-	return a.perNode(&cobra.Command{
-		Use: "release GPU", Short: "end the quarantine of a GPU", Args: operands(1, 1, "a GPU's number in Slurm"),
-		RunE: func(_ *cobra.Command, args []string) error {
+	whole := false
+	cmd := &cobra.Command{
+		Use: "release GPU|--all-gpus", Short: "end the quarantine of a GPU, or of all",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			number := strings.Join(args, " ")
+			if len(args) > 1 || whole == (number != "") {
+				return misused(cmd, "want a GPU's number in Slurm, or --all-gpus")
+			}
 			all, err := a.records()
 			if err != nil {
 				return err
 			}
-			found, err := probe.Release(all.access(), all.scontrol(time.Minute), args[0])
+			found, err := probe.Release(all.access(), all.scontrol(time.Minute), number)
+			what := map[bool]string{true: "each GPU", false: "GPU " + number}[whole]
 			switch {
 			case err == nil && found:
-				a.say("the quarantine of GPU %s is ended", args[0])
+				a.say("the quarantine of %s is ended", what)
 			case err == nil:
-				return notFound("GPU %.20q of %s is in no quarantine", args[0], all.node)
+				return notFound("%.30s of %s is in no quarantine", what, all.node)
 			}
 			return err
 		},
-	})
+	}
+	cmd.Flags().BoolVar(&whole, "all-gpus", false, "all GPUs of the node")
+	return a.perNode(cmd)
 }

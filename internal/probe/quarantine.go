@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -13,40 +14,93 @@ import (
 	"bookend/internal/state"
 )
 
-// Quarantine has a job hold a GPU, and keeps on disk that an admin wants it. It waits for a job that has the GPU.
-func Quarantine(a *node.Access, q slurmcmd.Quarantine, wait time.Duration, why string) (state.Quarantine, error) {
-	var held state.Quarantine
+// Quarantine has jobs hold GPUs, all of the node's if q has none, and keeps on disk that an admin wants it. It waits
+// for jobs that have GPUs. It returns those that are held now; with an error, of all GPUs these may be some.
+func Quarantine(a *node.Access, q slurmcmd.Quarantine, wait time.Duration, why string) ([]state.Quarantine, error) {
+	var held []state.Quarantine
 	as := state.Quarantine{Reason: why, Partition: q.Partition, Account: q.Account, Conf: q.Slurm.Conf}
+	all, todo := len(q.GPUs) == 0, q.GPUs
 	for until := a.Env.Clock.Boot() + wait; ; time.Sleep(time.Second) {
+		var late error
 		err := changeWanted(a, time.Minute, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
-			as.Since = a.Env.Clock.Wall()
 			var err error
-			held, err = hold(a, q, as)
-			gone := func(o state.Quarantine) bool { return o.GPU == q.GPU || o.Over(as.Since) }
-			return append(slices.DeleteFunc(wanted, gone), held), err
+			var each, now []state.Quarantine
+			as.Since, held = a.Env.Clock.Wall(), nil
+			if all {
+				held, todo, err = splitAll(a, q.Slurm, wanted)
+			}
+			for _, as.GPU = range todo {
+				each = append(each, as)
+			}
+			if err != nil || len(each) == 0 {
+				return wanted, err
+			}
+			now, late = hold(a, q, each...)
+			held = append(held, now...)
+			gone := func(o state.Quarantine) bool { return o.Over(as.Since) || slices.ContainsFunc(now, o.SameGPU) }
+			return append(slices.DeleteFunc(wanted, gone), now...), nil
 		})
-		if !errors.Is(err, slurmcmd.ErrTaken) || a.Env.Clock.Boot() >= until {
-			return held, err
+		err = cmp.Or(err, late)
+		if err == nil || !errors.Is(err, slurmcmd.ErrTaken) || a.Env.Clock.Boot() >= until {
+			return held, notHeld(todo, held, err)
 		}
 	}
 }
 
-// hold has a job hold a GPU.
-func hold(a *node.Access, q slurmcmd.Quarantine, as state.Quarantine) (state.Quarantine, error) {
-	q.Node, q.Clock = a.Job.Node, a.Env.Clock.Boot
-	as.GPU, as.UUID = q.GPU, cmp.Or(as.UUID, state.LastCheck.Peek(a.Store).IDAt(q.GPU))
-	as.Boot, as.Problem = node.ReadEpoch(a.Config.Paths).Boot, ""
-	if kept := node.Numbering.Peek(a.Store); kept != nil {
-		as.Conf = cmp.Or(as.Conf, kept.Key.Conf)
+// notHeld returns the error with the GPUs that it is about.
+func notHeld(wanted []int, held []state.Quarantine, err error) error {
+	rest := slices.DeleteFunc(wanted, func(n int) bool {
+		return slices.ContainsFunc(held, state.Quarantine{GPU: n}.SameGPU)
+	})
+	if err == nil || len(rest) == 0 {
+		return err
 	}
-	if as.Until.IsZero() && q.For > 0 {
-		as.Until = as.Since.Add(q.For)
+	return fmt.Errorf("GPU %s is not held: %w", strings.ReplaceAll(strings.Trim(fmt.Sprint(rest), "[]"), " ", ","), err)
+}
+
+// splitAll returns which of the node's GPUs jobs hold as an admin wants, and the numbers of the others.
+func splitAll(a *node.Access, s slurmcmd.Scontrol, wanted []state.Quarantine,
+) (held []state.Quarantine, rest []int, err error) {
+	n, err := s.GPUs(a.Job.Node)
+	for number := range n {
+		i := slices.IndexFunc(wanted, state.Quarantine{GPU: number}.SameGPU)
+		if i >= 0 && s.Runs(wanted[i].Job, a.Job.Node) {
+			held = append(held, wanted[i])
+		} else {
+			rest = append(rest, number)
+		}
 	}
-	q.Keep = as.Note(a.Store, a.Env.Clock.Wall)
-	as.Tried, as.Vain = time.Time{}, 0
-	var err error
-	as.Job, err = q.Begin()
-	return as, err
+	if n == 0 && err == nil {
+		err = errors.New("the node has no GPUs in Slurm")
+	}
+	return held, rest, err
+}
+
+// hold has jobs hold GPUs, and returns those that they hold now.
+func hold(a *node.Access, q slurmcmd.Quarantine, wanted ...state.Quarantine) (held []state.Quarantine, err error) {
+	last, kept := state.LastCheck.Peek(a.Store), node.Numbering.Peek(a.Store)
+	q.Node, q.Clock, q.GPUs = a.Job.Node, a.Env.Clock.Boot, nil
+	for i := range wanted {
+		as := &wanted[i]
+		as.UUID = cmp.Or(as.UUID, last.IDAt(as.GPU))
+		as.Boot, as.Problem, as.Tried, as.Vain = node.ReadEpoch(a.Config.Paths).Boot, "", time.Time{}, 0
+		if kept != nil {
+			as.Conf = cmp.Or(as.Conf, kept.Key.Conf)
+		}
+		if as.Until.IsZero() && q.For > 0 {
+			as.Until = as.Since.Add(q.For)
+		}
+		q.GPUs = append(q.GPUs, as.GPU)
+	}
+	q.Keep = state.Note(a.Store, a.Env.Clock.Wall, wanted...)
+	jobs, err := q.Begin()
+	for job, number := range jobs {
+		as := wanted[slices.Index(q.GPUs, number)]
+		as.Job = job
+		held = append(held, as)
+	}
+	slices.SortFunc(held, func(x, y state.Quarantine) int { return cmp.Compare(x.GPU, y.GPU) })
+	return held, err
 }
 
 // Wanted returns the quarantines that an admin wants, also beyond a reboot.
@@ -85,9 +139,9 @@ func changeWanted(a *node.Access, wait time.Duration, to func([]state.Quarantine
 	return err
 }
 
-// Release ends the quarantine of a GPU, and reports whether it was in one.
+// Release ends the quarantine of a GPU, of all if the number is empty, and reports whether there was one.
 func Release(a *node.Access, s slurmcmd.Scontrol, number string) (found bool, err error) {
-	is := func(q state.Quarantine) bool { return fmt.Sprint(q.GPU) == number && q.GPU >= 0 }
+	is := func(q state.Quarantine) bool { return q.GPU >= 0 && (number == "" || fmt.Sprint(q.GPU) == number) }
 	err = changeWanted(a, time.Minute, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
 		var err error
 		for _, q := range slices.Concat(state.Quarantines.Peek(a.Store), wanted) { // either may have been lost
@@ -99,7 +153,7 @@ func Release(a *node.Access, s slurmcmd.Scontrol, number string) (found bool, er
 				}
 			}
 			if is(q) && err == nil { // hooks have to know the job until its epilog, if there is one, removes it
-				err = q.Note(a.Store, a.Env.Clock.Wall)(-1, q.Job)
+				err = state.Note(a.Store, a.Env.Clock.Wall, q)(-1, q.Job)
 			}
 		}
 		return slices.DeleteFunc(wanted, is), err
@@ -107,11 +161,30 @@ func Release(a *node.Access, s slurmcmd.Scontrol, number string) (found bool, er
 	return found, err
 }
 
-// Remake has jobs hold the GPUs that an admin wants in quarantine and none holds, as after a reboot or scancel.
+// lost is a quarantine that no job holds.
+type lost struct {
+	index    int // in the list of those wanted
+	rebooted bool
+}
+
+// Remake has jobs hold the GPUs that an admin wants in quarantine and none holds, as after a reboot or scancel: all
+// that were wanted alike at once, lest users' jobs get the others meanwhile.
 func Remake(a *node.Access) error {
 	return changeWanted(a, 0, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
+		var all []lost
 		for i, q := range wanted {
-			wanted[i] = remade(a, q)
+			now, is, rebooted := remade(a, q)
+			wanted[i] = now
+			if is {
+				all = append(all, lost{i, rebooted})
+			}
+		}
+		for len(all) > 0 {
+			rebooted, like := all[0].rebooted, wanted[all[0].index]
+			is := func(l lost) bool { return l.rebooted == rebooted && wanted[l.index].Alike(like) }
+			group := slices.DeleteFunc(slices.Clone(all), func(l lost) bool { return !is(l) })
+			all = slices.DeleteFunc(all, is)
+			holdAgain(a, wanted, group)
 		}
 		return wanted, nil
 	})
@@ -123,20 +196,51 @@ const (
 	pause = 10 * time.Minute
 )
 
-func remade(a *node.Access, q state.Quarantine) state.Quarantine {
-	s := slurmcmd.Scontrol{Path: a.Config.Slurm.Scontrol, Conf: q.Conf, Root: a.Env.EUID == 0,
+// holdAgain has jobs hold GPUs of one group, and keeps in wanted what came of it.
+func holdAgain(a *node.Access, wanted []state.Quarantine, group []lost) {
+	var each []state.Quarantine
+	for _, l := range group {
+		each = append(each, wanted[l.index])
+	}
+	q, now := each[0], a.Env.Clock.Wall()
+	again := slurmcmd.Quarantine{Slurm: tenSeconds(a, q), Partition: q.Partition, Account: q.Account,
+		Rebooted: group[0].rebooted}
+	if !q.Until.IsZero() { // no longer than wanted, whatever the clock says since the reboot
+		again.For = min(q.Until.Sub(now), q.Until.Sub(q.Since))
+	}
+	held, err := hold(a, again, each...)
+	for _, l := range group {
+		w := &wanted[l.index]
+		if i := slices.IndexFunc(held, w.SameGPU); i >= 0 {
+			*w = held[i]
+			continue
+		}
+		w.Problem = err.Error()
+		if !errors.Is(err, slurmcmd.ErrTaken) { // for that no jobs are queued
+			w.Tried, w.Vain = now, w.Vain+1
+		}
+	}
+}
+
+func tenSeconds(a *node.Access, q state.Quarantine) slurmcmd.Scontrol {
+	return slurmcmd.Scontrol{Path: a.Config.Slurm.Scontrol, Conf: q.Conf, Root: a.Env.EUID == 0,
 		Time: func() time.Duration { return 10 * time.Second }}
+}
+
+// remade returns what is known now of a quarantine, whether another job has to hold the GPU, and whether Slurm does not
+// know yet that the node was rebooted.
+func remade(a *node.Access, q state.Quarantine) (_ state.Quarantine, again, rebooted bool) {
 	here, now := node.ReadEpoch(a.Config.Paths).Boot, a.Env.Clock.Wall()
-	ended, err := s.Ended(q.Job, a.Job.Node)
+	ended, err := tenSeconds(a, q).Ended(q.Job, a.Job.Node)
 	switch {
 	case err != nil: // then it cannot be told
-		return q
+		return q, false, false
 	case !ended && q.Boot == here:
 		q.UUID, q.Problem = cmp.Or(q.UUID, state.LastCheck.Peek(a.Store).IDAt(q.GPU)), ""
-		_ = q.Note(a.Store, a.Env.Clock.Wall)(q.GPU, q.Job) // the node's state may have been lost
-		return q
+		_ = state.Note(a.Store, a.Env.Clock.Wall, q)(q.GPU, q.Job) // the node's state may have been lost
+		return q, false, false
 	}
-	_ = q.Note(a.Store, a.Env.Clock.Wall)(-1, q.Job)
+	_ = state.Note(a.Store, a.Env.Clock.Wall, q)(-1, q.Job)
 	is := numbered(a, q)
 	switch {
 	case q.Over(now), q.Vain >= tries && now.Sub(q.Tried).Abs() < pause:
@@ -145,18 +249,7 @@ func remade(a *node.Access, q state.Quarantine) state.Quarantine {
 	case is != "" && q.UUID != "" && is != q.UUID:
 		q.Problem = fmt.Sprintf("that number was %s and is %s now: bookend release %d", q.UUID, is, q.GPU)
 	default:
-		again := slurmcmd.Quarantine{Slurm: s, GPU: q.GPU, Partition: q.Partition, Account: q.Account, Rebooted: !ended}
-		if !q.Until.IsZero() { // no longer than wanted, whatever the clock says since the reboot
-			again.For = min(q.Until.Sub(now), q.Until.Sub(q.Since))
-		}
-		held, err := hold(a, again, q)
-		if err == nil {
-			return held
-		}
-		q.Problem = err.Error()
-		if !errors.Is(err, slurmcmd.ErrTaken) { // for that no jobs are queued
-			q.Tried, q.Vain = now, q.Vain+1
-		}
+		return q, true, !ended
 	}
-	return q
+	return q, false, false
 }

@@ -150,8 +150,8 @@ func TestQuarantineAndRelease(t *testing.T) {
 	disk := node.Journal[[]state.Quarantine](a, "quarantines")
 	past := state.Quarantine{Job: 3, GPU: 0, Until: time.Now().Add(-time.Hour)}
 	must.Do(t, disk.Write([]state.Quarantine{past, {Job: 4, GPU: 1, Reason: "older"}}))
-	job := must.Have(Quarantine(a, slurmcmd.Quarantine{Slurm: s, GPU: 1, For: 72 * time.Hour, Partition: "a"}, 0, "ticket 17"))(t)
-	must.Be(t, "job", int(job.Job), 12)
+	job := must.Have(Quarantine(a, slurmcmd.Quarantine{Slurm: s, GPUs: []int{1}, For: 72 * time.Hour, Partition: "a"}, 0, "ticket 17"))(t)
+	must.Be(t, "job", int(job[0].Job), 12)
 	wanted := must.Have(Wanted(a))(t)
 	must.Not(t, len(wanted) != 1, "%+v", wanted)
 	w := wanted[0]
@@ -193,4 +193,48 @@ func TestQuarantineAndRelease(t *testing.T) {
 		t.Errorf("GPU 1 without the node's state: %v, %v", found, err)
 	}
 	must.Be(t, "log", must.Read(t, filepath.Join(dir, "log")), log+"scancel 7\n")
+}
+
+// All GPUs of a node are held by one fill of it, and so they are again once their jobs have ended. What a job has is not
+// held, and what could be had stays.
+func TestAllGPUs(t *testing.T) {
+	a, dir := quarantined(t)
+	s := slurmcmd.Scontrol{Path: a.Config.Slurm.Scontrol, Time: func() time.Duration { return time.Minute }}
+	world := func(file, text string) { must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644)) }
+	jobs := func(all []state.Quarantine) (text string) {
+		for _, q := range all {
+			text += fmt.Sprintf("%d:%d %s;", q.GPU, q.Job, q.UUID)
+		}
+		return text
+	}
+	world("jobs", "11")
+	world("used", "1")
+	world("running", "11") // a user's
+	held, err := Quarantine(a, slurmcmd.Quarantine{Slurm: s}, 0, "ticket 17")
+	must.Not(t, !strings.Contains(fmt.Sprint(err), "GPU 0 is not held: a job has the GPU"), "got %v", err)
+	must.Be(t, "held", jobs(held), "1:12 GPU-b;")
+
+	world("jobs", "10") // the job has ended: GPU 0 is free, and the next job is given that
+	world("running", "12")
+	held = must.Have(Quarantine(a, slurmcmd.Quarantine{Slurm: s}, 0, "ticket 17"))(t)
+	must.Be(t, "held", jobs(held), "1:12 GPU-b;0:11 GPU-a;")
+	must.Be(t, "held already", jobs(must.Have(Quarantine(a, slurmcmd.Quarantine{Slurm: s}, 0, "ticket 18"))(t)), "0:11 GPU-a;1:12 GPU-b;")
+
+	for file, text := range map[string]string{"jobs": "10", "used": "0", "running": "", "log": "", "job11": "RUNNING", "job12": "RUNNING"} {
+		world(file, text)
+	}
+	disk := node.Journal[[]state.Quarantine](a, "quarantines")
+	wanted := must.Have(disk.Read())(t)
+	for i := range wanted {
+		wanted[i].Job = 3 // Slurm has no such job
+	}
+	must.Do(t, disk.Write(wanted))
+	must.Do(t, Remake(a))
+	must.Be(t, "held again", jobs(must.Have(disk.Read())(t)), "1:12 GPU-b;0:11 GPU-a;")
+	const limit = "update JobId=%d TimeLimit=UNLIMITED\n"
+	must.Be(t, "one fill", must.Read(t, filepath.Join(dir, "log")), "sbatch\nsbatch\n"+fmt.Sprintf(limit+limit, 11, 12))
+
+	must.Be(t, "released", must.Have(Release(a, s, ""))(t), true)
+	must.Be(t, "wanted", jobs(must.Have(Wanted(a))(t)), "")
+	must.Be(t, "in none", must.Have(Release(a, s, ""))(t), false)
 }

@@ -13,17 +13,17 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Quarantine keeps one GPU of a node from all jobs. Slurm cannot drain a GPU, nor give a job the GPU that it asks for.
-// So this fills the node's free GPUs with jobs that do nothing, keeps the job that got this GPU and cancels the others.
+// Quarantine keeps GPUs of a node from all jobs. Slurm cannot drain a GPU, nor give a job the GPU that it asks for. So
+// this fills the node's free GPUs with jobs that do nothing, keeps those that got these GPUs and cancels the others.
 type Quarantine struct {
 	Slurm     Scontrol
 	Node      string
-	GPU       int           // Slurm's number
+	GPUs      []int         // Slurm's numbers
 	Partition string        // empty: the first of the node's that preempts no job
 	Account   string        // of the jobs; empty: the caller's default
 	For       time.Duration // how long it lasts; 0: until it is released
 	Resume    bool          // also ends the node's drain, once the jobs are in the queue
-	// Keep records jobs before any of them can start, as hooks must know them, with -1; and the one that holds the GPU,
+	// Keep records jobs before any of them can start, as hooks must know them, with -1; and each one that holds a GPU,
 	// with the GPU's number. Clock returns CLOCK_BOOTTIME.
 	Keep  func(gpu int, jobs ...slurm.JobID) error
 	Clock func() time.Duration
@@ -45,49 +45,76 @@ const (
 	atBoot      = 2 * time.Minute        // for a node to come up
 )
 
-// Begin returns the job that holds the GPU, until Release cancels it.
-func (q Quarantine) Begin() (slurm.JobID, error) {
+// GPUs returns how many GPUs a node has in Slurm.
+func (c Scontrol) GPUs(node string) (int, error) {
+	text, err := c.run("show", "node", "-d", node)
+	return count(gresOf, text), err
+}
+
+// Begin returns the jobs that hold these GPUs, until Release cancels them. With an error it may be some of them; of a
+// drained node it is all or none, as the drain keeps them from jobs too.
+func (q Quarantine) Begin() (held map[slurm.JobID]int, err error) {
 	node, err := q.Slurm.run("show", "node", "-d", q.Node)
 	if err != nil {
-		return 0, fmt.Errorf("read node %q: %w", q.Node, err)
+		return nil, fmt.Errorf("read node %q: %w", q.Node, err)
 	}
 	q.was, _ = parseNode(node, q.Node) // what cannot be told is no drain
 	switch n := count(gresOf, node); {
-	case q.GPU >= n:
-		return 0, fmt.Errorf("the node has %d GPUs in Slurm, numbered from 0", n)
+	case slices.Max(q.GPUs) >= n:
+		return nil, fmt.Errorf("the node has %d GPUs in Slurm, numbered from 0", n)
 	case q.was.Drained() && !q.Resume:
-		return 0, errors.New("the node is drained: --resume ends that, once the jobs are in the queue")
+		return nil, errors.New("the node is drained: --resume ends that, once the jobs are in the queue")
 	}
 	if q.Partition, err = q.partition(node); err != nil {
-		return 0, err
+		return nil, err
 	}
-	free, err := q.free(node)
-	if err != nil || free == 0 {
-		return 0, cmp.Or(err, ErrTaken)
+	free, late := count(gresOf, node), []int(nil)
+	if !q.Rebooted {
+		taken, err := q.taken()
+		if err != nil {
+			return nil, err
+		}
+		free -= count(usedOf, node)
+		isFree := func(gpu int) bool { return !slices.Contains(taken, gpu) }
+		late = slices.DeleteFunc(slices.Clone(q.GPUs), isFree)
+		q.GPUs = slices.DeleteFunc(slices.Clone(q.GPUs), func(gpu int) bool { return !isFree(gpu) })
 	}
-	return q.try(free)
+	switch {
+	case free <= 0, len(q.GPUs) == 0:
+		return nil, ErrTaken
+	case len(late) > 0 && q.was.Drained():
+		return nil, fmt.Errorf("%w; until GPU %v is free the node stays drained", ErrTaken, late)
+	}
+	held, err = q.try(free)
+	if err == nil && len(late) > 0 {
+		err = ErrTaken
+	}
+	return held, err
 }
 
 // ErrTaken means that a job has the GPU.
 var ErrTaken = errors.New("a job has the GPU (bookend status): wait longer, or drain the node first")
 
-// free returns how many GPUs of the node no job has, 0 if this one may be a job's.
-func (q Quarantine) free(node string) (n int, err error) {
-	if q.Rebooted {
-		return count(gresOf, node), nil
-	}
-	states := "--states=RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
-	ids, err := q.Slurm.sibling("squeue").run("--noheader", "--nodelist="+q.Node, states, "--format=%A")
-	if err != nil {
-		return 0, fmt.Errorf("list jobs of node %q: %w", q.Node, err)
-	}
-	for id := range strings.FieldsSeq(ids) {
+// taken returns the GPUs of the node that jobs may have.
+func (q Quarantine) taken() (numbers []int, err error) {
+	ids, err := q.Slurm.jobsOn(q.Node)
+	for _, id := range ids {
 		job, err := q.Slurm.run("show", "job", "-d", id)
-		if err == nil && slices.Contains(givenOn(job, q.Node), q.GPU) {
-			return 0, nil
+		if err == nil {
+			numbers = append(numbers, givenOn(job, q.Node)...)
 		}
 	}
-	return count(gresOf, node) - count(usedOf, node), nil
+	return numbers, err
+}
+
+// jobsOn returns the jobs that may have processes on a node, or GPUs.
+func (c Scontrol) jobsOn(node string) ([]string, error) {
+	states := "--states=RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
+	ids, err := c.sibling("squeue").run("--noheader", "--nodelist="+node, states, "--format=%A")
+	if err != nil {
+		return nil, fmt.Errorf("list jobs of node %q: %w", node, err)
+	}
+	return strings.Fields(ids), nil
 }
 
 // Release cancels jobs. That one has ended and is forgotten is no error.
@@ -213,11 +240,12 @@ func givenOn(job, node string) (numbers []int) {
 	return numbers
 }
 
-// try fills n free GPUs, and returns the job that got this one; ErrTaken if another was faster. It cancels the others.
-func (q Quarantine) try(n int) (kept slurm.JobID, err error) {
+// try fills n free GPUs, and returns the jobs that got these; ErrTaken if another was faster. It cancels the others.
+func (q Quarantine) try(n int) (held map[slurm.JobID]int, err error) {
 	jobs, err := q.submit(n)
+	held = map[slurm.JobID]int{}
 	defer func() {
-		others := slices.DeleteFunc(slices.Clone(jobs), func(j slurm.JobID) bool { return j == kept })
+		others := slices.DeleteFunc(slices.Clone(jobs), func(j slurm.JobID) bool { _, is := held[j]; return is })
 		err = errors.Join(err, q.Slurm.Release(others...))
 	}()
 	if err == nil {
@@ -233,13 +261,14 @@ func (q Quarantine) try(n int) (kept slurm.JobID, err error) {
 		err = q.Slurm.Resume(q.Node, func(now slurm.Node) bool { return now.Drained() && now.Reason == q.was.Reason })
 	}
 	if err != nil {
-		return 0, fmt.Errorf("queue jobs: %w", err)
+		return held, fmt.Errorf("queue jobs: %w", err)
 	}
-	if kept, err = q.await(jobs); kept == 0 && resumes { // jobs would get this GPU
+	err = q.await(jobs, held)
+	if len(held) < len(q.GPUs) && resumes { // jobs would get the others
 		reason := cmp.Or(q.was.Reason, "bookend quarantine failed")
 		err = errors.Join(err, q.Slurm.EnsureDrained(q.Node, reason, func(slurm.Node) bool { return true }))
 	}
-	return kept, err
+	return held, err
 }
 
 // submit queues n jobs of one GPU, to start later.
@@ -266,43 +295,57 @@ func (q Quarantine) submit(n int) (jobs []slurm.JobID, err error) {
 	return jobs, nil
 }
 
-// await waits until the jobs run, and confirms the one that got the GPU.
-func (q Quarantine) await(jobs []slurm.JobID) (slurm.JobID, error) {
-	limit := "TimeLimit=UNLIMITED"
-	if q.For > 0 {
-		limit = fmt.Sprint("TimeLimit=", int((q.For+time.Minute-1)/time.Minute))
-	}
+// await waits until the jobs run, and confirms those that got these GPUs.
+func (q Quarantine) await(jobs []slurm.JobID, held map[slurm.JobID]int) error {
 	limited := map[bool]time.Duration{false: atOnce, true: atBoot}[q.Rebooted]
 	for until, pause := q.Clock()+limited, between; ; time.Sleep(pause) {
-		running := 0
+		running := len(held)
 		pause += pause / 8 // a node that does not come up must not keep slurmctld busy
 		var waits string
 		for _, j := range jobs {
+			if _, is := held[j]; is {
+				continue
+			}
 			text, err := q.Slurm.run("show", "job", "-d", fmt.Sprint(j))
 			if err != nil {
-				return 0, fmt.Errorf("read job %d: %w", j, err)
+				return fmt.Errorf("read job %d: %w", j, err)
 			}
 			if _, reason, _ := strings.Cut(text, " Reason="); !isRunning(text, q.Node) {
 				waits, _, _ = strings.Cut(reason, " ")
 				continue
 			}
 			running++
-			if slices.Equal(givenOn(text, q.Node), []int{q.GPU}) {
-				err := q.Keep(q.GPU, j)
-				if err == nil { // until now it holds the GPU for minutes
-					_, err = q.Slurm.run("update", fmt.Sprint("JobId=", j), limit)
+			if on := givenOn(text, q.Node); len(on) == 1 && slices.Contains(q.GPUs, on[0]) {
+				if err := q.keep(j, on[0]); err != nil {
+					return err
 				}
-				if err != nil {
-					return 0, errors.Join(fmt.Errorf("keep job %d: %w", j, err), q.Keep(-1, j))
-				}
-				return j, nil
+				held[j] = on[0]
+			}
+			if len(held) == len(q.GPUs) {
+				return nil
 			}
 		}
 		switch {
 		case running == len(jobs):
-			return 0, ErrTaken
+			return ErrTaken
 		case q.Clock() >= until:
-			return 0, fmt.Errorf("only %d of %d jobs started in %v: %.100q", running, len(jobs), limited, waits)
+			return fmt.Errorf("only %d of %d jobs started in %v: %.100q", running, len(jobs), limited, waits)
 		}
 	}
+}
+
+// keep confirms a job that until now holds its GPU for minutes.
+func (q Quarantine) keep(j slurm.JobID, gpu int) error {
+	limit := "TimeLimit=UNLIMITED"
+	if q.For > 0 {
+		limit = fmt.Sprint("TimeLimit=", int((q.For+time.Minute-1)/time.Minute))
+	}
+	err := q.Keep(gpu, j)
+	if err == nil {
+		_, err = q.Slurm.run("update", fmt.Sprint("JobId=", j), limit)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("keep job %d: %w", j, err), q.Keep(-1, j))
+	}
+	return nil
 }

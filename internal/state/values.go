@@ -85,11 +85,20 @@ type Quarantine struct {
 	Vain      int       `json:"in_vain,omitzero"`  // how often in a row
 }
 
-// Note returns a function that records for hooks which GPU jobs hold, -1 for none yet or no more.
-func (q Quarantine) Note(s *Store, now func() time.Time) func(gpu int, jobs ...slurm.JobID) error {
+// Note returns a function that records for hooks which of these GPUs jobs hold, -1 for none yet or no more.
+func Note(s *Store, now func() time.Time, all ...Quarantine) func(gpu int, jobs ...slurm.JobID) error {
 	return func(gpu int, jobs ...slurm.JobID) error {
+		q := all[max(0, slices.IndexFunc(all, Quarantine{GPU: gpu}.SameGPU))]
 		return s.Quarantine(Quarantine{GPU: gpu, UUID: q.UUID, Since: now(), Reason: q.Reason}, jobs)
 	}
+}
+
+// SameGPU reports whether another is of the same number.
+func (q Quarantine) SameGPU(o Quarantine) bool { return q.GPU == o.GPU }
+
+// Alike reports whether jobs that are submitted alike can hold both GPUs.
+func (q Quarantine) Alike(o Quarantine) bool {
+	return q.Partition == o.Partition && q.Account == o.Account && q.Conf == o.Conf && q.Until.Equal(o.Until)
 }
 
 // Over reports whether the time for which an admin wanted it has passed.

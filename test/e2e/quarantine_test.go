@@ -85,6 +85,50 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
+// All GPUs of a node are kept from jobs while jobs without GPUs go on. A GPU that a job has is not held before its end, and
+// is named; the others stay held. A drained node stays drained until all are held.
+func TestQuarantineOfAllGPUs(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{GPUs: 4, Mode: "enforce", Conf: []string{soonAgain}})
+	bookend := func(want string, args ...string) {
+		s.t.Helper()
+		out, err := s.on.Bookend("n1", append(args, "--node", "n1")...)
+		must.Not(s.t, !strings.Contains(out, want), "bookend %q, want %q: %v\n%s", args, want, err, out)
+	}
+	const names = `echo "has [$SLURM_JOB_GPUS]"`
+	has := s.starts(s.user, "echo ready; sleep 600", oneGPU)
+	bookend("bookend: these stay held (bookend release --all-gpus ends that): GPU 0 is not held: a job has the GPU", "quarantine", "--all-gpus", "--reason", "ticket 17")
+	s.runs(s.user, "true") // needs no GPU
+	waits := s.submits(s.user, names, oneGPU)
+	s.cancels(has)
+	s.ends(waits)
+	must.Not(t, !strings.Contains(s.outputOf(waits), "has [0]"), "got %s", s.outputOf(waits))
+	bookend("GPU 0 of n1 is held by job", "quarantine", "--all-gpus", "--wait", "1m", "--reason", "ticket 17")
+	bookend("GPU 3 of n1 is held by job", "quarantine", "--all-gpus")
+	bookend("GPU 2 is in quarantine", "status")
+	waits = s.submits(s.user, names, oneGPU)
+	s.runs(s.user, "true")
+	must.Be(t, "a job that wants a GPU", must.Have(s.on.Job(waits))(t).State, "PENDING")
+	s.untilNode("n1", "takes jobs", func(n cluster.NodeState) bool { return n.Has("MIXED") && !n.Has("DRAIN") })
+	bookend("the quarantine of each GPU is ended", "release", "--all-gpus")
+	s.ends(waits)
+	s.comesBack("n1")
+	s.runs(s.user, "true", "--gres=gpu:4")
+
+	has = s.starts(s.user, "echo ready; sleep 600", oneGPU)
+	s.adminUpdates("n1", "State=DRAIN", "Reason=broken")
+	bookend("until GPU [0] is free the node stays drained", "quarantine", "--all-gpus", "--resume")
+	s.untilNode("n1", "stays drained", func(n cluster.NodeState) bool { return n.Has("DRAIN") })
+	s.cancels(has)
+	waits = s.submits(s.user, names, oneGPU)
+	bookend("GPU 3 of n1 is held by job", "quarantine", "--all-gpus", "--resume", "--wait", "1m")
+	s.runs(s.user, "true")
+	must.Be(t, "a job that wants a GPU", must.Have(s.on.Job(waits))(t).State, "PENDING")
+	bookend("the quarantine of each GPU is ended", "release", "--all-gpus")
+	bookend("each GPU of n1 is in no quarantine", "release", "--all-gpus")
+	s.ends(waits)
+}
+
 // A GPU of eight stays in quarantine while slurmctld and slurmd are restarted. After a reboot that slurmctld learns of later
 // the health check has another job hold it before a job that waits gets it, and after scancel. In between, many jobs get the
 // other seven.
