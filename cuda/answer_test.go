@@ -88,7 +88,7 @@ func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
 	}
 }
 
-// One process starts NVML once, attaches all of the GPUs at the same time, reads one while another still attaches, and
+// One process starts NVML once and once more, which only counts, attaches all of the GPUs at the same time, reads one while another still attaches, and
 // asks for their health at the same time: else these calls wait for each other, and the alarm ends the process.
 func TestGPUsAreAskedInOnePass(t *testing.T) {
 	for name, rules := range map[string]string{
@@ -96,9 +96,9 @@ func TestGPUsAreAskedInOnePass(t *testing.T) {
 		"attached together, of all": "on.nvmlDeviceGetHandleByIndex_v2=meet 8",
 		"read while one attaches": "on.nvmlDeviceGetHandleByPciBusId_v2.gpu7=meet 2, " +
 			"on.nvmlDeviceGetMPSComputeRunningProcesses_v3.gpu0=meet 2 times 1",
-		"read together":  "on.nvmlDeviceGetMemoryInfo_v2=meet 8",
-		"their health":   "on.nvmlDeviceGetTotalEccErrors=meet 8",
-		"second session": "on.nvmlInit_v2=exit 9 after 1",
+		"read together": "on.nvmlDeviceGetMemoryInfo_v2=meet 8",
+		"their health":  "on.nvmlDeviceGetTotalEccErrors=meet 8",
+		"third session": "on.nvmlInit_v2=exit 9 after 2",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := world(t, "gpus=8, "+rules)

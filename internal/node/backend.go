@@ -88,11 +88,8 @@ func Ask(p Params, req protocol.Request) Answer {
 		return failed(catalog.BackendFlood, err.Error())
 	}
 	spec := child.Spec{
-		Path: p.Path,
-		// On a node with 128 cores the backend would take 1 ms longer to start, to prepare for all of them. No other
-		// variable is passed: LD_BIND_NOW would kill the backend at its start, LD_PRELOAD and LD_LIBRARY_PATH would
-		// load other code into it, CUDA_* would hide devices.
-		Env:       []string{fmt.Sprint("GOMAXPROCS=", 4+len(req.Devices))},
+		Path:      p.Path,
+		Env:       req.Environment(),
 		Stdin:     line,
 		HoldStdin: true, // its end tells the backend that the caller has gone
 		MaxOutput: protocol.MaxReplyBytes,

@@ -145,7 +145,7 @@ func TestBackendGetsItsRequestAndNothingElse(t *testing.T) {
 	req := sample(plenty)
 	req.Options = protocol.Options{"nvml_library": "/lib/some.so"}
 	script := `case "$request" in *'"op":"snapshot"'*'"nvml_library":"/lib/some.so"'*) ;; *) exit 5;; esac` + "\n" +
-		`[ "$(/bin/cat /proc/$$/environ | /usr/bin/tr '\0' ' ')" = 'GOMAXPROCS=4 ' ] || exit 6` + "\n" + done
+		`[ "$(/bin/cat /proc/$$/environ | /usr/bin/tr '\0' ' ')" = 'GOMAXPROCS=4 BOOKEND_NVML=/lib/some.so ' ] || exit 6` + "\n" + done
 	expectTrouble(t, Ask(fake(t, t.TempDir(), script), req), "", "")
 }
 

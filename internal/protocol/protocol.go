@@ -18,6 +18,7 @@
 package protocol
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -69,6 +70,18 @@ type Request struct {
 
 // Options are the vendor's configuration keys that its backend supports; each value is the path of a file to load.
 type Options map[string]string
+
+// Environment returns all variables that the backend gets: LD_BIND_NOW would kill it at its start, LD_PRELOAD and
+// LD_LIBRARY_PATH would load other code into it, CUDA_* would hide devices.
+func (r Request) Environment() []string {
+	// On a node with 128 cores the backend would take 1 ms longer to start, to prepare for all of them.
+	all := []string{fmt.Sprint("GOMAXPROCS=", 4+len(r.Devices))}
+	// A test changes its environment while it starts, which NVML may read.
+	if path, has := r.Options["nvml_library"]; has && r.Op != Probe {
+		all = append(all, "BOOKEND_NVML="+cmp.Or(path, gpu.NVIDIA.Library))
+	}
+	return all
+}
 
 func (r Request) Deadline() time.Duration { return time.Duration(r.DeadlineMillis) * time.Millisecond }
 
