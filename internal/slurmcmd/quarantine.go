@@ -178,8 +178,8 @@ func (c Scontrol) Ended(job slurm.JobID, node string) (bool, error) {
 // isOurs reports whether scontrol's answer is about a job that this submitted for the node. Threat: another job has the
 // number since slurmctld lost its state: a user's, whose name may have several lines, or one for another node.
 func isOurs(job, node string) bool {
-	return strings.Contains(job, " JobName="+jobName+"\n   UserId=root(0) ") &&
-		strings.Count(job, "\n   UserId=") == 1 &&
+	return strings.Contains(job, " JobName="+jobName+"\n") &&
+		strings.Contains(job, "\n   UserId=root(0) ") && strings.Count(job, "\n   UserId=") == 1 &&
 		strings.Contains(strings.ReplaceAll(job, "\n", " "), "NodeList="+node+" ")
 }
 

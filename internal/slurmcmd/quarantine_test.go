@@ -34,6 +34,8 @@ func TestWhoseJob(t *testing.T) {
 		"\n   ReqNodeList=n1 ExcNodeList=(null)\n   NodeList=n1\n   BatchHost=n1\n"
 	for text, want := range map[string]bool{
 		of + root + on + rest:                                                         true,
+		of + "\n   SLUID=s0DSM8P93ZXD00" + root + on + rest:                           true, // Slurm 26.05
+		of + "\n   SLUID=s0DSM8P93ZXD00\n   UserId=alice(1000) GroupId=x" + on + rest: false,
 		of + "\n   UserId=alice(1000) GroupId=x" + on + rest:                          false,
 		of + root + "\n   UserId=alice(1000) GroupId=x" + on + rest:                   false, // a name of several lines
 		"JobId=5 JobName=burn-in" + root + on + rest:                                  false,
