@@ -70,7 +70,7 @@ func try(e evidence, d record.Diagnosis) []string {
 	said := func(n record.CauseName) bool { return n == record.CauseFault && explained }
 	of := slices.DeleteFunc(explaining(e, d), said)
 	otherwise := rules[names]{
-		{e.unexplained > 0 && e.spread, names{"unexplained"}},
+		{e.unexplained > 0 && (e.spread || e.unsampled() != ""), names{"unexplained"}},
 		{e.unexplained > 0, names{"unexplained", record.CauseOthers}},
 		{d.Reason != record.ByMessage || explained, nil},
 		{e.startFailed, names{record.CauseLimits}},

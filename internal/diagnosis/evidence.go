@@ -35,7 +35,8 @@ type evidence struct {
 	// metFault: a fault may have led to the failure. It came before it in the output, or the kernel log has it.
 	metFault   bool
 	unsearched string // what was not searched of the job's output, "" if all of it was
-	// spread: the job has several nodes or components. It may have failed elsewhere, on GPUs unknown to this node.
+	// spread: the job has several nodes or components, or a message is of another machine or an old log. It may have
+	// failed elsewhere, on GPUs unknown to this node.
 	spread         bool
 	startFailed    bool // CUDA could not start, and no allocation is known to have failed
 	served         bool // a process of the job had GPU memory, so CUDA had enough address space
@@ -64,7 +65,8 @@ func gather(in Input) evidence {
 	in.Messages, in.Kernel = lastWords(in.Messages), cmp.Or(in.Kernel, &gpu.KernelLog{Unknown: "not read"})
 	e := evidence{
 		in: in, messages: map[record.MessageKind][]record.Message{}, unsearched: unsearched(in), held: bothEnds(in),
-		spread: in.Job.HetJobID != 0 || strings.ContainsAny(in.Job.NodeList, ",["),
+		spread: in.Job.HetJobID != 0 || strings.ContainsAny(in.Job.NodeList, ",[") ||
+			slices.ContainsFunc(in.Messages, in.notOurs),
 		served: slices.ContainsFunc(in.Seen, func(s Sighting) bool { return s.Own && s.Bytes.Bytes > 0 }),
 	}
 	e.addressLimited = in.AddressSpace.Known() && in.AddressSpace.Bytes > 0 && in.AddressSpace.Bytes < record.Unlimited
@@ -83,6 +85,35 @@ func gather(in Input) evidence {
 	}
 	e.balance()
 	return e
+}
+
+// notOurs reports whether a message is about a GPU with much more or less memory than each of the job's. MPS may show
+// less.
+func (in Input) notOurs(m record.Message) bool {
+	likely := func(c record.Assigned) bool {
+		room := in.capacity(c.Device.ID)
+		return room == 0 || max(m.Total.Bytes, room)-min(m.Total.Bytes, room) < room/8
+	}
+	return m.Total.Known() && len(in.Cards) > 0 && in.Shared == "" && in.Job.MPSPercent == "" &&
+		!slices.ContainsFunc(in.Cards, likely)
+}
+
+// hopeless reports whether each failure asked for more than the GPU has, whatever others held.
+func (e evidence) hopeless() bool {
+	fits := func(f failure) bool { return !f.broken && f.asked <= cmp.Or(e.roomFor(f), f.asked) }
+	return len(e.failures) > 0 && !e.startFailed && !slices.ContainsFunc(e.failures, fits)
+}
+
+// unsampled says what contradicts unexplained memory: no sample missed, and far less in use in all of them.
+func (e evidence) unsampled() string {
+	peak := uint64(0)
+	for _, r := range e.in.Recorded {
+		peak = max(peak, r.Peak.Bytes)
+	}
+	if !e.in.Whole || peak == 0 || peak+significant > e.unexplained {
+		return ""
+	}
+	return ", though no sample saw more than " + gpu.Size(peak) + " in use"
 }
 
 // lastWords keeps the messages that can have ended the job. A process survived a message about GPU memory if it wrote a
@@ -188,7 +219,7 @@ func (e evidence) failure(m record.Message) failure {
 		broken: m.Asked.Unknown == gpu.ImpossibleSize || m.Asked.Bytes >= beyondAnyGPU,
 		mine:   max(m.InUse.Bytes, m.Allocated.Bytes+m.Idle.Bytes)}
 	if !m.Total.Known() && f.gpu != nil {
-		f.total = e.capacity(f.gpu.Device.ID)
+		f.total = e.in.capacity(f.gpu.Device.ID)
 	}
 	// Rounding to blocks of 2 and 20 MiB leaves up to about 1/50 of a pool unused without fragmentation.
 	if m.Idle.Known() && m.Idle.Bytes >= f.total/50 {
@@ -228,6 +259,12 @@ func (f failure) poolMattered() bool {
 
 // restMattered reports whether it would have fit without others' memory.
 func (f failure) restMattered() bool { return f.mattered(f.rest, f.idle) }
+
+// partMattered reports whether so many bytes of what others held mattered, whatever the rest of it was.
+func (f failure) partMattered(bytes uint64) bool {
+	part := min(bytes, f.rest)
+	return part >= significant && f.mattered(part, f.idle+f.rest-part)
+}
 
 // mattered reports whether the allocation would have fit without one part of the memory in use. If it would have fit
 // only without another part too, both mattered.
@@ -299,8 +336,8 @@ func (e evidence) deviceOf(m record.Message) *record.Assigned {
 }
 
 // capacity returns the memory of a GPU that processes can use: all but the driver's own part. It is 0 if unknown.
-func (e evidence) capacity(id gpu.ID) uint64 {
-	for _, side := range []*record.Side{e.in.End, e.in.Start} {
+func (in Input) capacity(id gpu.ID) uint64 {
+	for _, side := range []*record.Side{in.End, in.Start} {
 		r, ok := cmp.Or(side, &record.Side{}).Snapshot.Reading(id)
 		if ok && r.Memory.Total.Known() {
 			return r.Memory.Total.Bytes - min(r.Memory.Total.Bytes, r.Memory.Reserved.Bytes)
@@ -321,7 +358,7 @@ func (e evidence) roomFor(f failure) uint64 {
 // roomiest returns the capacity of the job's largest GPU.
 func (e evidence) roomiest() (bytes uint64) {
 	for _, c := range e.in.Cards {
-		bytes = max(bytes, e.capacity(c.Device.ID))
+		bytes = max(bytes, e.in.capacity(c.Device.ID))
 	}
 	return bytes
 }

@@ -14,7 +14,11 @@ import (
 
 // found answers for memory that the job could not use: by what the ends found, by what else tells, or as absent.
 func found(e evidence, n record.CauseName, elsewise func(evidence) record.Cause) record.Cause {
-	return cmp.Or(atEnds(e, n), elsewise(e), absent(e, n))
+	c := cmp.Or(atEnds(e, n), elsewise(e), absent(e, n))
+	if c.Answer == record.Yes && e.hopeless() {
+		c.With, c.Evidence = record.CauseOwn, c.Evidence+", but not decisive"
+	}
+	return c
 }
 
 func others(e evidence) record.Cause   { return found(e, record.CauseOthers, othersMeanwhile) }
@@ -116,9 +120,9 @@ func ownLeft(e evidence) bool {
 
 // weigh decides whether memory found by the ends caused the failure: by the messages' figures, or else by its amount.
 func weigh(e evidence, n record.CauseName, stocks []stock) record.Cause {
-	mattered := func(f failure) bool { return f.gpu != nil && f.restMattered() }
 	for _, s := range stocks {
-		if s.bytes >= significant && slices.ContainsFunc(balancesOn(e, s.gpu), mattered) {
+		mattered := func(f failure) bool { return f.gpu != nil && f.partMattered(s.bytes) }
+		if slices.ContainsFunc(balancesOn(e, s.gpu), mattered) {
 			return on(e.assigned(s.gpu), yes(wording(s, e.in.Job)))
 		}
 	}
@@ -161,12 +165,13 @@ func wording(s stock, job slurm.Job) string {
 // othersMeanwhile judges others by messages and samples.
 func othersMeanwhile(e evidence) record.Cause {
 	for _, f := range e.balances {
-		if foreign := f.sum(e.foreignPIDs); f.restMattered() && foreign >= significant {
+		if foreign := f.sum(e.foreignPIDs); f.partMattered(foreign) {
 			return on(f.gpu, yes(gpu.Size(foreign)+" when it failed"))
 		}
 	}
 	if e.unexplained > 0 {
-		return on(e.unexplainedOn, cannotTell(gpu.Size(e.unexplained)+" held by something when it failed"))
+		text := gpu.Size(e.unexplained) + " held by something when it failed" + e.unsampled()
+		return on(e.unexplainedOn, cannotTell(text))
 	}
 	for _, s := range e.in.Seen {
 		ruledOut := e.othersRuledOut && len(balancesOn(e, s.Device)) > 0

@@ -136,7 +136,7 @@ func share(e evidence) record.Cause {
 			continue
 		}
 		text := "a part of a GPU (MIG or partition)"
-		if room := e.capacity(c.Device.ID); room > 0 {
+		if room := e.in.capacity(c.Device.ID); room > 0 {
 			text += " with " + gpu.Size(room)
 		}
 		return on(&c, yes(text))

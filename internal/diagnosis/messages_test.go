@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bookend/internal/catalog"
 	"bookend/internal/condition"
@@ -310,4 +311,33 @@ func TestDisputedFault(t *testing.T) {
 		{"an action that is not the GPU's", asks("recover_imex"), record.CauseFault, record.CannotTell, "not certain: the driver asks"},
 		{"an action that is", asks("reset"), record.CauseFault, record.Yes, "the driver asks"},
 	})
+}
+
+// Figures that contradict each other, or what was seen, blame no neighbor.
+func TestContradictions(t *testing.T) {
+	another := itself
+	another.Total, another.Free, another.InUse, another.Allocated = gib(23.6), gib(0.1), gib(23.4), gib(22.9)
+	watched := both(recording(record.GPURecording{ID: gpu0, Peak: record.Most{Bytes: 24 * gibi}, Own: record.Most{Bytes: 23 * gibi}}),
+		func(in *Input) { in.Every, in.Whole = time.Second, true })
+	small := there(catalog.Foreign, 0.6, 5150, before)
+	left := dirty(there(catalog.Dirty, 20, 0, before))
+	judged(t, []row{
+		{"a neighbor too small to matter", both(finds(small), saying(beside)), record.CauseOthers, record.CannotTell, "614 MiB at the end of your job; whether that mattered"},
+		{"a neighbor in the message too small to matter", both(seeing(seen(500, 5150, 0.1, false)), saying(listing(5150, 0.6))), record.CauseOthers, record.CannotTell, "held by something"},
+		{"others in the message, none in any sample", both(watched, saying(beside)), record.CauseOthers, record.CannotTell,
+			"100.5 GiB held by something when it failed, though no sample saw more than 24.0 GiB in use"},
+		{"left, but more was asked than a GPU has", both(left, saying(jax(500))), record.CauseLeftover, record.Yes, "20.0 GiB when your job began, but not decisive"},
+		{"left, and an overflow", both(left, saying(absurd())), record.CauseLeftover, record.Yes, "but not decisive"},
+		{"seen, but more was asked than a GPU has", both(seeing(seen(500, 5150, 30, false)), saying(jax(500))), record.CauseOthers, record.Yes, "but not decisive"},
+		{"a message of another machine's GPU", saying(another), record.CauseOwn, record.Yes, "used 23.4 of 23.6 GiB"},
+		{"a message of another machine's GPU, left here", both(left, saying(another)), record.CauseLeftover, record.CannotTell, "known of n1 alone"},
+		{"no other in another machine's message", saying(another), record.CauseOthers, record.CannotTell, "known of n1 alone"},
+	})
+	in := well(1)
+	both(watched, saying(beside))(&in)
+	d := Why(in)
+	if want := "Why out of memory: your program's message says that others held 100.5 GiB, but no sample shows it"; d.Headline != want ||
+		slices.ContainsFunc(d.Try, func(s string) bool { return strings.Contains(s, "exclude") }) {
+		t.Errorf("%q, %q", d.Headline, d.Try)
+	}
 }

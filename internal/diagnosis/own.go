@@ -73,7 +73,7 @@ func measured(e evidence) record.Cause {
 	}
 	c, part := cannotTell("no sample saw any"), 0.0
 	for _, s := range e.in.Seen {
-		bytes, room := s.Bytes.Bytes, e.capacity(s.Device)
+		bytes, room := s.Bytes.Bytes, e.in.capacity(s.Device)
 		if !s.Own || room == 0 || float64(bytes) <= part*float64(room) {
 			continue
 		}
@@ -88,7 +88,7 @@ func measured(e evidence) record.Cause {
 // processes judges whether several processes of the job were on one GPU at once and filled it.
 func processes(e evidence) record.Cause {
 	for _, f := range e.balances {
-		if ours := e.siblings(f); ours >= significant && f.restMattered() {
+		if ours := e.siblings(f); f.partMattered(ours) {
 			text := fmt.Sprintf("others of your job held %s of it when it failed", gpu.Size(ours))
 			return on(f.gpu, yes(text+idleGPUs(e)))
 		}
@@ -121,7 +121,7 @@ func mostTogether(e evidence) (most record.GPURecording, several string) {
 // fillTogether reports whether the job's processes together filled a GPU, or left too little for the request, while the
 // largest alone did not.
 func fillTogether(e evidence, r record.GPURecording) bool {
-	room, asked, largest := e.capacity(r.ID), uint64(0), uint64(0)
+	room, asked, largest := e.in.capacity(r.ID), uint64(0), uint64(0)
 	for _, f := range e.failures {
 		asked = max(asked, f.asked)
 	}

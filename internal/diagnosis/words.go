@@ -57,6 +57,8 @@ func headline(e evidence, d record.Diagnosis) string {
 		{byFailure && claim != "", failure + claim},
 		{byFailure && e.in.MessagesUnknown != "" && e.in.Every > 0, failure + "; no sample of its GPUs shows why"},
 		{byFailure, failure + "; " + cmp.Or(e.unsearched, "no message about memory in its output")},
+		{e.unsampled() != "", lead + "your program's message says that others held " + gpu.Size(e.unexplained) +
+			", but no sample shows it"},
 		{e.unexplained > 0, lead + "something unknown held " + gpu.Size(e.unexplained) + " of the GPU"},
 		{!ofProgram, lead + "not known" + claim},
 		{well && e.startFailed, lead + "nothing seen on " + node + " explains it; a limit such as ulimit -v would"},
