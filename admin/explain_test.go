@@ -76,11 +76,15 @@ func TestExplainsWhatIsPasted(t *testing.T) {
 		"Nov 29 12:00:00 n1 kernel: NVRM: The NVIDIA GPU 0000:3b:00.0\nNov 29 12:00:00 n1 kernel: NVRM: (PCI ID: 10de:2330)" +
 			" installed in this system has\nNov 29 12:00:00 n1 kernel: NVRM: fallen off the bus and is not responding to " +
 			"commands.": "nvidia of GPU 0000:3b:00.0|BKD-XIDFATAL",
-		"Expedited requeue":    "expedited requeue",
-		"Docker":               "docker",
-		"ray":                  "ray",
-		"ipmi not responding":  "",
-		"CUDA toolkit is nice": "",
+		"4,7,9,-,caller=T9;NVRM: Xid (PCI:0000:1b:00): 31, Ch 8": "Xid 31 of GPU 0000:1b:00.0|BKD-XID",
+		"MESSAGE=NVRM: Xid (PCI:0000:1b:00): 31, Ch 8":           "Xid 31 of GPU 0000:1b:00.0|BKD-XID",
+		"kernel:NVRM: Xid (PCI:0000:1b:00): 31, Ch 8":            "Xid 31 of GPU 0000:1b:00.0|BKD-XID",
+		"`NVRM: Xid (PCI:0000:1b:00): 31, Ch 8`":                 "Xid 31 of GPU 0000:1b:00.0|BKD-XID",
+		"Expedited requeue":                                      "expedited requeue",
+		"Docker":                                                 "docker",
+		"ray":                                                    "ray",
+		"ipmi not responding":                                    "",
+		"CUDA toolkit is nice":                                   "",
 	} {
 		var titles []string
 		text := condition.Explanation(pasted, config.Default().Explain)

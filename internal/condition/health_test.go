@@ -258,7 +258,7 @@ func TestOwnCodes(t *testing.T) {
 		gpu.AMDHang: "the GPU hung: work", gpu.AMDGone: "the GPU's power controller", gpu.AMDHung: "the GPU hung, and",
 		gpu.AMDRecovered: "the GPU works again", gpu.AMDReplace: "more bad memory", gpu.AMDCorrected: "corrected memory",
 		gpu.AMDDriverFault: "memory page fault in work of the driver's own",
-		gpu.BusLost:        "the GPU has fallen off", gpu.NotStarted: "the driver could not start", gpu.PortDown: "a PCIe slot",
+		gpu.BusLost:        "the GPU has fallen off", gpu.NotStarted: "the driver could not start", gpu.PortDown: "a PCIe port",
 		gpu.Removed: "the GPU was taken out", gpu.PCIeFatal: "uncorrected PCIe", gpu.FirstSXid + 20034: "fatal error of an",
 		gpu.EventDRAMRetired: "bad memory was", gpu.EventDRAMNotRetired: "remapping or retiring", gpu.EventPoison: "contained memory",
 		gpu.EventFatalPoison: "uncontained memory", gpu.EventUnavailable: "the GPU became", gpu.EventRecovery: "the driver changed",

@@ -28,7 +28,7 @@ const (
 	BusLost    = maxXid + 21 + iota // what Xid 79 says, without a number
 	NotStarted                      // RmInitAdapter failed
 	Removed                         // taken out while in use
-	PortDown                        // a PCIe port lost its link: the line has the port's address
+	PortDown                        // a PCIe port lost its link or had a fatal error: the line has the port's address
 	PCIeFatal                       // uncorrected PCIe error: the line has the address of the device that reported it
 )
 
@@ -96,8 +96,8 @@ func ParseKernelLine(entry string) (Xid, bool) {
 func (x Xid) OwnerPID() int {
 	owned := []int{8, 11, 13, 25, 31, 32, 39, 40, 41, 42, 43, 44, 45, 69, 94}
 	bystander := []int{48, 62, 63, 64, 79, 95, 119, 120, recoveryChanged}
-	hasChannel := strings.HasPrefix(x.Text, "Ch ") && !slices.Contains(bystander, x.Code)
-	if hasChannel || slices.Contains(owned, x.Code) {
+	hasChannel := strings.HasPrefix(x.Text, "Ch ") || strings.HasPrefix(x.Text, "channel 0x") // since 590
+	if hasChannel && !slices.Contains(bystander, x.Code) || slices.Contains(owned, x.Code) {
 		return x.PID
 	}
 	return 0
@@ -115,7 +115,7 @@ func parseCause(x Xid) int {
 	if x.Code != cleanUp || at < 0 {
 		return 0
 	}
-	n, _ := Decimal(x.Text[at+len(words):], maxXid)
+	n, _ := Decimal(strings.TrimRight(x.Text[at+len(words):], "]"), maxXid) // syslog: "message repeated 2 times: [...]"
 	return n
 }
 
@@ -179,6 +179,9 @@ func parseForms(entry string) (Xid, bool) {
 			number, _ := Decimal(found[n], 99_999)
 			x.Code += number
 		}
+		if x.Code == PCIeFatal && strings.HasPrefix(entry, f.begin+found[form.SubexpIndex("bus")]+":") {
+			x.Code = PortDown // it reports itself
+		}
 		return x, true
 	}
 	return Xid{}, false
@@ -200,7 +203,8 @@ var amdWords = []struct {
 	{"GPU recovery disabled", "", AMDHung},
 	{"ring ", " timeout, but soft recovered", AMDRecovered},
 	{"ring ", " timeout, signaled seq=", AMDHang},
-	{"MES", "failed to respond to msg=", AMDHang},
+	{"MES", "failed to respon", AMDHang}, // "se msg=" before 6.9
+	{"MES ", "in unrecoverable state", AMDHang},
 	{"Failed to evict queue", "", AMDHang},
 	{"qcm fence wait loop timeout expired", "", AMDHang},
 	{"The cp might be in an unrecoverable state", "", AMDHang},
@@ -212,11 +216,11 @@ var amdWords = []struct {
 const unplaced = "amdgpu: "
 
 // amdForm is "amdgpu 0000:e3:00.0: amdgpu: text", whose first 21 bytes are longer than a process name, so that none can
-// imitate them, or a line without an address: "amdgpu: text" and "[drm:function [amdgpu]] *ERROR* text". Newer kernels
-// number RAS events: "{1}text".
+// imitate them, or a line without an address: "amdgpu: text" and "[drm:function [amdgpu]] *ERROR* text". Some have both.
+// Newer kernels number RAS events: "{1}text".
 var amdForm = sync.OnceValue(func() *regexp.Regexp {
-	const form = `^(?:amdgpu (\S+): (?:amdgpu: )?|amdgpu: |\[drm:\w+ \[amdgpu\]\] \*ERROR\* )((?:\{[^}]*\})?(.*))`
-	return regexp.MustCompile(form)
+	const by = `\[drm(?::[\w.]+ \[amdgpu\])?\] \*ERROR\* `
+	return regexp.MustCompile(`^(?:amdgpu (\S+): (?:amdgpu: |` + by + `)?|amdgpu: |` + by + `)((?:\{[^}]*\})?(.*))`)
 })
 
 func parseAMD(entry string) (Xid, bool) {
@@ -224,6 +228,11 @@ func parseAMD(entry string) (Xid, bool) {
 		return Xid{}, false
 	}
 	found := amdForm().FindStringSubmatch(entry)
+	for _, total := range []string{" 0 uncorrectable hardware error", " 0 correctable hardware error"} {
+		if strings.Contains(entry, total) { // the driver counts each die if one has an error
+			found = nil
+		}
+	}
 	if found == nil {
 		return Xid{}, false
 	}

@@ -9,11 +9,11 @@ import (
 // PastedErrors returns the errors in a pasted text of a kernel log, with the stamps of dmesg, syslog or the journal,
 // each once. It is for explaining only: any text may look like the kernel's.
 func PastedErrors(text string) (found []Xid) {
-	const form = `(?m)(?:^|[\s>"'])((?:NVRM: |nvidia-nvswitch|amdgpu:? |\[drm:|pcieport ).*)$`
+	const form = `(?m)(?:^|[\s>"'=;:\x60])((?:NVRM: |nvidia-nvswitch|amdgpu:? |\[drm:|pcieport ).*)$`
 	const longest, mostLines, most = 3, 1024, 16 // lines of one entry, of the text, and errors
 	var lines []string
 	for _, l := range regexp.MustCompile(form).FindAllStringSubmatch(text, mostLines) {
-		lines = append(lines, strings.TrimRight(l[1], "\r\"' "))
+		lines = append(lines, strings.TrimRight(l[1], "\r\"'` "))
 	}
 	for i := range lines {
 		for n := 1; n <= min(longest, len(lines)-i); n++ {
