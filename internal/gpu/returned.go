@@ -30,7 +30,7 @@ const (
 //go:embed codes.txt
 var codesFile string
 
-// atWork marks the section of codes that only a program's work returns.
+// atWork marks the section of what codes mean to a program.
 const atWork = " *"
 
 // StartCodes returns the codes of a library that were seen or documented for its start and for allocations.
@@ -64,8 +64,12 @@ func (l library) in(text string) bool {
 	return slices.ContainsFunc(l.words, func(word string) bool { return strings.Contains(text, word) })
 }
 
+// codes returns the codes of a library with what they mean to a program.
 func (l library) codes() []ReturnCode {
-	return append(StartCodes(l.name), StartCodes(l.name+atWork)...)
+	work := StartCodes(l.name + atWork)
+	return append(work, slices.DeleteFunc(StartCodes(l.name), func(c ReturnCode) bool {
+		return slices.ContainsFunc(work, func(w ReturnCode) bool { return w.Code == c.Code })
+	})...)
 }
 
 // ReturnNames returns the names of all codes that are known.

@@ -17,12 +17,22 @@ func TestFindReturned(t *testing.T) {
 		"cudaErrorNoDevice":                     "CUDA 100",
 		"hipErrorNoDevice":                      "HIP 100",
 		"NVML_ERROR_IN_USE (19)":                "NVML 19",
-		"Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost. Reboot": "NVML 15",
-		"Failed to initialize NVML: Unknown Error":                                        "NVML 999",
-		"Failed to initialize NVML: NVML Shared Library Not Found":                        "NVML 12",
-		"RuntimeError: CUDA error: an illegal memory access was encountered":              "CUDA 700",
-		"code=719(cudaErrorLaunchFailure)":                                                "CUDA 719",
-		"CUDA out of memory. Tried to allocate 2.00 GiB":                                  "CUDA 2|CUDA 2",
+		"Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost. Reboot":                                                  "NVML 15",
+		"Failed to initialize NVML: Unknown Error":                                                                                         "NVML 999",
+		"Failed to initialize NVML: NVML Shared Library Not Found":                                                                         "NVML 12",
+		"RuntimeError: CUDA error: an illegal memory access was encountered":                                                               "CUDA 700",
+		"code=719(cudaErrorLaunchFailure)":                                                                                                 "CUDA 719",
+		"CUDA out of memory. Tried to allocate 2.00 GiB":                                                                                   "CUDA 2",
+		"HIP out of memory. Tried to allocate 2.00 GiB":                                                                                    "HIP 2",
+		"Unable to determine the device handle for gpu 0000:3B:00.0: Unable to communicate with GPU because it is insufficiently powered.": "NVML 8",
+		"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest":                          "NVML 9",
+		"Failed to initialize NVML: GPU access blocked by the operating system":                                                            "NVML 17",
+		"RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable":                                                      "CUDA 46",
+		"CUDA error: the remote procedural call between the MPS server and the MPS client failed":                                          "CUDA 806",
+		"CUDA error: the MPS server is not ready to accept new MPS client requests":                                                        "CUDA 807",
+		"CUDA error: the hardware resources required to support device connections have been exhausted":                                    "CUDA 809",
+		"torch.AcceleratorError: CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error":                            "CUDA 226",
+		"RuntimeError: No CUDA GPUs are available":                                                                                         "CUDA 100",
 		"error 802": "", "0": "", "-1": "", "": "", "an unknown error happened": "", "the chip is not found": "",
 	} {
 		var got []string
@@ -37,7 +47,7 @@ func TestFindReturned(t *testing.T) {
 	}
 	rows := strings.Count(codesFile, " | ") / 5
 	for _, l := range libraries {
-		for _, c := range l.codes() {
+		for _, c := range append(StartCodes(l.name), StartCodes(l.name+atWork)...) {
 			if rows--; c.Code < Lacks || c.Name == "" || c.Meaning == "" || c.Remedy == "" || strings.Contains(c.Remedy, "|") {
 				t.Errorf("%s: %+v", l.name, c)
 			}
