@@ -54,8 +54,8 @@ func judgeDevices(v *view) string {
 // isYes reads a boolean as Slurm and systemd write it.
 func isYes(text string) (yes, known bool) {
 	text = strings.ToLower(text)
-	yes = slices.Contains([]string{"yes", "true", "1"}, text)
-	return yes, yes || slices.Contains([]string{"no", "false", "0", "off"}, text)
+	yes = slices.Contains([]string{"yes", "true", "1", "up"}, text)
+	return yes, yes || slices.Contains([]string{"no", "false", "0", "down", "off"}, text)
 }
 
 // judgeRequeue tells what a site gets where an epilog's exit status may start a failed job again at once.

@@ -79,8 +79,8 @@ func judgeVersion(v *view) string {
 func seconds(c slurmconf.Conf, key string) (n int, set bool) {
 	const noLimit = 65534 // as Slurm writes it
 	v, _ := c.Get(key)
-	n, err := strconv.Atoi(strings.TrimSpace(v.Text))
-	return n, err == nil && n >= 0 && n < noLimit
+	number, err := strconv.ParseUint(strings.TrimSpace(v.Text), 0, 16) // Slurm reads 0x3c too
+	return int(number), err == nil && number < noLimit
 }
 
 func judgeTimeout(v *view) string {

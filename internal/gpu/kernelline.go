@@ -216,8 +216,8 @@ var amdWords = []struct {
 const unplaced = "amdgpu: "
 
 // amdForm is "amdgpu 0000:e3:00.0: amdgpu: text", whose first 21 bytes are longer than a process name, so that none can
-// imitate them, or a line without an address: "amdgpu: text" and "[drm:function [amdgpu]] *ERROR* text". Some have both.
-// Newer kernels number RAS events: "{1}text".
+// imitate them, or a line without an address: "amdgpu: text" and "[drm:function [amdgpu]] *ERROR* text", or both. Newer
+// kernels number RAS events: "{1}text".
 var amdForm = sync.OnceValue(func() *regexp.Regexp {
 	const by = `\[drm(?::[\w.]+ \[amdgpu\])?\] \*ERROR\* `
 	return regexp.MustCompile(`^(?:amdgpu (\S+): (?:amdgpu: |` + by + `)?|amdgpu: |` + by + `)((?:\{[^}]*\})?(.*))`)

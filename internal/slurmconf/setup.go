@@ -207,10 +207,7 @@ func linkName(pattern string) string {
 
 // nextToConf returns a script's absolute path: Slurm looks for one without a path next to slurm.conf.
 func (p *planner) nextToConf(file string) string {
-	if path.IsAbs(file) {
-		return file
-	}
-	return path.Join(p.dir(), file)
+	return under(p.dir(), file)
 }
 
 var taskKeys = [][2]string{{"TaskProlog", "task-prolog"}, {"TaskEpilog", "task-epilog"}}

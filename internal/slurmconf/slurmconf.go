@@ -92,10 +92,13 @@ func (r *reader) include(l Line) (why string) {
 	if r.included >= MaxIncluded {
 		return fmt.Sprintf("more than %d files", MaxIncluded)
 	}
-	if !path.IsAbs(name) {
-		name = path.Join(path.Dir(l.File), name)
+	if cluster, ok := r.conf.Get("ClusterName"); ok {
+		name = strings.ReplaceAll(name, "%c", strings.ToLower(cluster.Text))
 	}
-	files := r.open(name)
+	files := r.open(under(path.Dir(r.conf.Path), name))
+	if len(files) == 0 || files[0].Unread != "" { // before Slurm 23.02 it is next to the file that includes it
+		files = r.open(under(path.Dir(l.File), name))
+	}
 	if len(files) == 0 {
 		return "no such file"
 	}
@@ -108,6 +111,13 @@ func (r *reader) include(l Line) (why string) {
 		r.conf.Files, why = append(r.conf.Files, f.Path), f.Unread
 	}
 	return why
+}
+
+func under(dir, name string) string {
+	if path.IsAbs(name) {
+		return name
+	}
+	return path.Join(dir, name)
 }
 
 type Value struct {
@@ -203,6 +213,9 @@ func (c Conf) Node(name string) Node {
 		case !known:
 			unsure = fmt.Sprintf("%s: the node list %.80q is not understood", l.Where(), list)
 		}
+	}
+	if _, ok := c.Get("MaxNodeCount"); ok && unsure == "" {
+		unsure = "slurm.conf has MaxNodeCount: what a dynamic node has is not in it"
 	}
 	return Node{Unsure: unsure}
 }

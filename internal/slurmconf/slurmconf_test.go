@@ -69,7 +69,9 @@ func TestIncludes(t *testing.T) {
 		"INCLUDE\t\"nodes.conf\" # all\nInclude bad\nProlog=/z\n"
 	c := Parse("/etc/slurm/slurm.conf", []byte(root), opened(map[string]string{
 		"/etc/slurm/lab/hooks.conf": "Prolog=/b\nInclude more.conf\nProlog=/d\n",
-		"/etc/slurm/lab/more.conf":  "Prolog=/c\nInclude gone.conf\n",
+		"/etc/slurm/lab/more.conf":  "Prolog=/c\nInclude gone.conf\nInclude %c.conf\n",
+		"/etc/slurm/lab.conf":       "Prolog=/c2\n",
+		"/etc/slurm/lab/lab.conf":   "Prolog=/no\n",
 		"/etc/slurm/nodes.conf":     "NodeName=n1 Gres=gpu:2\n",
 		"/etc/slurm/bad":            "!",
 	}))
@@ -77,7 +79,7 @@ func TestIncludes(t *testing.T) {
 	for _, v := range c.All("PROLOG") {
 		prologs = append(prologs, v.Text)
 	}
-	must.Be(t, "prologs", strings.Join(prologs, " "), "/a /b /c /d /z")
+	must.Be(t, "prologs", strings.Join(prologs, " "), "/a /b /c /c2 /d /z")
 	if last, ok := c.Get("prolog"); !ok || last.Text != "/z" || last.Line.Where() != "slurm.conf line 6" {
 		t.Errorf("last prolog %+v", last)
 	}
