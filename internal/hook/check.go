@@ -59,8 +59,8 @@ func (h *hook) checkNode(c judge.Case) publish.Account {
 	j = j.With(k.Case, judge.Once(faults, j.Found)...)
 	decided, faults := publish.SettleDrain(a, k, j)
 	j = j.With(k.Case, faults...)
-	drained, held, faults := publish.DrainIdle(a, k, j)
-	faults = slices.Concat(faults, keepStanding(a, k.Case, j, drained))
+	was, held, faults := publish.DrainIdle(a, k, j)
+	faults = slices.Concat(faults, keepStanding(a, k.Case, j, j.Action == catalog.ToDrain && held == ""))
 	j = j.With(k.Case, faults...)
 	if held != "" {
 		j.Action, j.Held = catalog.ToWarn, held
@@ -69,6 +69,7 @@ func (h *hook) checkNode(c judge.Case) publish.Account {
 	h.stopped.finish()
 	o := h.keep(k.Case, j.With(k.Case, node.Fault(state.LastCheck.Save(a.Store, &last))...))
 	o.Drain, o.Gauges = decided, gauge(last)
+	o.Again = was.Drained() || j.Held != "" && k.Last != nil && k.Last.Verdict.Held != ""
 	leaveRepair(a)
 	return o
 }

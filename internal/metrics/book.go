@@ -67,10 +67,10 @@ func (b *book) observe(name string, value float64, label string) {
 func (b *book) add(r JobRun) {
 	hook := string(r.Hook)
 	*b.at(hookRuns, hook, string(r.Action))++
-	if r.Action == catalog.ToDrain {
+	if r.Action == catalog.ToDrain && !r.Again {
 		*b.at(drains, hook)++
 	}
-	if r.Held {
+	if r.Held && !r.Again {
 		*b.at(heldDrains, hook)++
 	}
 	*b.at(lastRun, hook) = float64(r.At.UnixMilli()) / 1000

@@ -40,13 +40,15 @@ type Files struct {
 }
 
 type JobRun struct {
-	Version  string         `json:"version"` // of the hook
-	Hook     Hook           `json:"hook"`
-	Job      uint32         `json:"job"`
-	At       time.Time      `json:"at"` // wall time
-	Action   catalog.Action `json:"action"`
-	Held     bool           `json:"held,omitempty"` // a drain was due and not carried out: observe mode, or a guard
-	Findings []Finding      `json:"findings,omitempty"`
+	Version string         `json:"version"` // of the hook
+	Hook    Hook           `json:"hook"`
+	Job     uint32         `json:"job"`
+	At      time.Time      `json:"at"` // wall time
+	Action  catalog.Action `json:"action"`
+	Held    bool           `json:"held,omitempty"` // a drain was due and not carried out: observe mode, or a guard
+	// Again is set if the node was drained before, or the last health check held its drain back too: it is no new one.
+	Again    bool      `json:"again,omitempty"`
+	Findings []Finding `json:"findings,omitempty"`
 	// Mode is the configured mode; if empty, that of an earlier run stays.
 	Mode string `json:"mode,omitempty"`
 	// Took is how long a job's hook ran until it was counted. Settled is how long the memory of each of the job's GPUs

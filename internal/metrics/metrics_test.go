@@ -83,7 +83,13 @@ func TestTextfile(t *testing.T) {
 		drained, end, checked(6, record.Check{Cards: []record.Assigned{{Index: 0, Device: a}, {Index: 1, Device: b}},
 			Unexplained: both, Leaked: both}, one, one),
 		checked(7, record.Check{Cards: []record.Assigned{{Index: -1, Device: a}, {Index: 1, Device: b}},
-			Unexplained: map[gpu.ID]uint64{"GPU-b": 1}}, gpu.Bytes(0)), held)
+			Unexplained: map[gpu.ID]uint64{"GPU-b": 1}}, gpu.Bytes(0)))
+	for _, again := range []bool{false, true, true} { // a fault that stands: the node is drained once
+		check := checked(7, record.Check{Cards: []record.Assigned{{Index: -1, Device: a}}}, gpu.Bytes(0))
+		check.Action, check.Again = config.Drain, again
+		recordRuns(t, f, check)
+	}
+	recordRuns(t, f, held)
 	shown(t, f)
 	unmet := regexp.MustCompile(`bookend_own_errors_total\{code="BKD-([^P]|P[^A])[^"]*"\} 0\n`)
 	got := unmet.ReplaceAll(must.Have(os.ReadFile(f.Textfile))(t), nil)

@@ -64,10 +64,10 @@ var families = map[string]family{
 		help: "Findings of all kinds, by code and hook."},
 	ownErrors: {kind: "counter", labels: []string{"code"}, from: everyOwnCode(),
 		help: "Errors of Bookend itself or of the driver as a whole, by code; not what the policy only notes."},
-	drains: {kind: "counter", labels: []string{"hook"}, from: jobHooks,
-		help: "Runs that drained the node by their exit code."},
-	heldDrains: {kind: "counter", labels: []string{"hook"}, from: jobHooks,
-		help: "Runs that would have drained the node: observe mode, or a job restarted too often."},
+	drains: {kind: "counter", labels: []string{"hook"}, from: everyHook,
+		help: "Runs that drained the node; of health checks those that found it not drained."},
+	heldDrains: {kind: "counter", labels: []string{"hook"}, from: everyHook,
+		help: "Runs that would have drained the node: observe mode, a job restarted too often; of checks in a row one."},
 	lastRun: {kind: "gauge", labels: []string{"hook"},
 		help: "When the hook last ran for a job with GPUs, or the health check, in seconds since 1970."},
 	lastOwnErrors: {kind: "gauge", labels: []string{"hook"},
@@ -104,8 +104,9 @@ var families = map[string]family{
 
 // The values of labels that are shown from the start.
 var (
-	jobHooks = [][]string{{string(Prolog)}, {string(Epilog)}}
-	runsFrom = [][]string{{string(Prolog), string(catalog.ToDrain)}, {string(Epilog), string(catalog.ToDrain)}}
+	jobHooks  = [][]string{{string(Prolog)}, {string(Epilog)}}
+	everyHook = append(slices.Clone(jobHooks), []string{string(HealthCheck)})
+	runsFrom  = [][]string{{string(Prolog), string(catalog.ToDrain)}, {string(Epilog), string(catalog.ToDrain)}}
 )
 
 func everyOwnCode() (all [][]string) {

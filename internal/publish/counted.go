@@ -12,7 +12,8 @@ func counted(a *node.Access, o Account) metrics.JobRun {
 	j := o.Judgement
 	run := metrics.JobRun{
 		Check: o.Gauges, Version: a.Env.Version, Hook: hooks[a.Phase], Job: uint32(a.Job.ID), At: a.Env.Clock.Wall(),
-		Action: j.Action, Held: j.Held != "", Mode: string(a.Config.Mode), Took: a.Env.Clock.Boot() - a.Deadline.Start,
+		Action: j.Action, Held: j.Held != "", Again: o.Again, Mode: string(a.Config.Mode),
+		Took: a.Env.Clock.Boot() - a.Deadline.Start,
 	}
 	for i, f := range j.Found {
 		entry, _ := catalog.Lookup(f.Code)

@@ -25,6 +25,7 @@ type Account struct {
 	Drain     *drain.Decision   // about the node, if it is new
 	Why       *record.Diagnosis // of a job that ended; nil if nothing is worth reporting
 	Gauges    *record.Check     // for the metrics of a health check; nil for a job's hooks
+	Again     bool              // as metrics.JobRun
 }
 
 var hooks = map[slurm.Context]metrics.Hook{

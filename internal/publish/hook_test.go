@@ -112,6 +112,21 @@ func TestDrainByScontrol(t *testing.T) {
 	}
 }
 
+// A health check that would drain says that the node is drained already, which is no new drain for the metrics.
+func TestDrainedBeforeACheck(t *testing.T) {
+	for state, drained := range map[string]bool{"IDLE+DRAIN": true, "MIXED": false} {
+		a, run := onrecord.Node(t, slurm.HealthCheck)
+		a.Env.EUID, a.Config.Slurm.Scontrol = 1, filepath.Join(run, "scontrol")
+		a.Deadline.End = a.Env.Clock.Boot() + time.Minute
+		text := fmt.Sprintf("#!/bin/sh\nprintf 'NodeName=n1 \\n   State=%s \\n'\n", state)
+		must.Do(t, os.WriteFile(a.Config.Slurm.Scontrol, []byte(text), 0o755))
+		j := judge.Judgement{Found: []record.Finding{{Code: catalog.Lost, GPU: "GPU-a"}},
+			Verdict: record.Verdict{Action: config.Drain, Code: catalog.Lost, Judged: []record.Judged{{Action: config.Drain}}}}
+		was, held, faults := DrainIdle(a, judge.Check{}, j)
+		must.Not(t, was.Drained() != drained || held == "" || len(faults) > 0, "%s: %+v, %q, %+v", state, was, held, faults)
+	}
+}
+
 // An exit that a damaged record held is forgotten, also when an earlier hook met the damage and even when the GPUs have
 // been clean since: the health check does not resume the node without it.
 func TestDrainOfADamagedRecord(t *testing.T) {

@@ -159,24 +159,26 @@ func SettleDrain(a *node.Access, c judge.Check, j judge.Judgement) (
 	return decided, append(faults, notWritten(err)...)
 }
 
-// DrainIdle drains a node without jobs if a health check is to do so, and returns whether the node is drained for that,
-// or else what kept it from being drained. Slurm is asked twice whether a job is there, the second time right before.
-func DrainIdle(a *node.Access, c judge.Check, j judge.Judgement) (drained bool, held string, faults []record.Finding) {
+// DrainIdle drains a node without jobs if a health check is to do so. It returns the node as it was before, and what
+// kept it from being drained. Slurm is asked twice whether a job is there, the second time right before.
+func DrainIdle(a *node.Access, c judge.Check, j judge.Judgement) (
+	was slurm.Node, held string, faults []record.Finding,
+) {
 	if j.Action != config.Drain {
-		return false, "", nil
+		return was, "", nil
 	}
 	end := record.End{At: a.Deadline.Start, Wall: a.Env.Clock.Wall(), Findings: j.Found, Verdict: j.Verdict}
 	end.Verdict.Exit, end.Verdict.ByScontrol = catalog.Exit(j.Code), true // as the end of a job would
 	end.SlurmConf = keptConf(a)
 	own := drain.FromEnd(record.Run{Job: a.Job, Epoch: c.Seen.Epoch}, a.Phase, end)
 	if own == nil || own.Reason == "" || a.Config.Drain.ReasonBy == config.ReasonByNone {
-		return false, "drain.reason_by is none", nil
+		return was, "drain.reason_by is none", nil
 	}
-	_, held, faults, err := give(a, *own, c.Seen)
+	was, held, faults, err := give(a, *own, c.Seen)
 	if err != nil {
 		held = err.Error()
 	}
-	return held == "", held, append(faults, notWritten(err)...)
+	return was, held, append(faults, notWritten(err)...)
 }
 
 // AskSlurm returns access to Slurm for a program for which no hook waits.
