@@ -33,7 +33,7 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
-// What takes long is said on a terminal, and nowhere else.
+// What takes long is said on a terminal, and only a terminal is cleared.
 func TestBusy(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -50,8 +50,9 @@ func TestBusy(t *testing.T) {
 	defer screen.Close()
 	file, err := os.Create(t.TempDir() + "/file")
 	must.Do(t, err)
-	for _, stderr := range []io.Writer{nil, file, screen} { // the last one that is said is waited for
-		defer Env{Stderr: stderr}.Progress("reading")()
+	for _, out := range []io.Writer{nil, file, screen} { // the last one that is said is waited for
+		defer Env{Stderr: out}.Progress("reading")()
+		must.Be(t, "cleared", Env{Stdout: out}.Clear() != "", out == screen)
 	}
 	line, err := bufio.NewReader(terminal).ReadString('\n')
 	must.Not(t, err != nil || line != "reading\r\n", "%q, %v", line, err)

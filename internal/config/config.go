@@ -157,10 +157,9 @@ type Slurm struct {
 	SharedPartitions []string `yaml:"shared_partitions" allow:"name"`  // they give one GPU to several jobs
 	Shards           Shards   `yaml:"shards" allow:"auto yes no"`      // parts of GPUs, which look like whole GPUs
 	GresConf         string   `yaml:"gres_conf" allow:"path or empty"` // empty: where this node's slurmd reads it
-	// ask the backend even under PrologFlags=RunInJob
-	RunInJobBackend bool   `yaml:"run_in_job_backend"`
-	Scontrol        string `yaml:"scontrol" allow:"path"`        // for drain.reason_by; of slurmd's own version
-	Slurmd          string `yaml:"slurmd" allow:"path or empty"` // empty: the running slurmd's own program
+	RunInJobBackend  bool     `yaml:"run_in_job_backend"`              // ask the backend under PrologFlags=RunInJob
+	Scontrol         string   `yaml:"scontrol" allow:"path"`           // for drain.reason_by; of slurmd's own version
+	Slurmd           string   `yaml:"slurmd" allow:"path or empty"`    // empty: the running slurmd's own program
 }
 
 // Deadlines limit each hook, counted from process start; a step gets the lesser of its limit and what is left.
@@ -312,7 +311,8 @@ func (c Config) Action(phase slurm.Context, partition string, of catalog.Code) A
 type JobLog struct {
 	Show    Show    `yaml:"show" allow:"problems summary all none"`
 	Privacy Privacy `yaml:"privacy" allow:"own jobs"`
-	Read    bool    `yaml:"read"` // the end of the job's output, as the user, for frameworks' out-of-memory messages
+	Read    bool    `yaml:"read"`  // the end of the job's output, as the user, for frameworks' out-of-memory messages
+	Peaks   bool    `yaml:"peaks"` // at a batch job's start: if its user's last runs used more than its GPU has
 }
 
 type Log struct {

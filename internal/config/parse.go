@@ -186,6 +186,7 @@ func (r *reader) check(c *Config) {
 		"drain.resume.enabled", "drain.reason_by")
 	r.require(!c.Repair.Enabled || c.Drain.ReasonBy != ReasonByNone,
 		"needs drain.reason_by: only a node with a Bookend reason is repaired", "repair.enabled", "drain.reason_by")
+	r.require(!c.JobLog.Peaks || c.Spool != "", "needs spool, which has the earlier runs", "job_log.peaks", "spool")
 	r.require(c.Record.Every == 0 || c.Record.Every >= seconds(0.1), "must be 0s, or at least 100ms", "record.every")
 }
 

@@ -30,6 +30,7 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	news.Avoid, news.Why = report.Vet(shown)
 	start, run := h.end(c, j, text, nil), c.Self() // on record for the job's end, and for its task hooks
 	run.Start, start.SharedMemory = &start, memory(listTime).Mark()
+	news.GPU, news.Memory = smallest(a, run)
 	h.stopped.finish()
 	faults := slices.Concat(node.Fault(a.Store.Begin(run)),
 		node.Fault(a.Store.Users.PutReport(a.Job, news)),

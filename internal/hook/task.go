@@ -15,6 +15,7 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/joblog"
+	"bookend/internal/leftover"
 	"bookend/internal/node"
 	"bookend/internal/procscan"
 	"bookend/internal/record"
@@ -87,6 +88,7 @@ func taskProlog(t *taskHook) {
 	}
 	if t.inScript() {
 		t.record(func(*joblog.Drop) {})
+		t.compare(r)
 		return
 	}
 	found, err := launchers.Ask(t.ofJob(), t.step())
@@ -94,6 +96,30 @@ func taskProlog(t *taskHook) {
 		d.Note(found.Steps)
 		d.Elsewhere = d.Elsewhere || err != nil || len(found.Steps) == 0 || found.Elsewhere
 	})
+}
+
+// compare prints a line if the user's last runs of a batch job's name used more than one of its GPUs has. What their
+// spool holds is the user's own, as is this process. A child that hangs there is in the job's cgroup until its end.
+func (t *taskHook) compare(r state.Report) {
+	get, name := t.a.Env.Getenv, t.jobName()
+	// Threat: root must not open a user's files.
+	if !t.a.Config.JobLog.Peaks || r.Memory == 0 || name == "" || t.task.Step != slurm.StepBatch || t.a.Env.EUID == 0 {
+		return
+	}
+	line, _ := joblog.MayNotFit.Ask(joblog.FitRequest{
+		Dir: t.a.Config.Spool, User: get("SLURM_JOB_USER"), Home: get("HOME"), UID: uint32(t.a.Env.EUID),
+		Cluster: get(leftover.ClusterVariable), Name: name, GPU: joblog.Model{Name: r.GPU, Total: r.Memory},
+	}, t.step())
+	io.WriteString(t.a.Env.Stdout, report.Printed(line))
+}
+
+// jobName returns the job's name; empty in a step, where the variable has the step's, and if it is an odd one.
+func (t *taskHook) jobName() string {
+	name := t.a.Env.Getenv("SLURM_JOB_NAME")
+	if !t.inScript() || len(name) > joblog.MaxName || !utf8.ValidString(name) {
+		return ""
+	}
+	return name
 }
 
 // launchers finds the files that the job's srun processes on this node write to: Steps, or Elsewhere.
@@ -163,11 +189,7 @@ func (t *taskHook) recordOutput() (file, cancelled bool) {
 // may begin at the same time; they write one after another, which takes only as long as the writes. A step's hook has
 // no fact about the job that the script's does not have better.
 func (t *taskHook) record(change func(*joblog.Drop)) {
-	drop := joblog.Drop{Array: t.task.Array, HetID: t.task.HetID, AddressSpace: t.addressSpace()}
-	name := t.a.Env.Getenv("SLURM_JOB_NAME") // in a step it is the step's
-	if t.inScript() && len(name) <= joblog.MaxName && utf8.ValidString(name) {
-		drop.Name = name
-	}
+	drop := joblog.Drop{Array: t.task.Array, HetID: t.task.HetID, Name: t.jobName(), AddressSpace: t.addressSpace()}
 	edit := func(raw []byte) ([]byte, error) {
 		if old, err := joblog.ParseDrop(raw); err == nil && t.inScript() {
 			drop.Target, drop.Steps, drop.Elsewhere = old.Target, old.Steps, old.Elsewhere

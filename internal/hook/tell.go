@@ -10,6 +10,7 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/joblog"
 	"bookend/internal/judge"
+	"bookend/internal/leftover"
 	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/report"
@@ -40,6 +41,7 @@ func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.E
 	}
 	if a.Config.Spool != "" {
 		own := spooled(c, named(completed(c), p), p.Drop.Name, end)
+		own.Cluster = a.Env.Getenv(leftover.ClusterVariable)
 		req.Spool = joblog.NewSpoolRequest(a.Config.Spool, who.Home, own, time.Duration(a.Times.Append)/2)
 	}
 	log, spool, more := leave(a, hangs, req)
@@ -135,6 +137,28 @@ func usage(run record.Run, end record.End) joblog.Usage {
 		u.GPUs = append(u.GPUs, used)
 	}
 	return u
+}
+
+// smallest returns the GPU of a run that has the least memory, with which its task hook compares earlier runs: none if
+// that is not wanted, not certain, or would make another process hang on the user's files.
+func smallest(a *node.Access, run record.Run) (model string, bytes uint64) {
+	if !a.Config.JobLog.Peaks || run.Unplaced() || len(run.Numbering.Perhaps) > 0 {
+		return "", 0
+	}
+	if stuck, _ := a.Store.Stuck(&a.Job.UID, child.AliveIn(a.Config.Paths.Proc)); stuck != nil {
+		return "", 0
+	}
+	for i, d := range run.Devices {
+		now, _ := run.Start.Snapshot.Reading(d.Device.ID)
+		total := now.Memory.Total.Bytes
+		if now.Memory.Unjudged != "" || now.Parts {
+			return "", 0
+		}
+		if i == 0 || total < bytes {
+			model, bytes = now.Device.Name, total
+		}
+	}
+	return model, bytes
 }
 
 // share names the part of a GPU that a run had, empty if no other job was seen on it.

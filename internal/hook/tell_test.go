@@ -2,6 +2,8 @@ package hook
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +14,9 @@ import (
 	"bookend/internal/node"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/test/must"
+	"bookend/test/onrecord"
 )
 
 // A spool has a run's peaks as measured only if samples cover the whole run, on all that it may have used.
@@ -98,6 +102,49 @@ func TestUsage(t *testing.T) {
 		}
 		must.Be(t, name, got, c.want)
 		must.Be(t, name, u.Name, "train")
+	}
+}
+
+// What earlier runs used is compared with the job's smallest GPU, unless a size, or which GPUs it has, is not certain.
+func TestSmallest(t *testing.T) {
+	type facts struct {
+		a    *node.Access
+		run  record.Run
+		seen []gpu.Reading
+	}
+	for name, c := range map[string]struct {
+		change func(*facts)
+		want   string
+	}{
+		"the smaller":    {func(*facts) {}, "A 40"},
+		"not wanted":     {func(f *facts) { f.a.Config.JobLog.Peaks = false }, " 0"},
+		"one only":       {func(f *facts) { f.run.Devices = f.run.Devices[:1] }, "B 140"},
+		"of unknown":     {func(f *facts) { f.seen[0].Memory.Total = gpu.Figure{} }, "B 0"},
+		"not read":       {func(f *facts) { f.seen = f.seen[:1] }, " 0"},
+		"a part":         {func(f *facts) { f.seen[1].Parts = true }, " 0"},
+		"of a NUMA node": {func(f *facts) { f.seen[0].Memory.Unjudged = "files" }, " 0"},
+		"not its number": {func(f *facts) { f.run.Job.GPUIndexes = []int{0, 1, 2} }, " 0"},
+		"perhaps others": {func(f *facts) { f.run.Numbering.Perhaps = []gpu.ID{"GPU-3"} }, " 0"},
+		"a child hangs on the user's files": {func(f *facts) {
+			f.a.Config.Paths.Proc = "/proc"
+			user, self := uint32(0), must.Have(os.ReadFile("/proc/self/stat"))(t)
+			ticks := must.Have(strconv.ParseUint(strings.Fields(string(self[strings.LastIndexByte(string(self), ')'):]))[20], 10, 64))(t)
+			stuck := state.Stuck{PID: os.Getpid(), StartTicks: ticks, Op: "append", User: &user}
+			must.Do(t, state.StuckChildren.Add(f.a.Store, stuck, func(int, uint64) bool { return true }))
+		}, " 0"},
+	} {
+		a, _ := onrecord.Node(t, slurm.Prolog)
+		a.Config.JobLog.Peaks = true
+		f := facts{a: a}
+		for i, of := range []gpu.Reading{{Device: gpu.Device{Name: "B"}, Memory: gpu.Memory{Total: gpu.Bytes(140)}},
+			{Device: gpu.Device{Name: "A"}, Memory: gpu.Memory{Total: gpu.Bytes(40)}}} {
+			of.Device.ID = gpu.ID(fmt.Sprint("GPU-", i))
+			f.run.Devices, f.seen = append(f.run.Devices, record.Assigned{Device: of.Device}), append(f.seen, of)
+		}
+		c.change(&f)
+		f.run.Start = &record.End{Snapshot: gpu.Snapshot{Readings: f.seen}}
+		model, total := smallest(a, f.run)
+		must.Be(t, name, fmt.Sprint(model, " ", total), c.want)
 	}
 }
 

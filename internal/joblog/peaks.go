@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 )
@@ -98,7 +99,7 @@ func merged(all []Spooled) (runs []PastRun) {
 	slices.SortStableFunc(all, func(a, b Spooled) int { return b.At.Compare(a.At) })
 	for _, s := range all {
 		// Clusters that share a home have the same ids.
-		u, run := s.Used, fmt.Sprint(s.ID, s.Restart, s.SLUID, s.Used.Nodes)
+		u, run := s.Used, fmt.Sprint(s.Cluster, s.ID, s.Restart, s.SLUID, s.Used.Nodes)
 		i, known := at[run]
 		switch {
 		case u.Nodes == 0 && len(u.GPUs) == 0: // a file of an earlier release
@@ -131,11 +132,11 @@ func merged(all []Spooled) (runs []PastRun) {
 // such as half: less of a smaller one.
 func (p Peaks) fit(m Model) (answer, why string) {
 	const unknown = "unknown"
-	here, most, share, doubt := 0, uint64(0), 0.0, ""
+	here, most, share, doubt, enough := 0, uint64(0), 0.0, "", false
 	for _, r := range p.Runs {
-		peak, only := uint64(0), true
+		peak, only, small := uint64(0), true, true
 		for _, u := range r.GPUs {
-			peak, only = max(peak, u.Peak), only && u.is(m)
+			peak, only, small = max(peak, u.Peak), only && u.is(m), small && u.Total > 0 && u.Total <= m.Total
 			if u.Shared != "" || u.Total == 0 {
 				doubt = cmp.Or(doubt, "a run had a part of a GPU, or one of unknown size")
 				continue
@@ -151,7 +152,7 @@ func (p Peaks) fit(m Model) (answer, why string) {
 		case peak <= record.MaxBaseline: // its script may have gone on without them
 			doubt = cmp.Or(doubt, "a run did not use its GPUs")
 		default:
-			doubt = cmp.Or(doubt, r.Unmeasured)
+			doubt, enough = cmp.Or(doubt, r.Unmeasured), enough || small
 			if only {
 				here++
 			}
@@ -163,8 +164,8 @@ func (p Peaks) fit(m Model) (answer, why string) {
 		return "ran there", fmt.Sprintf("%d of %d runs had exit 0 there", here, len(p.Runs))
 	case share >= 0.45:
 		return unknown, "the program took about half of the GPU that it got, or more"
-	case most > m.Total:
-		return "may not fit", used
+	case most > m.Total && !enough:
+		return mayNotFit, used
 	case p.Runs[0].End != Ended:
 		return unknown, "the last run did not end well, as far as is known"
 	case doubt != "":
@@ -173,6 +174,53 @@ func (p Peaks) fit(m Model) (answer, why string) {
 		return unknown, used + ", which leaves less than a tenth"
 	}
 	return "fits", used
+}
+
+const mayNotFit = "may not fit"
+
+// FitRequest asks what a user's last runs of a job's name on a cluster mean for a GPU.
+type FitRequest struct {
+	Dir     string `json:"dir"` // of the spool, as configured
+	User    string `json:"user"`
+	Home    string `json:"home"`
+	UID     uint32 `json:"uid"`
+	Cluster string `json:"cluster"`
+	Name    string `json:"name"`
+	GPU     Model  `json:"gpu"`
+}
+
+// MayNotFit returns a line for the job's log, empty unless those runs used more than the GPU has. The spool's file
+// system may hang, and its files are as the user left them.
+var MayNotFit = child.NewOperation("peaks", fitOf)
+
+func fitOf(r FitRequest) (line string, err error) {
+	all, err := OwnSpool(r.Dir, r.User, r.Home, r.UID, func(s Spooled) bool { return s.Cluster == r.Cluster })
+	if err == nil {
+		line = NewPeaks(0, "", r.Name, all).warning(r.GPU)
+	}
+	return line, err
+}
+
+// warning is a line of at most 160 characters, without control characters.
+func (p Peaks) warning(m Model) string {
+	unnamed := []string{"wrap", "sbatch"} // what sbatch calls scripts that are no file: any of the user's
+	if len(p.Runs) == 0 || slices.Contains(unnamed, p.Name) {
+		return ""
+	}
+	answer, used := p.fit(m)
+	if answer != mayNotFit {
+		return ""
+	}
+	head, name := "bookend: your last run of ", strconv.QuoteToASCII(p.Name)
+	if n := len(p.Runs); n > 1 {
+		head = fmt.Sprintf("bookend: your last %d runs of ", n)
+	}
+	const form = " peaked at %s on one GPU; here a GPU has %s: it may not fit. See: bookend peaks NAME"
+	tail := fmt.Sprintf(form, strings.TrimPrefix(used, "used "), gib(m.Total))
+	if room := 160 - len(head+tail); len(name) > room {
+		name = name[:room-3] + "..."
+	}
+	return head + name + tail
 }
 
 func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

@@ -25,6 +25,7 @@ type Spooled struct {
 	Node    string           `json:"node"`
 	Job     string           `json:"job"` // as users write it: "42", "42_3", "42+1"
 	User    string           `json:"user"`
+	Cluster string           `json:"cluster"`
 	ID      slurm.JobID      `json:"job_id"`
 	SLUID   slurm.SLUID      `json:"sluid,omitempty"`
 	Restart int              `json:"restart,omitempty"` // how often the job had been requeued

@@ -30,6 +30,9 @@ type Report struct {
 	Avoid record.Answer `json:"avoid,omitempty"`
 	Why   string        `json:"avoid_why,omitempty"`
 	Since string        `json:"avoid_since,omitempty"`
+	// GPU is the type of the job's smallest GPU, and Memory its bytes: earlier runs are compared with it, with 0 none.
+	GPU    string `json:"gpu,omitempty"`
+	Memory uint64 `json:"memory_bytes,omitempty"`
 }
 
 // Users has the files for the users of a node's jobs: reports, which they read, and drop files, which they write to.

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"bookend/test/cluster"
 	"bookend/test/must"
 	"bookend/test/site"
 )
@@ -17,7 +19,7 @@ func TestSpool(t *testing.T) {
 	s := given(t, site.Options{Nodes: []string{"n1", "n2"}, Conf: []string{soonAgain}})
 	dir := filepath.Join(s.home(s.user), ".bookend")
 	must.Do(t, must.Have(s.on.Command(s.user, "/bin/mkdir", "-m", "700", dir))(t).Run())
-	sections := fmt.Sprintf("spool: %s\n", filepath.Join(filepath.Dir(s.home(s.user)), "%u/.bookend"))
+	sections := fmt.Sprintf("job_log: {peaks: true}\nspool: %s\n", filepath.Join(filepath.Dir(s.home(s.user)), "%u/.bookend"))
 	for _, node := range s.nodes {
 		must.Do(t, s.on.WriteConfig(node, "observe", timed(sections)))
 	}
@@ -66,4 +68,20 @@ func TestSpool(t *testing.T) {
 	s.inOrder("a cancelled job's", ask(s.user, 0, "peaks", "cut"), "cut", "  failed  ", "unknown  the last run did not end well")
 	s.inOrder("all peaks", ask(s.user, 0, "peaks"), "my net", string(again)+"  ", "  failed  ", "2 NVIDIA H200\n")
 	must.Not(s.t, !strings.Contains(ask(s.stranger, 3, "peaks", "my net"), "no GPU job of yours"), "another user's peaks")
+
+	// A larger GPU's peak, as the spool's own file has it: a job's start compares it with its GPU, once a job.
+	own := must.Have(filepath.Glob(dir + "/" + string(failed) + ".n1.json"))(t)[0]
+	larger := must.Read(t, own)
+	for from, to := range map[string]string{`"job_id":` + string(failed): `"job_id":9999`, `"peak_bytes":[0-9]+`: `"peak_bytes":161061273600`,
+		`"total_bytes":[0-9]+`: `"total_bytes":400000000000`, `"name":"[^"]*"`: `"name":"big\u001b[2J"`} {
+		larger = regexp.MustCompile(from).ReplaceAllString(larger, to)
+	}
+	must.Do(t, os.WriteFile(dir+"/9999.n3.json", []byte(larger), 0o644))
+	warned := s.runs(s.user, "srun true", oneGPU, "--nodelist=n1", "--job-name=big\x1b[2J", "--array=1-2")
+	for _, task := range []string{"_1", "_2"} {
+		text := must.Have(s.on.Output(cluster.JobID(string(warned) + task)))(t)
+		s.inOrder("the start", text, `| bookend: your last `, ` of "big\x1b[2J" peaked at 150.0 GiB on one GPU; here a GPU has 140.4 GiB: it may not fit.`)
+		must.Not(s.t, strings.Count(text, "may not fit") != 1, "%s", text)
+	}
+	must.Not(s.t, strings.Contains(s.outputOf(failed), "may not fit"), "%s", s.outputOf(failed))
 }

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,8 +18,10 @@ import (
 
 	"bookend/internal/catalog"
 	"bookend/internal/child"
+	"bookend/internal/joblog"
 	"bookend/internal/record"
 	"bookend/internal/safefile"
+	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/faultinject"
 	"bookend/test/must"
@@ -429,5 +432,62 @@ func TestSpoolThatHangs(t *testing.T) {
 	n.exits(0, n.own(epilog), ends(201))
 	n.says("job=201", "spool=\"not written\"")
 	must.Not(t, strings.Count(n.get(out), "| bookend: ") != 2, "the job's log: %s", n.get(out))
+	mend()
+}
+
+// A batch job's start reads if its user's last runs of its name used more than one of its GPUs has. Whatever the user's
+// spool is or has in it, the line is plain or missing, and the task begins in time.
+func TestPeaksAtStart(t *testing.T) {
+	n := parallel(t, "enforce")
+	n.ownPrograms()
+	dir := n.in("spool/ann")
+	must.Do(t, os.MkdirAll(dir, 0o755))
+	n.give(dir, user)
+	n.configure(func(c *conf) { c.extra = "job_log: {show: problems, peaks: true}\nspool: " + n.in("spool") + "/%u\n" })
+	const name = "a\nexport PATH=/x\x1b[2J"
+	file := func(id int, name string) string {
+		text, err := json.Marshal(joblog.Spooled{Version: 1, ID: slurm.JobID(id), Job: fmt.Sprint(id), Cluster: "lab", Used: joblog.Usage{
+			Name: name, End: joblog.Ended, Nodes: 1, GPUs: []joblog.Used{{Model: "B", Total: 800 << 30, Peak: 150 << 30}}}})
+		must.Do(t, err)
+		return n.put(fmt.Sprintf("%s/%d.n9.json", dir, id), string(text), 0o644)
+	}
+	file(7, "train")
+	file(8, "train")
+	file(9, name)
+	j := newJob().With("SLURM_JOB_USER", "ann", "SLURM_JOB_NAME", "train")
+	says := func(want string, j job) {
+		t.Helper()
+		o := n.task(n.own(taskProlog), j)
+		if want != "" {
+			want = "print | bookend: your last " + want + " peaked at 150.0 GiB on one GPU; here a GPU has 140.4 GiB: it may not fit. See: bookend peaks NAME\n"
+		}
+		must.Not(t, o.exit != 0 || o.output != want, "%v, want %q", o, want)
+	}
+	n.clean(n.own(prolog), j)
+	says(`2 runs of "train"`, j)
+	says(`run of "a\nexport PATH=/x\x1b[2J"`, j.With("SLURM_JOB_NAME", name))
+	for _, other := range []job{j.With("SLURM_JOB_NAME", "val"), j.With("SLURM_JOB_NAME", "train\xff"), j.With("SLURM_JOB_NAME", ""),
+		j.With("SLURM_STEP_ID", "0"), j.With("SLURM_STEP_ID", "4294967290"),
+		j.With("SLURM_JOB_USER", "../../tmp"), j.With("SLURM_CLUSTER_NAME", "other")} {
+		says("", other)
+	}
+	must.Do(t, os.Remove(file(10, "train")))
+	must.Do(t, unix.Mkfifo(dir+"/10.n9.json", 0o666))
+	must.Do(t, os.Symlink("/dev/zero", dir+"/11.n9.json"))
+	n.put(dir+"/12.n9.json", strings.Repeat("[", 16<<10), 0o644)
+	says(`2 runs of "train"`, j)
+	must.Do(t, os.Chmod(dir, 0o777))
+	says("", j)
+	must.Do(t, os.Chmod(dir, 0o755))
+	n.configure(func(c *conf) { c.tight = true })
+	mend := n.deaf(n.in("spool"), true)
+	says("", j)
+	left := n.left()
+	n.exits(0, n.own(epilog), j)
+	n.says("job=100", "spool=no-answer")
+	n.exits(0, n.own(prolog), numbered(101).With("SLURM_JOB_USER", "ann")) // while a child of its user's hangs, nothing is compared
+	must.Not(t, strings.Contains(n.get(n.ofUser("report", user, "101")), "memory_bytes"), "%s", n.get(n.ofUser("report", user, "101")))
+	says("", numbered(101).With("SLURM_JOB_USER", "ann", "SLURM_JOB_NAME", "train"))
+	must.Not(t, len(left) != 1 || len(n.left()) != 2, "left at the start %v, then %v", left, n.left())
 	mend()
 }
