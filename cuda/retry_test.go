@@ -83,3 +83,12 @@ func TestLibraryIsInitialisedAgain(t *testing.T) {
 		})
 	}
 }
+
+// NVML starts while Go's runtime does, before there is a request.
+func TestLibraryStartsFirst(t *testing.T) {
+	w := world(t, "gpus=1, on.nvmlInit_v2=exit 9")
+	p := startByHand(t, "", "/usr/bin/env", "BOOKEND_NVML="+w.NVML())
+	if got := p.wait(t); got.ExitCode() != 9 {
+		t.Errorf("got %v", got)
+	}
+}

@@ -76,9 +76,8 @@ type Options map[string]string
 func (r Request) Environment() []string {
 	// On a node with 128 cores the backend would take 1 ms longer to start, to prepare for all of them.
 	all := []string{fmt.Sprint("GOMAXPROCS=", 4+len(r.Devices))}
-	// A test changes its environment while it starts, which NVML may read.
-	if path, has := r.Options["nvml_library"]; has && r.Op != Probe {
-		all = append(all, "BOOKEND_NVML="+cmp.Or(path, gpu.NVIDIA.Library))
+	if r.Op != Probe { // a test changes its environment while it starts, which NVML may read
+		all = append(all, "BOOKEND_NVML="+cmp.Or(r.Options["nvml_library"], gpu.NVIDIA.Library))
 	}
 	return all
 }

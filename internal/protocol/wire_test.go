@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -274,5 +275,19 @@ func TestRequestFits(t *testing.T) {
 		if kept := bytes.Contains(line, []byte(`"expect"`)); kept != want || len(line) > MaxRequestBytes {
 			t.Errorf("%d GPUs: got %v, want %v", len(ids), kept, want)
 		}
+	}
+}
+
+// NVML starts with the backend, wherever it is, but not for a test, which changes the environment that it may read.
+func TestEnvironment(t *testing.T) {
+	for name, tt := range map[string]struct {
+		r    Request
+		want string
+	}{
+		"its own library": {Request{Op: Watch, Devices: make([]gpu.Device, 2)}, "[GOMAXPROCS=6 BOOKEND_NVML=libnvidia-ml.so.1]"},
+		"the site's":      {Request{Op: Record, Options: Options{"nvml_library": "/x.so"}}, "[GOMAXPROCS=4 BOOKEND_NVML=/x.so]"},
+		"a test":          {Request{Op: Probe, Options: Options{"nvml_library": "/x.so"}}, "[GOMAXPROCS=4]"},
+	} {
+		must.Be(t, name, fmt.Sprint(tt.r.Environment()), tt.want)
 	}
 }
