@@ -27,8 +27,7 @@ func fleetCommand(a *app) *cobra.Command {
 			case watch:
 				return a.watch(fleet.NewRounds(a.env.Stdin, listed, a.env.Clock.Wall, all))
 			}
-			now := a.env.Clock.Wall()
-			f, err := fleet.Read(a.env.Stdin, listed, now, all)
+			f, err := fleet.Read(a.env.Stdin, listed, a.env.Clock.Wall(), all)
 			if err != nil {
 				return err
 			}
@@ -36,7 +35,7 @@ func fleetCommand(a *app) *cobra.Command {
 				return a.write(f, !f.Sound())
 			}
 			var b bytes.Buffer
-			if err := safetext.KeepAll(f, 400).HTML(&b, now, page.Style, page.Policy); err != nil {
+			if err := safetext.KeepAll(f, 400).HTML(&b, a.env.Clock.Wall(), page.Style, page.Policy); err != nil {
 				return err
 			}
 			return deliver(a, html, force, b.Bytes(), fmt.Sprintf("nodes: %d", len(f.Nodes)))
@@ -54,7 +53,8 @@ func fleetCommand(a *app) *cobra.Command {
 }
 
 // watch shows one table after another or, on a terminal, each in place of the one before.
-func (a *app) watch(rounds *fleet.Rounds) (last error) {
+func (a *app) watch(rounds *fleet.Rounds) error {
+	var last error
 	for a.raw.Flush() == nil { // else a.end says so
 		f, more, err := rounds.Next()
 		if !more {
@@ -68,5 +68,5 @@ func (a *app) watch(rounds *fleet.Rounds) (last error) {
 		a.raw.WriteString(a.clear)
 		f.Text(a.env.Stdout)
 	}
-	return nil
+	return last
 }
