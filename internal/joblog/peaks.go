@@ -62,16 +62,18 @@ type Peaks struct {
 	Kind    string    `json:"kind"`
 	Name    string    `json:"name"`   // of the listed runs; empty: any
 	Source  string    `json:"source"` // spool, or sacct, which does not know the GPUs
-	Runs    []PastRun `json:"runs"`   // newest first, at most 10
+	Runs    []PastRun `json:"runs"`   // newest first, at most mostRuns
 	Models  []Model   `json:"models"` // only with a name
 }
+
+const mostRuns = 10
 
 // NewPeaks returns the last runs of a job name, or of any if that is empty, and what follows from them.
 func NewPeaks(version int, source, name string, all []Spooled) Peaks {
 	p := Peaks{Version: version, Kind: "peaks", Name: name, Source: source, Runs: []PastRun{}, Models: []Model{}}
 	runs := merged(all)
 	for _, r := range runs {
-		if (name == "" || r.Name == name) && len(p.Runs) < 10 {
+		if (name == "" || r.Name == name) && len(p.Runs) < mostRuns {
 			p.Runs = append(p.Runs, r)
 		}
 	}
@@ -180,25 +182,34 @@ const mayNotFit = "may not fit"
 
 // FitRequest asks what a user's last runs of a job's name on a cluster mean for a GPU.
 type FitRequest struct {
-	Dir     string `json:"dir"` // of the spool, as configured
-	User    string `json:"user"`
-	Home    string `json:"home"`
-	UID     uint32 `json:"uid"`
-	Cluster string `json:"cluster"`
-	Name    string `json:"name"`
-	GPU     Model  `json:"gpu"`
+	Dir, User, Home, Cluster, Name string // Dir as configured
+	UID                            uint32
+	GPU                            Model
 }
 
 // MayNotFit returns a line for the job's log, empty unless those runs used more than the GPU has. The spool's file
 // system may hang, and its files are as the user left them.
 var MayNotFit = child.NewOperation("peaks", fitOf)
 
-func fitOf(r FitRequest) (line string, err error) {
-	all, err := OwnSpool(r.Dir, r.User, r.Home, r.UID, func(s Spooled) bool { return s.Cluster == r.Cluster })
-	if err == nil {
-		line = NewPeaks(0, "", r.Name, all).warning(r.GPU)
+func fitOf(r FitRequest) (string, error) {
+	dir, refused := openSpool(spoolDir(r.Dir, r.User, r.Home), r.UID)
+	if refused != "" {
+		return "", fmt.Errorf("open spool: %s", refused)
 	}
-	return line, err
+	defer dir.Close()
+	var all []Spooled
+	files, named := spoolFiles(dir), 0 // each file takes time
+	for i := 0; i < len(files) && named <= mostRuns; i++ {
+		s, ours := readSpooled(dir, files[i].Name())
+		if !ours || s.Cluster != r.Cluster {
+			continue
+		}
+		all = append(all, s)
+		if s.Used.Name == r.Name { // that of the run's first node
+			named++
+		}
+	}
+	return NewPeaks(0, "", r.Name, all).warning(r.GPU), nil
 }
 
 // warning is a line of at most 160 characters, without control characters.

@@ -160,11 +160,8 @@ func spoolDir(dir, user, home string) string {
 
 // sweepSpool removes a user's oldest files if there are too many, and those that are too old.
 func sweepSpool(dir *os.Root, now time.Time) {
-	files := spoolFiles(dir)
-	age := func(f os.FileInfo) time.Duration { return now.Sub(f.ModTime()) }
-	slices.SortFunc(files, func(a, b os.FileInfo) int { return cmp.Compare(age(a), age(b)) })
-	for i, f := range files {
-		if i < mostSpooled && age(f) <= spoolTime {
+	for i, f := range spoolFiles(dir) {
+		if i < mostSpooled && now.Sub(f.ModTime()) <= spoolTime {
 			continue
 		}
 		// The user may have files with such names: only those that have the form of a spool's are Bookend's.
@@ -179,7 +176,7 @@ func readSpooled(dir *os.Root, name string) (s Spooled, ours bool) {
 	return s, err == nil && json.Unmarshal(text, &s) == nil && s.Version == 1 && s.ID != 0
 }
 
-// spoolFiles returns the files of a spool that Bookend named, of a few thousand entries.
+// spoolFiles returns the files of a spool that Bookend named, of a few thousand entries, the newest first.
 func spoolFiles(dir *os.Root) (files []os.FileInfo) {
 	d, err := dir.Open(".")
 	if err != nil {
@@ -193,6 +190,7 @@ func spoolFiles(dir *os.Root) (files []os.FileInfo) {
 			files = append(files, f)
 		}
 	}
+	slices.SortFunc(files, func(a, b os.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
 	return files
 }
 
