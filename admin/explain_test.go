@@ -44,6 +44,10 @@ func TestCodeNames(t *testing.T) {
 			t.Errorf("%q: %q", written, got)
 		}
 	}
+	reason := "BKD-XIDFATAL gpu=3 healthcheck; see: bookend status; 7 of 8 good: bookend quarantine --resume 3"
+	if got := condition.Explanation(reason, config.Default().Explain); !strings.Contains(got, "keeps the faulty GPU from jobs") {
+		t.Errorf("%s: got\n%s", reason, got)
+	}
 	if got := catalog.Mentioned("BKD-ORPHAN gpu=0 (BKD-GAP) XBKD-ECC BKD-NOPE"); !slices.Equal(got,
 		[]catalog.Code{catalog.Orphan, catalog.Gap}) {
 		t.Errorf("%v", got)

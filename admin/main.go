@@ -16,6 +16,7 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/node"
+	"bookend/internal/record"
 	"bookend/internal/safetext"
 	"bookend/internal/view"
 )
@@ -113,9 +114,12 @@ var exits = []ending{
 	{exitTrouble, "failure, or something is wrong or was found (with --exit-code)"},
 	{exitNotFound, "no such job, run, node, GPU or finding"},
 	{exitDenied, "needs root, or the job belongs to another user"},
-	{exitUntold, "unknown: the driver did not answer (with --exit-code), or vet, test or reset cannot tell"},
+	{exitUntold, "unknown: the driver did not answer (with --exit-code), or vet, test, reset or diagnose cannot tell"},
 	{exitUsage, "invalid command line"},
 }
+
+// answers are the exit codes of a test's results.
+var answers = map[record.Answer]int{record.No: exitTrouble, record.CannotTell: exitUntold}
 
 // ending is an exit code other than success. Without a text, everything was already printed.
 type ending struct {
@@ -181,8 +185,8 @@ func rootCommand(a *app) *cobra.Command {
 	cmd.Flags().Bool("version", false, "print the version")
 	for _, command := range []func(*app) *cobra.Command{statusCommand, showCommand, whyCommand, peaksCommand,
 		historyCommand, snapshotCommand, explainCommand, baselineCommand, configCommand, doctorCommand, setupCommand,
-		reportCommand, rmaCommand, quarantineCommand, releaseCommand, testCommand, resetCommand, fleetCommand,
-		sacctCommand, vetCommand, completionCommand, versionCommand} {
+		reportCommand, rmaCommand, quarantineCommand, releaseCommand, testCommand, resetCommand, diagnoseCommand,
+		fleetCommand, sacctCommand, vetCommand, completionCommand, versionCommand} {
 		cmd.AddCommand(command(a))
 	}
 	describe(cmd)

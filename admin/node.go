@@ -241,24 +241,15 @@ func (r records) addRemembered(s *view.Status) {
 	memory, err := r.store.Drain()
 	s.AddUnread("what is remembered of the node's drain", err)
 	s.Drain = string(memory.Words())
-	for _, q := range state.Quarantines.Peek(r.store) {
-		if q.GPU >= 0 {
-			s.AddTrouble("", fmt.Sprintf("GPU %d is in quarantine since %s, held by job %d: %s", q.GPU,
-				q.Since.Local().Format(time.DateTime), q.Job, cmp.Or(q.Reason, "no reason given")))
-		}
-	}
-	wanted, err := probe.Wanted(r.access())
+	quarantines, err := probe.Quarantines(r.access(), s.At)
 	s.AddUnread("which GPUs are to be in quarantine", err)
-	for _, q := range wanted {
-		held := func(o state.Quarantine) bool { return o.GPU == q.GPU }
-		if !q.Over(s.At) && !slices.ContainsFunc(state.Quarantines.Peek(r.store), held) {
-			s.AddTrouble("", fmt.Sprintf("GPU %d is to be in quarantine (%s), BUT NO JOB HOLDS IT: %s", q.GPU, q.Reason,
-				cmp.Or(q.Problem, "the next health check has one hold it")))
-		}
+	for _, text := range quarantines {
+		s.AddTrouble("", text)
 	}
 	resets, _ := probe.Attempts(r.access()) // bookend reset reports an unreadable one
 	s.AddTrouble("", condition.Unfinished(resets, r.epoch().Boot))
 	s.AddTrouble(catalog.Reset, condition.Unrepaired(resets, s.At))
+	s.AddTrouble(catalog.Diagnosed, probe.Diagnosed(r.access()))
 	check, err := state.LastCheck.Load(r.store)
 	s.AddUnread("what the last health check saw", err)
 	if check != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,7 +13,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/node"
 	"bookend/internal/probe"
-	"bookend/internal/record"
 	"bookend/internal/slurmcmd"
 )
 
@@ -80,9 +80,32 @@ func testCommand(a *app) *cobra.Command {
 			}
 			text, passed := probe.Now(access, card)
 			a.say("GPU %d of %s: %s", card.Index, all.node, text)
-			return ending{code: map[record.Answer]int{record.No: exitTrouble, record.CannotTell: exitUntold}[passed]}
+			return ending{code: answers[passed]}
 		},
 	})
+}
+
+func diagnoseCommand(a *app) *cobra.Command {
+	d := probe.Diagnose{Say: a.say}
+	cmd := &cobra.Command{
+		Use: "diagnose [NODE]", Short: "have DCGM test all GPUs of a node without jobs",
+		Args: operands(0, 1, "a node's name in Slurm"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.node = strings.Join(args, "")
+			all, err := a.open(a.config())
+			if err != nil && (a.node == "" || a.env.EUID != 0) || d.Level != 2 && d.Level != 3 {
+				return cmp.Or(err, misused(cmd, "want --level 2 or 3"))
+			}
+			all.node = cmp.Or(all.node, a.node) // of another host there are no records
+			d.Access, d.Slurm = all.forTests(), all.scontrol(time.Minute)
+			passed, err := d.Perform()
+			return cmp.Or(err, error(ending{code: answers[passed]}))
+		},
+	}
+	cmd.Flags().IntVar(&d.Level, "level", 2, "of dcgmi diag: 2 takes minutes, 3 about 15")
+	cmd.Flags().BoolVar(&d.Dry, "dry-run", false, "print what would be done")
+	cmd.Flags().BoolVar(&d.Submit, "submit", false, "if jobs may be on the node, submit a job that has it alone")
+	return cmd
 }
 
 func releaseCommand(a *app) *cobra.Command {

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/probe"
-	"bookend/internal/record"
 	"bookend/internal/view"
 )
 
@@ -56,6 +55,5 @@ func reset(a *app, name string, dry bool) error {
 	case refused && !dry && len(r.Facts.Counted()) == 1:
 		err = r.Refuse()
 	}
-	code := map[record.Answer]int{record.No: exitTrouble, record.CannotTell: exitUntold}[r.Report.Succeeded()]
-	return cmp.Or(err, a.write(r.Report, false), error(ending{code: code}))
+	return cmp.Or(err, a.write(r.Report, false), error(ending{code: answers[r.Report.Succeeded()]}))
 }

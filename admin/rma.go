@@ -12,6 +12,7 @@ import (
 	"bookend/internal/doctor"
 	"bookend/internal/node"
 	"bookend/internal/page"
+	"bookend/internal/probe"
 	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/view"
@@ -48,6 +49,7 @@ func rma(a *app, name, file string) error {
 	}
 	memory, err := all.store.Drain()
 	t.Drain = string(memory.Words())
+	t.Diagnoses, _ = probe.Diagnoses(all.access())
 	if err != nil {
 		a.warn(err)
 	}

@@ -139,6 +139,11 @@ var entries = []Entry{
 			"failed, it is not proven well, or the drain was not ended. Only the reason and bookend status have this.",
 		"bookend status says what failed. Reboot the node; if that does not help: bookend rma GPU.",
 		Traits{Start: ToNote, End: ToNote, Condition: true, Unusable: true}},
+	{Diagnosed, Serious, Card, Node, "DCGM's test failed",
+		"bookend diagnose had DCGM test the node. A test failed for the hardware, as DCGM says, and the GPU is to be " +
+			"isolated or reset. Without a GPU, which one is not certain. Only the reason and bookend status have this.",
+		"bookend status says which test. Follow DCGM's text; bookend rma GPU has it for the ticket.",
+		Traits{Start: ToNote, End: ToNote, Condition: true, Unusable: true}},
 	{Recovery, Serious, Card, Node, "driver asks for recovery",
 		"The driver reports that this GPU needs a reset, a reboot or a drain before it is reliable again.",
 		"Do what it says: bookend reset GPU on the drained node, or reboot it.",

@@ -57,6 +57,7 @@ const (
 	Broken       Code = "BKD-BROKEN"
 	Bits         Code = "BKD-BITS"
 	Reset        Code = "BKD-RESET"
+	Diagnosed    Code = "BKD-DIAG"
 	Recovery     Code = "BKD-RECOVERY"
 	RemapFailed  Code = "BKD-REMAPFAILED"
 	RemapPending Code = "BKD-REMAP"
@@ -206,6 +207,8 @@ func (t Traits) Group() Group {
 // NeverDrains says why no policy makes a finding drain, empty if one can.
 func (e Entry) NeverDrains() string {
 	switch {
+	case e.Code == Reset || e.Code == Diagnosed:
+		return "the node is drained already, and a drain's reason gets this code"
 	case e.Scope == Own:
 		return "a fault of Bookend itself drains only by on_own_error: drain"
 	case e.Scope == Elsewhere:

@@ -94,6 +94,10 @@ func explainPasted(what string, explain func(catalog.Code) string) (paragraphs [
 	for _, c := range catalog.Mentioned(what) {
 		paragraphs = append(paragraphs, explain(c))
 	}
+	if strings.Contains(what, " good: bookend quarantine ") { // the end of a reason
+		paragraphs = append(paragraphs, catalog.Paragraph("bookend quarantine", "the node's other GPUs are good",
+			[2]string{"do", "run it: it keeps the faulty GPU from jobs, and ends the drain (docs/admin.md#a-bad-gpu)"}))
+	}
 	return append(paragraphs, explainReturned(what)...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/catalog"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 )
@@ -228,6 +229,11 @@ func Unrepaired(all []ResetAttempt, now time.Time) string {
 		}
 	}
 	return ""
+}
+
+// Diagnosed is the finding that DCGM's tests show a fault of a GPU's hardware.
+func Diagnosed(card record.Assigned) record.Finding {
+	return record.Finding{Code: catalog.Diagnosed, GPU: card.Device.ID, Index: &card.Index}
 }
 
 const resetAgain = 24 * time.Hour

@@ -22,8 +22,6 @@ func DrainsFor(code catalog.Code, policy string) string {
 		return "never: " + why
 	case code == catalog.Output:
 		return "never: it is about a file in its user's hands"
-	case code == catalog.Reset:
-		return "never: the node is drained already, and a drain's reason gets this code"
 	case strings.Contains(policy, string(Repeat)):
 		return "in mode enforce, if the last job on the GPU or the node ended with the same before this one began"
 	}

@@ -33,6 +33,8 @@ type Ticket struct {
 	Drain    string          // what Bookend last did about a drain of the node
 	Glance   node.Glance     // the driver's answer, with the GPUs' condition
 	Programs string          // the directory of nvidia-smi
+	// Diagnoses are DCGM's tests of the node, the newest last.
+	Diagnoses []gpu.Diagnosis
 
 	page strings.Builder
 }
@@ -102,8 +104,8 @@ Next to this page
 Before the ticket is sent
   Read all of these files. NVIDIA and most vendors of systems also ask for nvidia-bug-report.sh, run as root right after
   a fault, which names users and their programs; for the result of the field diagnostics, which the system's vendor has,
-  or of dcgmi diag -r 3; and whether the fault follows the GPU to another slot, with power, cooling, firmware and driver
-  as they recommend.
+  or of bookend diagnose --level 3; and whether the fault follows the GPU to another slot, with power, cooling, firmware
+  and driver as they recommend.
 `
 
 func (t *Ticket) summarize(tried []string) {
@@ -137,6 +139,13 @@ func (t *Ticket) summarize(tried []string) {
 		log.Unknown = err.Error()
 	}
 	t.head("In the kernel log now", append(t.logged(&log), string(safetext.Clean(log.Unknown, 200)))...)
+	for _, d := range t.Diagnoses {
+		for i, line := range d.Lines() {
+			if i == 0 || strings.Contains(line, string(t.Device.ID)) {
+				tried = append(tried, utc(d.At)+"  "+line)
+			}
+		}
+	}
 	t.head("What was tried", append(tried, "Bookend's last action: "+cmp.Or(t.Drain, "none on record"))...)
 	t.page.WriteString(ticketNext)
 }

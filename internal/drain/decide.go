@@ -236,10 +236,10 @@ func AtHook(in Facts, own Exit) Decision {
 	n := in.Node
 	flag := other(n)
 	switch {
-	case own.Unrepaired && in.stands() && flag == "": // no health check can tell any more that it is over
+	case own.Renews && in.stands() && flag == "": // no health check can tell any more that it is over
 		own.Causes = append(slices.Clone(in.Memory.Written.Causes), own.Causes...)
 		return in.write([]Exit{own}, own, own.Reason)
-	case own.Unrepaired:
+	case own.Renews:
 		return in.leave(in.Memory, otherReason(n))
 	case in.stands():
 		w, m := in.Memory.Written.with([]Exit{own}), in.Memory
@@ -256,6 +256,27 @@ func AtHook(in Facts, own Exit) Decision {
 		return in.leave(in.Memory, fmt.Sprintf("the node is not drained, and has %q all the same", n.Reason))
 	}
 	return in.write([]Exit{own}, own, own.Reason)
+}
+
+// Facts returns what a program that is no hook knows of the node's drain.
+func (m Remembered) Facts(n slurm.Node, now time.Time, epoch gpu.Epoch) Facts {
+	return Facts{Memory: m, Node: n, Now: now, Epoch: epoch}
+}
+
+// Renew decides about a drain of ours after a finding that no health check can tell to be over.
+func (in Facts) Renew(f record.Finding, at time.Duration, conf string) Decision {
+	own := Exit{Renews: true, Conf: conf, Epoch: in.Epoch, Reason: string(Compose(f, 0, slurm.HealthCheck)),
+		Causes: []Cause{{f.Code, f.GPU, f.Index}}}
+	own.At = at
+	return AtHook(in, own)
+}
+
+// Renews returns a test whether a node is still as Renew decided.
+func (in Facts) Renews(f record.Finding, at time.Duration, conf string) func(slurm.Node) bool {
+	return func(n slurm.Node) bool {
+		in.Node = n
+		return in.Renew(f, at, conf).Act == Write
+	}
 }
 
 // Verifiable reports whether a health check can tell that a finding is gone: only one about memory on a GPU. A GPU's

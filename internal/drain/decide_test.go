@@ -201,10 +201,13 @@ func TestOnlyFor(t *testing.T) {
 		boot   string
 		want   bool
 	}{
-		"its own":               {func(*Facts) {}, "GPU-a", []record.Run{orphaned(42, 0)}, "b1", true},
-		"another GPU's":         {func(*Facts) {}, "GPU-b", nil, "b1", false},
-		"a GPU without a UUID":  {func(in *Facts) { in.Memory.Written.Causes[0].GPU = "" }, "", nil, "b1", false},
-		"also of the node":      {func(in *Facts) { in.Memory.Written.Causes = append(in.Memory.Written.Causes, Cause{}) }, "GPU-a", nil, "b1", false},
+		"its own":              {func(*Facts) {}, "GPU-a", []record.Run{orphaned(42, 0)}, "b1", true},
+		"another GPU's":        {func(*Facts) {}, "GPU-b", nil, "b1", false},
+		"a GPU without a UUID": {func(in *Facts) { in.Memory.Written.Causes[0].GPU = "" }, "", nil, "b1", false},
+		"also of the node":     {func(in *Facts) { in.Memory.Written.Causes = append(in.Memory.Written.Causes, Cause{}) }, "GPU-a", nil, "b1", false},
+		"DCGM's tests failed": {func(in *Facts) {
+			in.Memory.Written.Causes = append(in.Memory.Written.Causes, Cause{Code: catalog.Diagnosed, GPU: "GPU-a"})
+		}, "GPU-a", nil, "b1", false},
 		"another has failed":    {func(*Facts) {}, "GPU-a", []record.Run{lostAtStart(43, 0)}, "b1", false},
 		"of an earlier boot":    {func(*Facts) {}, "GPU-a", nil, "b2", false},
 		"an admin's":            {func(in *Facts) { in.Node.By = "alice" }, "GPU-a", nil, "b1", false},
@@ -260,10 +263,12 @@ func TestResetting(t *testing.T) {
 func TestUnrepaired(t *testing.T) {
 	in := stood()
 	in.Memory.Written.Causes = []Cause{{Code: catalog.Residue, GPU: "GPU-a"}}
-	own := Exit{Ref: Ref{At: time.Hour}, Unrepaired: true, Epoch: in.Epoch, Reason: "BKD-RESET gpu=0 healthcheck; see: bookend status",
-		Causes: []Cause{{Code: catalog.Reset, GPU: "GPU-a"}}}
-	d := AtHook(in, own)
-	must.Be(t, "reason", d.Reason, own.Reason)
+	f := record.Finding{Code: catalog.Reset, GPU: "GPU-a", Index: new(0)}
+	renewed := func() Act { return in.Renew(f, time.Hour, "").Act }
+	d := in.Renew(f, time.Hour, "")
+	must.Be(t, "reason", d.Reason, "BKD-RESET gpu=0 healthcheck; see: bookend status")
+	must.Be(t, "still so", in.Renews(f, time.Hour, "")(in.Node), true)
+	must.Be(t, "not any more", in.Renews(f, time.Hour, "")(slurm.Node{Flags: []string{"IDLE"}}), false)
 	later := stood()
 	later.Memory, later.Node.Reason, later.Node.At, later.Exits = d.Memory, d.Reason, in.Now, nil
 	for range 4 {
@@ -272,12 +277,12 @@ func TestUnrepaired(t *testing.T) {
 		later.Memory = next.Memory
 	}
 	in.Node.Flags = []string{"DOWN", "DRAIN"}
-	must.Be(t, "a node that is down as well", AtHook(in, own).Act, Leave)
+	must.Be(t, "a node that is down as well", renewed(), Leave)
 	in.Node = stood().Node
 	in.Node.By = "alice"
-	must.Be(t, "an admin's drain", AtHook(in, own).Act, Leave)
+	must.Be(t, "an admin's drain", renewed(), Leave)
 	in.Node = slurm.Node{Flags: []string{"IDLE"}}
-	must.Be(t, "no drain", AtHook(in, own).Act, Leave)
+	must.Be(t, "no drain", renewed(), Leave)
 }
 
 // A reboot ends what is remembered; an unknown boot id does not.

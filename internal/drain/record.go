@@ -22,8 +22,8 @@ type Exit struct {
 	Reason string    // what the node's reason should be; empty if there is none
 	Causes []Cause
 	Wider  bool // something else is wrong than the GPU of the first cause
-	// Unrepaired is set after a reset that did not help: a drain of ours gets this reason.
-	Unrepaired bool
+	// Renews is set after a reset that did not help, or a diagnosis: a drain of ours gets this reason.
+	Renews bool
 	// ByScontrol means that the hook itself exited 0: Slurm's own reason is never for it.
 	ByScontrol bool
 	// Conf is the SLURM_CONF of the hook, empty for none: a health check is started without one.
@@ -206,11 +206,11 @@ func (m Remembered) Repairable(now gpu.Epoch) (id gpu.ID, is bool) {
 	})
 }
 
-// OnlyFor returns a test whether a node's drain is ours, and for nothing but this GPU: no other cause is on record
-// either.
+// OnlyFor returns a test whether a node's drain is ours, and for nothing but this GPU that its reset can cure: no other
+// cause is on record either.
 func (m Remembered) OnlyFor(id gpu.ID, runs []record.Run, boot string) func(slurm.Node) bool {
 	m = m.Here(boot)
-	another := func(c Cause) bool { return c.GPU != id || id == "" }
+	another := func(c Cause) bool { return c.GPU != id || id == "" || c.Code == catalog.Diagnosed }
 	return func(n slurm.Node) bool {
 		return (Facts{Memory: m, Node: n}).stands() && other(n) == "" && !n.Silent &&
 			!slices.ContainsFunc(m.Written.with(m.open(Exits(runs, boot))).Causes, another)

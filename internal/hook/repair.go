@@ -5,9 +5,11 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/catalog"
 	"bookend/internal/node"
 	"bookend/internal/probe"
 	"bookend/internal/publish"
+	"bookend/internal/record"
 	"bookend/internal/recorder"
 	"bookend/internal/slurm"
 )
@@ -46,7 +48,8 @@ func repair(env Env, name string) int {
 		publish.Note(a, "info", fmt.Sprintf("repair: %v", what), false)
 	})
 	if o.Failed != "" {
-		err = publish.Unrepaired(a, o.GPU)
+		f := record.Finding{Code: catalog.Reset, GPU: o.GPU.Device.ID, Index: &o.GPU.Index}
+		_, err = probe.Renew(a, publish.AskSlurm(a), f)
 	}
 	release()
 	text, often := became(o, err)

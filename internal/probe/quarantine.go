@@ -108,6 +108,25 @@ func Wanted(a *node.Access) ([]state.Quarantine, error) {
 	return node.Journal[[]state.Quarantine](a, "quarantines").Read()
 }
 
+// Quarantines describes the GPUs in quarantine, and those that are to be.
+func Quarantines(a *node.Access, now time.Time) (texts []string, err error) {
+	held := state.Quarantines.Peek(a.Store)
+	for _, q := range held {
+		if q.GPU >= 0 {
+			texts = append(texts, fmt.Sprintf("GPU %d is in quarantine since %s, held by job %d: %s", q.GPU,
+				q.Since.Local().Format(time.DateTime), q.Job, cmp.Or(q.Reason, "no reason given")))
+		}
+	}
+	wanted, err := Wanted(a)
+	for _, q := range wanted {
+		if !q.Over(now) && !slices.ContainsFunc(held, q.SameGPU) {
+			texts = append(texts, fmt.Sprintf("GPU %d is to be in quarantine (%s), BUT NO JOB HOLDS IT: %s", q.GPU,
+				q.Reason, cmp.Or(q.Problem, "the next health check has one hold it")))
+		}
+	}
+	return texts, err
+}
+
 // numbered returns the GPU that has the number in Slurm, empty if that is not certain. After a reboot it asks slurmd if
 // no hook of a job has.
 func numbered(a *node.Access, q state.Quarantine) gpu.ID {

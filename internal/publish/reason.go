@@ -192,16 +192,6 @@ func AskSlurm(a *node.Access) slurmcmd.Scontrol {
 	return scontrol(a, conf, func() time.Duration { return patience })
 }
 
-// Unrepaired gives a drain of ours a reason of its own after a reset of a GPU that did not help.
-func Unrepaired(a *node.Access, card record.Assigned) error {
-	f := record.Finding{Code: catalog.Reset, GPU: card.Device.ID, Index: &card.Index}
-	own := drain.Exit{Unrepaired: true, Conf: AskSlurm(a).Conf, Epoch: node.ReadEpoch(a.Config.Paths),
-		Reason: string(drain.Compose(f, 0, a.Phase)), Causes: []drain.Cause{{Code: f.Code, GPU: f.GPU, Index: f.Index}}}
-	own.At = a.Env.Clock.Boot()
-	_, _, _, err := give(a, own, judge.Seen{Epoch: own.Epoch})
-	return err
-}
-
 // keptConf returns the SLURM_CONF of the node's hooks: Slurm gives a health check none.
 func keptConf(a *node.Access) string {
 	if kept := node.Numbering.Peek(a.Store); kept != nil {
