@@ -145,7 +145,8 @@ func TestNVSentinelRules(t *testing.T) {
 
 // inReasons reports whether a node can be drained for a code.
 func inReasons(e catalog.Entry) bool {
-	return e.NeverDrains() == "" || e.Scope == catalog.Own && e.Severity != catalog.Note
+	return e.NeverDrains() == "" || e.Scope == catalog.Own && e.Severity != catalog.Note ||
+		e.Code == catalog.Reset || e.Code == catalog.Diagnosed // a drain of ours gets them
 }
 
 // patterns are the rules. A leftover, a warning and an error of Bookend's are no fault of the node for NVSentinel.
