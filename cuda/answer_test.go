@@ -88,7 +88,7 @@ func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
 	}
 }
 
-// One process starts NVML once and once more, which only counts, attaches all of the GPUs at the same time, reads one while another still attaches, and
+// One process starts NVML once, attaches all of the GPUs at the same time, reads one while another still attaches, and
 // asks for their health at the same time: else these calls wait for each other, and the alarm ends the process.
 func TestGPUsAreAskedInOnePass(t *testing.T) {
 	for name, rules := range map[string]string{

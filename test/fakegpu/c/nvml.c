@@ -46,12 +46,12 @@ static int put(char *out, unsigned length, const char *text) {
 
 EXPORT nvmlReturn_t nvmlInit_v2(void) {
 	static calls_t calls;
-	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; // a second thread waits for the first
+	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; // a second thread waits for the first, and then only counts
 	struct world w;
 	world_load(&w);
 	pthread_mutex_lock(&one);
-	int rc = world_act(&w, __func__, ANY_GPU, calls);
-	initialised = initialised || rc <= 0;
+	int rc = initialised ? 0 : world_act(&w, __func__, ANY_GPU, calls);
+	initialised = rc <= 0;
 	pthread_mutex_unlock(&one);
 	return rc > 0 ? rc : SUCCESS;
 }
