@@ -65,7 +65,7 @@ var meanings = sync.OnceValue(func() map[string]meaning {
 		free:  "free available have remaining left",
 		total: "total capacity", allocated: "allocated",
 		nothing: "sbrk used usage limit capped max maximum rounded freed released cached reserved line error code " +
-			"batch",
+			"batch vm",
 		filler: "of was is for memory mem bytes buffer async managed failed to only set block space so far about " +
 			"device gpu cuda rocm",
 	} {
@@ -293,7 +293,7 @@ func readForms(m *record.Message, lower string, torch bool) {
 
 // deviceIndex matches how programs name a GPU by its number: "on device 1", "GPU:1", "cuda:0", "device ordinal 2". What
 // follows tells it from a size or a version.
-var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu|cuda|dev|device|device ordinal|device id)[ :=#]{1,2}(\d{1,3})` +
+var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu|cuda|dev|device|device ordinal|device id)(?:[ :=#]{1,2}|\(id:)(\d{1,3})` +
 	`(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]|[kmgt][ac-hj-z]|b[a-xz]|by ))|` +
 	`gpu_(\d{1,3})_bfc`)
 

@@ -115,18 +115,22 @@ func (s *scan) near(step, count int) (all []*line) {
 	return all
 }
 
-// survived reports whether the program's steps went on after the failure: the last one before it and two after it have
-// the same form, their numbers rise, and nothing else failed.
+// survived reports whether the program's steps went on after the failure: of three steps of the same form at most one
+// came before it, their numbers rise, and nothing else failed but the same again.
 func (s *scan) survived() bool {
 	isStep := func(l *line) bool { return len(l.facts.hits) == 0 && progress().MatchString(l.lower) }
-	above, below := s.near(-1, linesAbove), s.near(1, episode)
-	last := slices.IndexFunc(above, isStep)
-	if last < 0 || slices.ContainsFunc(below, func(l *line) bool { return l.facts.has[isError] }) {
+	again := func(l *line) bool { return sameWords(l.lower, s.lines[s.at].lower) }
+	above, all := s.near(-1, linesAbove), s.near(1, episode)
+	if slices.ContainsFunc(all, func(l *line) bool { return l.facts.has[isError] && !again(l) }) {
 		return false
 	}
-	next := func(l *line) bool { return isStep(l) && steps(above[last].lower, l.lower) }
-	first := slices.IndexFunc(below, next)
-	return first >= 0 && slices.ContainsFunc(below[first+1:], next)
+	if last := slices.IndexFunc(above, isStep); last >= 0 {
+		all = append([]*line{above[last]}, all...)
+	}
+	all = slices.DeleteFunc(all, func(l *line) bool { return !isStep(l) })
+	next := func(l *line) bool { return steps(all[0].lower, l.lower) }
+	first := slices.IndexFunc(all, next)
+	return first >= 0 && slices.ContainsFunc(all[first+1:], next)
 }
 
 var (
@@ -135,11 +139,15 @@ var (
 	notLetters = lazily(`[^a-z]+`)
 )
 
+func sameWords(a, b string) bool {
+	return notLetters().ReplaceAllString(a, "") == notLetters().ReplaceAllString(b, "")
+}
+
 // steps reports whether two lines have the same words, and the first number that differs is larger in the second.
 func steps(first, second string) bool {
-	return notLetters().ReplaceAllString(first, "") == notLetters().ReplaceAllString(second, "") &&
-		slices.CompareFunc(numeral().FindAllString(first, -1), numeral().FindAllString(second, -1),
-			func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) < 0
+	larger := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+	numbers := func(text string) []string { return numeral().FindAllString(text, -1) }
+	return sameWords(first, second) && slices.CompareFunc(numbers(first), numbers(second), larger) < 0
 }
 
 func blank() record.Message {

@@ -3,7 +3,6 @@ package oomlog
 import (
 	"cmp"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,7 +20,7 @@ type line struct {
 }
 
 // isLevel matches a logger's level for errors.
-var isLevel = lazily(`\b(?:error|critical|fatal|morecore|[ef])\b`)
+var isLevel = lazily(`\b(?:error|critical|fatal|morecore|[ef](?:\d{4})?)\b`)
 
 // split returns the lines of an output's end. It drops a first line that may be truncated: the rest could negate it.
 func split(tail []byte) []line {
@@ -42,7 +41,7 @@ func split(tail []byte) []line {
 		}
 		// JSON, a dictionary as Python prints it, or its bytes with a line break
 		quoted := within || strings.Contains(text, `{"`) || strings.Contains(text, "{'") ||
-			strings.Contains(text, `\n`) && pythonBytes().MatchString(text)
+			strings.Contains(text, `msg="`) || strings.Contains(text, `\n`) && pythonBytes().MatchString(text)
 		if quoted && !tableRow().MatchString(text) && !sourceMark().MatchString(strings.TrimSpace(text)) {
 			text = escapedColour().ReplaceAllString(escapes.Replace(text), "")
 		}
@@ -104,7 +103,7 @@ func newLine(text string) line {
 	trimmed := strings.TrimSpace(text)
 	l := line{body: trimmed}
 	for range maxPrefixes {
-		if len(l.body) < shortest || !l.prefix() {
+		if !l.prefix() {
 			break
 		}
 	}
@@ -188,17 +187,21 @@ const maxPrefixes = 8
 var prefixes = []pattern{
 	// "[rank0]:", "[default0]:", "[1,3]<stderr>:" of mpirun, "[2026-01-02 03:04:05]", "[ERROR]"
 	lazily(`^\[([^]]*)\](?:<std\w*>)?:?`),
-	lazily(`^\(([^)]*pid=[^)]*)\)`),                         // "(VllmWorker rank=1 pid=4711)"
-	lazily(`^(\d+): `),                                      // srun --label
-	lazily(`^[\d:.,]{8,} \| +[A-Z]+ +\| (?:[\w.]+ \| )?()`), // "10:00:00 | ERROR | trainer | "
-	lazily(`^##\[\w+\]()`),                                  // of a workflow's runner
-	lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) ()`),   // dates and times
-	lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? ()`),
+	lazily(`^\(([^)]*pid=[^)]*)\)`),                                   // "(VllmWorker rank=1 pid=4711)"
+	lazily(`^(\d+): `),                                                // srun --label
+	lazily(`^(?:[\d:.,]{8,} )?\| +[A-Z]+ +\| (?:[\w.:<>]+ [|-] )?()`), // loguru's "10:00:00 | ERROR | trainer:run:7 - "
+	lazily(`^##\[\w+\]()`),                                            // of a workflow's runner
+	lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) ()`),             // dates and times
+	lazily(`^[EWFI]\d{4} [\d:.]{8,} +\d+ [\w./-]+:\d+\] ()`),          // of absl and glog
+	lazily(`^(?:[\w.]+ - )?(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI])` + // of Python's loggers
+		`(?::[\w.]+:| - |:? (?:(?:__main__|[a-z0-9_]+(?:\.[a-z0-9_]+)+): )?)()`),
 	// the journal's "Mar 01 10:00:00 gpu12 train[4711]: "
-	lazily(`^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ ([\w./-]+(?:\[\d{1,7}\])?): `),
-	lazily(`^(?:stdout|stderr) [FP] ()`), // of a container's runtime
-	lazily(`^\{((?:"\w+": ?"?[^"{}]*"?, ?)*)"(?:log|msg|message|error|text)": ?"`),
-	lazily(`^(?:node|[a-z][a-z.-]*\d[\w.-]*)(?:: | +\| )()`), // the node's name before another prefix
+	lazily(`^(?:[A-Za-z]{3,5} [ \d]\d [\d:]{8} [\w.-]+ ([\w./-]+(?:\[\d{1,7}\])?)|[\w.-]+ ([\w./-]+\[\d{1,7}\])): `),
+	lazily(`^(?:(?:stdout|stderr)(?: [FP]|[:>])|wandb:|[a-z][\w.-]* +\|) ()`), // of a container's runtime, of W&B
+	// a log of JSON, or of fields
+	lazily(`^\{((?:"\w+": ?"?[^"{}]*"?, ?)*)"(?:log|msg|message|error|text|exc_info|exception)": ?"|` +
+		`^((?:\w+=(?:"[^"]*"|\S+) )+)msg="`),
+	lazily(`^(?:node|[a-z][a-z.-]*\d[\w.-]*): ()`), // a node, as pdsh and mpiexec name it
 }
 
 const srunLabel = 2 // its index in prefixes; those before it are in brackets
@@ -208,6 +211,8 @@ var (
 	rankIn = lazily(`(?i)\brank["=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
 	// TensorRT's "2: [file.cpp::function::7]" begins with an error number
 	errorNumber = lazily(`^\[[^]]*::`)
+	// valueEnd matches what follows a value in quotes: other fields
+	valueEnd = lazily(`"?(?:, ?"\w+": ?"?[^"{}]*"?)*\}*$`)
 )
 
 // prefix removes one prefix and reads its process. The innermost rank counts; torchrun's and mpiexec's labels are none.
@@ -217,11 +222,12 @@ func (l *line) prefix() bool {
 		if words == nil {
 			continue
 		}
-		name, rest := words[1], strings.TrimSpace(l.body[len(words[0]):])
-		label, bracket, node := i == srunLabel, i < srunLabel, i == len(prefixes)-1
-		begins := func(p pattern) bool { return p().MatchString(rest) }
-		if bracket && strings.TrimLeft(rest, ": ") == "" || label && errorNumber().MatchString(rest) ||
-			node && !slices.ContainsFunc(prefixes[:srunLabel+1], begins) {
+		name, rest := strings.Join(words[1:], ""), strings.TrimSpace(l.body[len(words[0]):])
+		if strings.HasSuffix(words[0], `"`) { // a value in quotes
+			rest = valueEnd().ReplaceAllString(rest, "")
+		}
+		label, bracket := i == srunLabel, i < srunLabel
+		if bracket && strings.TrimLeft(rest, ": ") == "" || label && errorNumber().MatchString(rest) {
 			continue
 		}
 		rank := rankIn().FindStringSubmatch(name)
