@@ -293,8 +293,8 @@ func readForms(m *record.Message, lower string, torch bool) {
 
 // deviceIndex matches how programs name a GPU by its number: "on device 1", "GPU:1", "cuda:0", "device ordinal 2". What
 // follows tells it from a size or a version.
-var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu|cuda|dev|device|device ordinal|device id)(?:[ :=#]{1,2}|\(id:)(\d{1,3})` +
-	`(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]|[kmgt][ac-hj-z]|b[a-xz]|by ))|` +
+var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu|cuda|dev|device|device ordinal|device id)` +
+	`(?:[ :=#]{1,2}|\(id:)(\d{1,3})(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]|[kmgt][ac-hj-z]|b[a-xz]|by ))|` +
 	`gpu_(\d{1,3})_bfc`)
 
 // currentDevice matches what llama.cpp has below its message.

@@ -187,16 +187,18 @@ const maxPrefixes = 8
 var prefixes = []pattern{
 	// "[rank0]:", "[default0]:", "[1,3]<stderr>:" of mpirun, "[2026-01-02 03:04:05]", "[ERROR]"
 	lazily(`^\[([^]]*)\](?:<std\w*>)?:?`),
-	lazily(`^\(([^)]*pid=[^)]*)\)`),                                   // "(VllmWorker rank=1 pid=4711)"
-	lazily(`^(\d+): `),                                                // srun --label
-	lazily(`^(?:[\d:.,]{8,} )?\| +[A-Z]+ +\| (?:[\w.:<>]+ [|-] )?()`), // loguru's "10:00:00 | ERROR | trainer:run:7 - "
-	lazily(`^##\[\w+\]()`),                                            // of a workflow's runner
-	lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) ()`),             // dates and times
-	lazily(`^[EWFI]\d{4} [\d:.]{8,} +\d+ [\w./-]+:\d+\] ()`),          // of absl and glog
+	lazily(`^\(([^)]*pid=[^)]*)\)`), // "(VllmWorker rank=1 pid=4711)"
+	lazily(`^(\d+): `),              // srun --label
+	// loguru's "10:00:00 | ERROR | trainer:run:7 - "
+	lazily(`^(?:[\d:.,]{8,} )?\| +[A-Z]+ +\| (?:[\w.:<>]+ [|-] )?()`),
+	lazily(`^##\[\w+\]()`),                                   // of a workflow's runner
+	lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) ()`),    // dates and times
+	lazily(`^[EWFI]\d{4} [\d:.]{8,} +\d+ [\w./-]+:\d+\] ()`), // of absl and glog
 	lazily(`^(?:[\w.]+ - )?(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI])` + // of Python's loggers
 		`(?::[\w.]+:| - |:? (?:(?:__main__|[a-z0-9_]+(?:\.[a-z0-9_]+)+): )?)()`),
 	// the journal's "Mar 01 10:00:00 gpu12 train[4711]: "
-	lazily(`^(?:[A-Za-z]{3,5} [ \d]\d [\d:]{8} [\w.-]+ ([\w./-]+(?:\[\d{1,7}\])?)|[\w.-]+ ([\w./-]+\[\d{1,7}\])): `),
+	lazily(`^(?:[A-Za-z]{3,5} [ \d]\d [\d:]{8} [\w.-]+ ([\w./-]+(?:\[\d{1,7}\])?)|` +
+		`[\w.-]+ ([\w./-]+\[\d{1,7}\])): `),
 	lazily(`^(?:(?:stdout|stderr)(?: [FP]|[:>])|wandb:|[a-z][\w.-]* +\|) ()`), // of a container's runtime, of W&B
 	// a log of JSON, or of fields
 	lazily(`^\{((?:"\w+": ?"?[^"{}]*"?, ?)*)"(?:log|msg|message|error|text|exc_info|exception)": ?"|` +

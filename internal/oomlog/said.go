@@ -110,7 +110,8 @@ func (st statement) isNear(step, count int, c class) bool {
 
 // Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
 var (
-	sourceMark = lazily(`^(?:#|//|/\*|\* |\*\*[^* ]+ [^*]+(?:\.\*\*|\*\*:) \w|'|\+ |<<|--[^>]|>>>|\$ |q: |- \w+: ["']|` +
+	sourceMark = lazily(`^(?:#|//|/\*|\* |\*\*[^* ]+ [^*]+(?:\.\*\*|\*\*:) \w` +
+		`|'|\+ |<<|--[^>]|>>>|\$ |q: |- \w+: ["']|` +
 		`\{"(?:question|prompt|instruction|input)":|[\w./-]+\.(?:log|out|err|txt):(?:\d+:)?[^\d/])`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
 		`const|static|case|#define|grep|hint|tip|note|usage|example|pattern|regex|match|title|search for):*(?: |$)|` +
