@@ -292,10 +292,9 @@ func readForms(m *record.Message, lower string, torch bool) {
 }
 
 // deviceIndex matches how programs name a GPU by its number: "on device 1", "GPU:1", "cuda:0", "device ordinal 2". What
-// follows tells it from a size or a version.
+// follows tells it from a size or a version. The allocator "GPU_0_bfc" is numbered by its program.
 var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu|cuda|dev|device|device ordinal|device id)` +
-	`(?:[ :=#]{1,2}|\(id:)(\d{1,3})(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]|[kmgt][ac-hj-z]|b[a-xz]|by ))|` +
-	`gpu_(\d{1,3})_bfc`)
+	`(?:[ :=#]{1,2}|\(id:)(\d{1,3})(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]|[kmgt][ac-hj-z]|b[a-xz]|by ))`)
 
 // currentDevice matches what llama.cpp has below its message.
 var currentDevice = lazily(`current device: \d+`)
@@ -303,11 +302,10 @@ var currentDevice = lazily(`current device: \d+`)
 // indexIn returns the number of the GPU that a text names; nil if it names none, or several.
 func indexIn(lower string) *int {
 	all := deviceIndex().FindAllStringSubmatch(lower, MaxOthers)
-	index := func(words []string) string { return words[1] + words[2] }
-	if len(all) == 0 || slices.ContainsFunc(all, func(words []string) bool { return index(words) != index(all[0]) }) {
+	if len(all) == 0 || slices.ContainsFunc(all, func(words []string) bool { return words[1] != all[0][1] }) {
 		return nil
 	}
-	return number(index(all[0]), maxGPU)
+	return number(all[0][1], maxGPU)
 }
 
 // sizeIn returns the size that a form matches, or unknown if there is no match.
