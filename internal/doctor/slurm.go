@@ -320,13 +320,13 @@ func (h slot) isProgram(f entry) bool {
 
 func judgeFlags(v *view) string {
 	flags, _ := v.conf().Get("PrologFlags")
-	has := func(flag string) bool { return slurmconf.HasWord(flags.Text, flag) }
 	seen := "PrologFlags=" + flags.Text
-	if !slices.ContainsFunc([]string{"Alloc", "Contain", "NoHold", "X11", "RunInJob", "ForceRequeueOnFail"}, has) {
+	have, _ := v.slurmdVersion()
+	if !slurmconf.Allocates(flags.Text, have) {
 		v.warn(seen+" has neither Alloc nor Contain", v.inConf("PrologFlags=Alloc"))
 	}
 	for _, f := range slurmconf.FlagCosts {
-		if has(f[0]) {
+		if slurmconf.HasWord(flags.Text, f[0]) {
 			v.warn(seen+": "+f[0], "take "+f[0]+" out of PrologFlags= in "+v.path+", unless you need it").Why = f[1]
 		}
 	}

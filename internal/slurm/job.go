@@ -240,6 +240,7 @@ var (
 	// TellsRun: hooks get the SLUID of a run, and the name of sbatch's default output; %r and %S in it are known, and
 	// %N is the name of the node, not of the host. slurmctld also sends task hooks.
 	TellsRun, ConfiglessTaskHooks = Version{25, 11}, Version{25, 11}
+	DeferBatchAllocates           = Version{26, 5} // PrologFlags=DeferBatch implies Alloc
 )
 
 // Has reports whether a version has a feature that another version introduced. The last number is ignored.

@@ -285,20 +285,28 @@ var FlagCosts = [][2]string{
 		"ask the driver only with slurm.run_in_job_backend: true"},
 }
 
+// Allocates reports whether PrologFlags let Slurm run the Prolog on all nodes of a job at once.
+func Allocates(flags string, of slurm.Version) bool {
+	words := []string{"Alloc", "Contain", "NoHold", "X11", "RunInJob", "ForceRequeueOnFail"}
+	if of.Has(slurm.DeferBatchAllocates) {
+		words = append(words, "DeferBatch")
+	}
+	return slices.ContainsFunc(words, func(w string) bool { return HasWord(flags, w) })
+}
+
 // flags plans PrologFlags. Without Alloc, only the first node of a job has a start to compare with.
 func (p *planner) flags() {
 	const why = "runs the Prolog on all nodes of a job at once"
 	own, has := p.Conf.Get("PrologFlags")
-	implies := func(flag string) bool { return HasWord(own.Text, flag) }
 	switch {
-	case slices.ContainsFunc([]string{"Alloc", "Contain", "X11", "RunInJob"}, implies):
+	case Allocates(own.Text, p.Version):
 	case has:
 		p.line(fmt.Sprintf("%s; replaces %s", why, own.Line.Where()), "PrologFlags=%s,Alloc", own.Text)
 	default:
 		p.line(why, "PrologFlags=Alloc")
 	}
 	for _, f := range FlagCosts {
-		if implies(f[0]) {
+		if HasWord(own.Text, f[0]) {
 			p.step("PrologFlags has %s (%s): %s. Take it out unless you need it.", f[0], own.Line.Where(), f[1])
 		}
 	}
