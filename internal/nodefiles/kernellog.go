@@ -249,7 +249,8 @@ func parseKill(text string) (gpu.HostKill, bool) {
 func ofJob(text string) bool {
 	_, rest, _ := strings.Cut(text, ",oom_memcg=/")
 	group, _, _ := strings.Cut(rest, ",")
-	return strings.Contains(group, "/job_")
+	const bySLUID = `slurmstepd\.scope/s[0-9A-Z]{13}(/|$)` // since Slurm 26.05
+	return strings.Contains(group, "/job_") || regexp.MustCompile(bySLUID).MatchString(group)
 }
 
 // parseLimit parses what a kernel writes before the summary of a kill for a cgroup's memory: "memory: usage 16777216kB,

@@ -215,6 +215,8 @@ func TestLimitOfAKill(t *testing.T) {
 		report + of("/slurm"):                                                  0,
 		strings.Replace(report, "6,", "14,", 1) + of("/slurm/uid_1/job_7"):     0,
 		strings.Replace(report, "limit 16", "limit x", 1) + of("/slurm/job_7"): 0,
+		report + of("/system.slice/n1_slurmstepd.scope/sCHNM7Y8WBK900/step_0"): 16 << 30,
+		report + of("/system.slice/slurmstepd.scope/system"):                   0,
 		report + "6,3,3,-;oom-kill:constraint=CONSTRAINT_NONE,global_oom,task_memcg=/slurm/job_7,task=,oom_memcg=/job,pid=77,uid=1\n": 0,
 	} {
 		since := mark(1, 1)
