@@ -67,7 +67,7 @@ var families = map[string]family{
 	drains: {kind: "counter", labels: []string{"hook"}, from: everyHook,
 		help: "Runs that drained the node; of health checks those that found it not drained."},
 	heldDrains: {kind: "counter", labels: []string{"hook"}, from: everyHook,
-		help: "Runs that would have drained the node: observe mode, or a job started too often; of checks in a row, one."},
+		help: "Runs that would have drained the node: observe mode, a job started too often; of checks in a row, one."},
 	lastRun: {kind: "gauge", labels: []string{"hook"},
 		help: "When the hook last ran for a job with GPUs, or the health check, in seconds since 1970."},
 	lastOwnErrors: {kind: "gauge", labels: []string{"hook"},
