@@ -134,6 +134,11 @@ var entries = []Entry{
 			"if it recurs.",
 		Traits{Exit: 30, Start: ToWarn, End: ToDrain, Condition: true,
 			Fault: "the GPU's memory gave back wrong bits in a test after your job", Doubtful: true}},
+	{SlowMemory, Note, Card, Node, "memory is slower than it was",
+		"The pattern test took more than twice as long as the median of this GPU's earlier ones (at least five, of a " +
+			"comparable size, since the driver was loaded).",
+		"Look at clocks and heat (nvidia-smi -q -d PERFORMANCE). If it stays: bookend diagnose, bookend rma GPU.",
+		Traits{Start: ToNote, End: ToNote, Condition: true, Milder: "was slow"}},
 	{Reset, Serious, Card, Node, "reset did not repair the GPU",
 		"Memory that no process held was left on the GPU. The health check began to reset it (repair.enabled): that " +
 			"failed, it is not proven well, or the drain was not ended. Only the reason and bookend status have this.",

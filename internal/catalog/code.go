@@ -56,6 +56,7 @@ const (
 	Blocked      Code = "BKD-BLOCKED"
 	Broken       Code = "BKD-BROKEN"
 	Bits         Code = "BKD-BITS"
+	SlowMemory   Code = "BKD-SLOWMEM"
 	Reset        Code = "BKD-RESET"
 	Diagnosed    Code = "BKD-DIAG"
 	Recovery     Code = "BKD-RECOVERY"

@@ -94,6 +94,44 @@ type Pattern struct {
 	Write time.Duration `json:"write_ns,omitempty"`
 	Read  time.Duration `json:"read_ns,omitempty"`
 	Why   string        `json:"why,omitempty"` // why it was not made or has no result
+	// Slow says that it took more than twice as long as this GPU's earlier ones, empty if not, or if too few are known.
+	Slow string `json:"slow,omitempty"`
+}
+
+// Speeds are how fast a GPU's earlier pattern tests were, the newest last; those that were slow are left out.
+type Speeds []Speed
+
+// Speed is how long a pattern test took to read so many bytes.
+type Speed struct {
+	Bytes uint64        `json:"bytes"`
+	Read  time.Duration `json:"read_ns"`
+}
+
+// Plus returns the speeds with that of one more test.
+func (s Speeds) Plus(p *Pattern) Speeds {
+	const most = 9
+	if p == nil || p.Bytes == 0 || p.Read <= 0 || p.Slow != "" {
+		return s
+	}
+	all := append(slices.Clone(s), Speed{p.Bytes, p.Read})
+	return all[max(0, len(all)-most):]
+}
+
+// Slower says whether a test took more than twice the median of at least five earlier ones, for each byte. They must
+// have read between half and twice as many bytes.
+func (s Speeds) Slower(p Pattern) string {
+	var took []float64
+	for _, e := range s {
+		if e.Bytes >= p.Bytes/2 && e.Bytes/2 <= p.Bytes {
+			took = append(took, float64(e.Read)*float64(p.Bytes)/float64(e.Bytes))
+		}
+	}
+	slices.Sort(took)
+	if len(took) < 5 || p.Bytes == 0 || float64(p.Read) <= 2*took[len(took)/2] {
+		return ""
+	}
+	return fmt.Sprintf("%s read in %d ms, which took %d ms in the median of %d earlier tests", Size(p.Bytes),
+		p.Read.Milliseconds(), time.Duration(took[len(took)/2]).Milliseconds(), len(took))
 }
 
 // Outcome describes what the test found, for an admin; it is empty if none was made.
@@ -108,6 +146,9 @@ func (p *Pattern) Outcome() string {
 		p.Write.Milliseconds(), p.Read.Milliseconds(), p.Wrong)
 	if p.Bytes == 0 {
 		text = fmt.Sprintf("not finished: %s; wrong words of 8 bytes so far: %d", p.Why, p.Wrong)
+	}
+	if p.Slow != "" {
+		text += "; slow: " + p.Slow
 	}
 	for _, w := range p.First[:min(len(p.First), 3)] {
 		text += fmt.Sprintf("; at byte %d bits %#x", w.Offset, w.Flipped)

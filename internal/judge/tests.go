@@ -148,6 +148,11 @@ func FoundByTests(cards []record.Assigned, outcomes []TestResult) (found []recor
 			if o.Device == c.Device.ID && o.Device != "" && (o.Bad() || o.Result == gpu.ProbeGap) {
 				found = append(found, o.finding(c))
 			}
+			if p := o.Pattern; o.Device == c.Device.ID && o.Earlier.IsZero() && p != nil && p.Slow != "" {
+				f := record.Saw(catalog.SlowMemory, p.Slow, "the GPU's own speed")
+				f.GPU, f.Index = c.Device.ID, &c.Index
+				found = append(found, f)
+			}
 		}
 	}
 	return found

@@ -258,3 +258,14 @@ func TestAgain(t *testing.T) {
 }
 
 var update = flag.Bool("update", false, "rewrite testdata")
+
+// A slow pattern test is found once, by the hook that made it, and drains nothing.
+func TestSlowMemory(t *testing.T) {
+	o := TestResult{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK, Pattern: &gpu.Pattern{Bytes: 1 << 30, Slow: "1.0 GiB read in 9 ms"}}}
+	found := FoundByTests([]record.Assigned{idle}, []TestResult{o})
+	must.Not(t, len(found) != 1 || found[0].Code != catalog.SlowMemory || found[0].GPU != card0, "got %+v", found)
+	e, _ := catalog.Lookup(found[0].Code)
+	must.Not(t, e.NeverDrains() == "", "it can drain")
+	o.Earlier = time.Unix(1, 0)
+	must.Be(t, "of an earlier hook's test", len(FoundByTests([]record.Assigned{idle}, []TestResult{o})), 0)
+}

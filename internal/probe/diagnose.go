@@ -55,8 +55,8 @@ func Diagnosed(a *node.Access) string {
 	return ""
 }
 
-// Perform makes the diagnosis, and returns whether all tests passed; unknown if none was made, or if what failed may not
-// be the hardware.
+// Perform makes the diagnosis, and returns whether all tests passed; unknown if none was made, or if what failed may
+// not be the hardware.
 func (d Diagnose) Perform() (passed record.Answer, err error) {
 	a := d.Access
 	why := d.vacant()

@@ -18,8 +18,9 @@ func Now(a *node.Access, card record.Assigned) (text string, passed record.Answe
 		return "not tested: " + why, record.CannotTell
 	}
 	t.rule.Pattern = []gpu.ID{card.Device.ID}
-	o := t.run([]record.Assigned{card})[0]
 	earlier, more := node.Tests(a)
+	t.last = earlier
+	o := t.run([]record.Assigned{card})[0]
 	seen := judge.Seen{Epoch: node.ReadEpoch(a.Config.Paths)}
 	text = summary(card, o)
 	for _, f := range slices.Concat(t.faults, more, keep(a, seen, []judge.TestResult{o}, earlier)) {
@@ -35,8 +36,8 @@ func summary(card record.Assigned, o judge.TestResult) (text string) {
 	case gpu.ProbeOK:
 		text = fmt.Sprintf("ok, largest block %s of %s free", gpu.Size(o.Largest.Bytes), gpu.Size(o.Free.Bytes))
 	default:
-		for _, f := range judge.FoundByTests([]record.Assigned{card}, []judge.TestResult{o}) {
-			text = fmt.Sprintf("%s: %s", f.Code, f.Observed)
+		for _, f := range slices.Backward(judge.FoundByTests([]record.Assigned{card}, []judge.TestResult{o})) {
+			text = fmt.Sprintf("%s: %s", f.Code, f.Observed) // of the first
 		}
 	}
 	if o.Pattern != nil && o.Result != gpu.ProbeWrong {

@@ -165,9 +165,11 @@ func keep(a *node.Access, seen judge.Seen, tested []judge.TestResult, known map[
 	}
 	var records []record.TestRecord
 	for _, o := range tested {
+		speeds := known[o.Device].Speeds.Plus(o.Pattern)
 		o.Pattern = cmp.Or(o.Pattern, known[o.Device].Probe.Pattern)
 		records = append(records, record.TestRecord{
 			Probe: o.Probe, Epoch: seen.Epoch, Kernel: mark, Wall: a.Env.Clock.Wall().UTC(), Seen: o.Seen,
+			Speeds: speeds,
 		})
 	}
 	if len(records) == 0 || !seen.Epoch.Same(seen.Epoch) { // a partially known epoch is never trusted

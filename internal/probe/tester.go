@@ -108,6 +108,9 @@ func (t *tester) run(cards []record.Assigned) (outcomes []judge.TestResult) {
 		if o.Retry(len(cards) > 1) && t.until-t.now() >= testBase+testCard {
 			o = o.Again(t.allocate(all[i : i+1])[0])
 		}
+		if o.Pattern != nil {
+			o.Pattern.Slow = t.last[o.Device].Speeds.Slower(*o.Pattern)
+		}
 		outcomes = append(outcomes, o)
 	}
 	return outcomes

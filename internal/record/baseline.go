@@ -41,4 +41,6 @@ type TestRecord struct {
 	Seen int `json:"seen,omitempty"`
 	// Jobs is how many jobs have ended since without another test.
 	Jobs int `json:"jobs,omitempty"`
+	// Speeds are those of the pattern tests so far.
+	Speeds gpu.Speeds `json:"speeds,omitempty"`
 }

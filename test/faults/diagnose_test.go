@@ -3,9 +3,12 @@ package faults
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"bookend/internal/gpu"
+	"bookend/internal/state"
 	"bookend/test/must"
 )
 
@@ -117,4 +120,19 @@ func TestDiagnoseRefused(t *testing.T) {
 			must.Not(t, strings.Contains(out, "BKD-DIAG"), "got\n%s", out)
 		})
 	}
+}
+
+// A pattern test that takes far longer than this GPU's earlier ones says so, and is no measure for later ones.
+func TestSlowMemory(t *testing.T) {
+	n := toReset(t)
+	n.set("gpu0.extra_mib", "0")
+	n.set("gpu0.recovery_action", "0")
+	n.shows("wrong words of 8 bytes: 0", "test", "0")
+	was := must.Have(state.Probes.Load(n.store()))(t)[gpu.ID(n.world.UUID(0))]
+	must.Not(t, len(was.Speeds) != 1 || was.Speeds[0].Bytes != was.Probe.Pattern.Bytes, "got %+v", was)
+	was.Speeds = slices.Repeat(gpu.Speeds{{Bytes: was.Probe.Pattern.Bytes, Read: 1}}, 5)
+	must.Do(t, state.Probes.Put(n.store(), was))
+	n.shows("; slow: ", "test", "0")
+	now := must.Have(state.Probes.Load(n.store()))(t)[gpu.ID(n.world.UUID(0))]
+	must.Be(t, "speeds", len(now.Speeds), 5)
 }
