@@ -59,9 +59,12 @@ func Diagnosed(a *node.Access) string {
 // not be the hardware.
 func (d Diagnose) Perform() (passed record.Answer, err error) {
 	a := d.Access
-	why := d.vacant()
-	if why != "" || a.Store == nil {
-		return d.asJob(cmp.Or(why, "it is another host's"))
+	why := "this host has no records of it"
+	if a.Store != nil {
+		why = d.vacant()
+	}
+	if why != "" {
+		return d.asJob(why)
 	}
 	release, err := a.Store.Turns.Check(time.Minute)
 	if err != nil {
