@@ -125,6 +125,6 @@ func examine(a *app, all bool) error {
 	site := doctor.SiteOf(a.env)
 	site.NodeName = cmp.Or(site.NodeName, nodeOf(a.env, site.Config.Paths, ""))
 	report := doctor.NewReport(view.Version, "doctor", site.NodeName,
-		doctor.Examine(site, doctor.Patience), all)
+		doctor.Examine(site, doctor.Patience, doctor.Checks()), all)
 	return cmp.Or(a.write(report, false), verdict(!report.Fails()))
 }

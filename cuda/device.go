@@ -150,8 +150,7 @@ func busID(pci nvml.PciInfo) gpu.BusID {
 	return id
 }
 
-// instances opens a GPU's MIG instances, whose indexes have gaps. A failure means that some, or all, may exist but
-// could not be opened.
+// instances opens a GPU's MIG instances, whose indexes have gaps. A failure means that some could not be opened.
 func (l *library) instances(card device) ([]device, *failure) {
 	if !card.cut() {
 		return nil, nil

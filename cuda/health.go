@@ -19,8 +19,7 @@ import (
 // together, but one that met another process's teardown was measured to block for 380 ms.
 const healthLeast = 300 * time.Millisecond
 
-// tellHealth reads the health of the requested devices, if time is left. The samples are already sent, so this costs
-// them nothing.
+// tellHealth reads the health of the requested devices, if time is left. The samples are already sent.
 func (s *session) tellHealth() error {
 	if !s.Req.Health || s.Left() < healthLeast {
 		return nil

@@ -18,8 +18,7 @@ var cuda = allocation.Library{
 	Slow: " (persistence mode is off, or several start at once?)",
 }
 
-// serveProbe tests devices through CUDA. NVML provides what CUDA does not: the free memory without a context, and the
-// processes.
+// serveProbe tests devices through CUDA. NVML has the free memory without a context, and the processes.
 func serveProbe(s backendkit.Session) error {
 	path, err := libraryPath(s.Req.Options[optionCUDA], "libcuda.so.1")
 	if err != nil {

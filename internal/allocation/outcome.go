@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -49,10 +50,8 @@ func (o outcome) explain() *gpu.CallError {
 	if !known {
 		m.Name = strings.Clone(backendkit.Bounded(nameOf(o.code)))
 	}
-	if m.Name == "" {
-		m.Name = "unknown to the driver"
-	}
-	return &gpu.CallError{Call: o.call, Code: o.code, Name: m.Name, Meaning: m.Meaning, Remedy: m.Remedy}
+	name := cmp.Or(m.Name, "unknown to the driver")
+	return &gpu.CallError{Call: o.call, Code: o.code, Name: name, Meaning: m.Meaning, Remedy: m.Remedy}
 }
 
 // words describes the failure in one line.

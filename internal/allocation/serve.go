@@ -186,8 +186,7 @@ func (t *tests) testAll(ready started) error {
 	return t.finish(nil, "")
 }
 
-// unseen skips a device that the library does not show if another may be the cause: CUDA's list ends at the first
-// unknown one.
+// unseen skips a device that may be hidden by another: CUDA's list ends at the first unknown one.
 func (t *tests) unseen(result *gpu.Probe, o outcome) {
 	if len(t.Req.Devices) > 1 && (o.code == noDevice || o.code == invalidDevice) {
 		skip(result, t.Name+" does not show it, or not one that was asked for together with it: ask for it alone. "+

@@ -23,8 +23,7 @@ type Allocation struct {
 	Start time.Duration // CLOCK_BOOTTIME of its prolog's last sample
 	End   time.Duration // of its epilog's last sample; 0 while the job lives
 	Alone bool          // no other job was given any of its GPUs meanwhile
-	// Unplaced is set if it is not known which GPUs the job was given: it may be on any. Perhaps are those that it may
-	// have if the others are known.
+	// Unplaced is set if the job's GPUs are unknown: it may be on any. Perhaps are those that it may have besides.
 	Unplaced bool
 	Perhaps  []gpu.ID
 	// Unseen is set if the run counts as over without proof: it makes nothing certain.

@@ -34,8 +34,7 @@ type Now struct {
 	Unread string
 }
 
-// Open reads every record of the node and sets self, which may be among them, apart. A health check has no run as self,
-// only what the recorder saw.
+// Open reads every record of the node, apart from self, which may be among them; a health check has no run as self.
 func Open(runs []record.Run, self record.Run, now Now) Book {
 	b := Book{Left: leftovers(runs, now), Ending: ending(runs, now)}
 	ofRun := self.Job.ID != 0
@@ -322,8 +321,7 @@ func MayOwn(r record.Run, p record.RecordedProcess) bool {
 	return sameUser && named && p.Service == "" && BeganBefore(r, p) && (r.Epilog() == nil || p.Start < r.Last().At)
 }
 
-// BeganBefore reports whether a run had begun when a recorded process started, or may have. /proc gives start times
-// rounded down to a tick.
+// BeganBefore reports whether a run may have begun when a process started. /proc rounds start times down to a tick.
 func BeganBefore(r record.Run, p record.RecordedProcess) bool {
 	return r.Start == nil || p.Start+record.Tick > r.Start.At
 }

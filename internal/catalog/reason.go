@@ -17,8 +17,7 @@ type SlurmReason struct {
 var reasonsFile string
 
 // SlurmReasons returns the reasons of Slurm's own that a text is, as sinfo -R or scontrol shows it: with its author
-// and time, cut to the width of a column, or several joined, after an admin's or Bookend's too. A text in which a
-// reason is only mentioned has none.
+// and time, cut to the width of a column, or several joined. A text that only mentions a reason has none.
 func SlurmReasons(text string) (found []SlurmReason) {
 	text = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), "reason=")
 	// What Slurm shows behind it: "[root@2026-11-29T12:00:00]", or sinfo's columns for user, time and nodes.

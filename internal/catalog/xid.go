@@ -9,8 +9,7 @@ import (
 	"sync"
 )
 
-// DriverError is what is known of some of the errors that a driver writes to the kernel log: of NVIDIA's Xids what
-// NVIDIA's guidance makes of them.
+// DriverError is what is known of an error that a driver writes to the kernel log: for Xids, NVIDIA's guidance.
 type DriverError struct {
 	Numbers []int
 	Code    Code

@@ -251,8 +251,7 @@ const (
 // noID means "leave unchanged" to setresuid and similar calls, so it is not a valid id.
 const noID = ^uint32(0)
 
-// lookups and accounts are programs that print a user's groups, and a user's line, from the system's name service: a
-// static hook has no NSS.
+// lookups and accounts print a user's groups, and a user's line, from the system's name service: a hook has no NSS.
 var (
 	lookups  = []string{"/usr/bin/id", "/bin/id"}
 	accounts = []string{"/usr/bin/getent", "/bin/getent"}
@@ -280,8 +279,7 @@ func Groups(uid, gid uint32) []uint32 {
 	return groupsIn(text, gid)
 }
 
-// Home returns a user's home directory by the system's name service. Only root may ask: see Become. The caller checks
-// the path.
+// Home returns a user's home by the system's name service. Only root may ask: see Become. The caller checks the path.
 func Home(uid uint32) (string, error) {
 	// Threat: a user traces a program that runs as them, and so has a process outside the limits of their jobs.
 	if os.Geteuid() != 0 {

@@ -84,8 +84,7 @@ type Result struct {
 	Err        error // why it was not started, could not be waited for, or a panic in Run's goroutines
 }
 
-// LastWords returns the first line of stderr behind ": ", empty if there is none: a Go panic and the linker begin with
-// the message.
+// LastWords returns the first line of stderr behind ": ": a Go panic and the linker begin with the message.
 func (r Result) LastWords() string {
 	const most = 300
 	first, _, _ := strings.Cut(strings.TrimSpace(string(r.Stderr)), "\n")

@@ -9,8 +9,7 @@ import (
 	"bookend/internal/record"
 )
 
-// faultDoubts returns the reasons that keep a fault of this GPU from proving it unusable. Whose job it was, or shared,
-// makes a fault no less certain.
+// faultDoubts returns what keeps a fault from proving this GPU unusable. Sharing makes a fault no less certain.
 func (v view) faultDoubts() []string {
 	return reasons(
 		doubt{v.device.Parent != "",

@@ -10,8 +10,7 @@ import (
 	"bookend/internal/record"
 )
 
-// unlisted judges the memory that no listed process accounts for now. As much as was unexplained at the job's start is
-// expected.
+// unlisted judges the memory that no listed process accounts for, beyond what was unexplained at the job's start.
 func (v view) unlisted(now gpu.Figure) (record.Finding, bool) {
 	if v.in.Shared != "" || v.now.Memory.Unjudged != "" {
 		return record.Finding{}, false // other jobs' processes may not be listed here

@@ -55,8 +55,7 @@ func SettledBaseline(first, second gpu.Reading, who map[int]record.Process, l re
 	return b, err
 }
 
-// AcceptableBaseline returns the baseline for a GPU on which there is no more than allowed, apart from services of the
-// node.
+// AcceptableBaseline returns the baseline for a GPU with no more on it than allowed, apart from services of the node.
 func AcceptableBaseline(r gpu.Reading, who map[int]record.Process, limits record.Limits) (record.Baseline, error) {
 	b := record.Baseline{GPU: r.Device.ID, Accepted: true, Holder: "accepted"}
 	if r.ProcessesUnknown != "" {

@@ -9,8 +9,7 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Explanation is the meaning and remedy of a code, a number or a pasted text, empty if there is nothing in it. explain
-// says what a code means here.
+// Explanation is the meaning and remedy of a code, a number or a pasted text. explain says what a code means here.
 func Explanation(what string, explain func(catalog.Code) string) string {
 	what = strings.TrimSpace(what[:min(len(what), 64<<10)])
 	n, err := strconv.Atoi(what)
@@ -74,8 +73,7 @@ func explainExit(n int, explain func(catalog.Code) string) []string {
 	return paragraphs
 }
 
-// explainPasted explains what a text contains: lines of the kernel's log, a node's drain reason, codes of Bookend, and
-// what a library returned.
+// explainPasted explains lines of the kernel's log, a drain reason, codes of Bookend, and what a library returned.
 func explainPasted(what string, explain func(catalog.Code) string) (paragraphs []string) {
 	for _, x := range gpu.PastedErrors(what) {
 		paragraphs = append(paragraphs, explainXid(x, explain)...)

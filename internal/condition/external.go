@@ -102,8 +102,7 @@ func plain(text string) string {
 
 const drainedBefore = "the node was drained for this before: since then an admin decides"
 
-// wasDrainedFor reports whether a check drained the node for the site's own check, or an earlier one did and no reply
-// was without fault since.
+// wasDrainedFor reports whether a check drained the node for the site's own, and no reply was without fault since.
 func wasDrainedFor(last record.Check) bool {
 	for i, f := range last.Findings {
 		drained := last.Verdict.Action == catalog.ToDrain && last.Verdict.Drains(i)

@@ -206,8 +206,7 @@ func Unfinished(all []ResetAttempt, boot string) string {
 		"changed: " + strings.Join(left, "; ")
 }
 
-// Undoing returns the command that a reset left behind, by the programs that are configured now; nil for what no reset
-// leaves.
+// Undoing returns the command that a reset left behind, with the programs of today's configuration; nil for others.
 func Undoing(left []string, smi, systemctl string) []string {
 	switch {
 	case len(left) == 3 && left[1] == "start" && strings.HasSuffix(left[2], ".service") && left[2][0] != '-':
@@ -238,8 +237,7 @@ func Diagnosed(card record.Assigned) record.Finding {
 
 const resetAgain = 24 * time.Hour
 
-// Counted returns the last 24 hours' resets of this GPU that count against another, and what was refused since the
-// first; none without a reset.
+// Counted returns the last 24 hours' resets of this GPU that count against another, and what was refused since.
 func (r Reset) Counted() []ResetAttempt {
 	all := slices.DeleteFunc(slices.Clone(r.Earlier), func(a ResetAttempt) bool {
 		return a.GPU != r.Card.Device.ID || r.Now.Sub(a.At).Abs() > resetAgain
@@ -290,8 +288,7 @@ func ActiveLinks(text string) (active string, all bool) {
 	return strconv.Itoa(n), n > 0 && n == of
 }
 
-// AfterReset returns what the node is to keep of fatal errors after a reset of a GPU: what the kernel log has of it up
-// to the mark is over.
+// AfterReset returns the fatal errors that stand after a reset of a GPU: its own up to the mark are over.
 func AfterReset(s record.Standing, epoch gpu.Epoch, bus gpu.BusID, last gpu.KernelMark) record.Standing {
 	if !s.Epoch.Same(epoch) {
 		s = record.Standing{Epoch: epoch, Mark: last}

@@ -137,8 +137,7 @@ func with(s record.Standing, f record.StandingFault) record.Standing {
 	return s
 }
 
-// OnRecord returns a test for errors that are on record. One more of a code for which no node was drained adds
-// nothing.
+// OnRecord returns a test for errors on record. One more of a code for which no node was drained adds nothing.
 func OnRecord(s record.Standing, now gpu.Epoch) func(gpu.Xid) bool {
 	return func(x gpu.Xid) bool {
 		return s.Epoch.Same(now) && slices.ContainsFunc(s.Faults, func(f record.StandingFault) bool {

@@ -45,8 +45,7 @@ func (c Config) Explain(code catalog.Code) string {
 		[2]string{"more", "docs/findings.md#" + strings.ToLower(string(code))})
 }
 
-// Suggest returns the known word that a misspelt one is most like, in a list: a finding, one of Slurm's reasons, or one
-// of more.
+// Suggest returns the word that a misspelt one is most like, in a list: a finding, a reason of Slurm's, or one of more.
 func Suggest(what string, more ...string) []string {
 	for _, e := range catalog.All() {
 		more = append(more, string(e.Code), strings.TrimPrefix(string(e.Code), "BKD-"))

@@ -48,8 +48,7 @@ func (say Say) mistakes(file string, problems []config.Problem) {
 	}
 }
 
-// CheckSyntax writes a line for each mistake in the text of a configuration, then the result, and reports whether it is
-// valid.
+// CheckSyntax writes each mistake in the text of a configuration, then the result, and reports whether it is valid.
 func CheckSyntax(say Say, file string, text []byte) bool {
 	cfg, problems := config.Parse(text)
 	say.mistakes(file, append(problems, cfg.Unused...))
@@ -105,8 +104,7 @@ func CheckConfig(say Say, cfg config.Config, path, slurmConf string, problems []
 	return true
 }
 
-// unknownPartitions returns the names of partitions that slurm.conf does not have. They are no mistakes: slurmctld may
-// know them from elsewhere.
+// unknownPartitions returns partitions that slurm.conf lacks. slurmctld may have them from elsewhere: no mistakes.
 func unknownPartitions(cfg config.Config, conf slurmconf.Conf) (all []config.Problem) {
 	keys, known := map[string]string{}, conf.Partitions()
 	for name := range cfg.Policy.Partitions {

@@ -20,8 +20,7 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// judgeDevices checks that a job can open the GPUs that it was given and no other: cgroup.conf must say so, and
-// task/cgroup carry it out.
+// judgeDevices checks that a job can open only its own GPUs: cgroup.conf must say so, and task/cgroup carry it out.
 func judgeDevices(v *view) string {
 	s := v.Survey.Slurm
 	if count, unsure := v.given(); count <= 0 && unsure == "" {

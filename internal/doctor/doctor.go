@@ -129,12 +129,8 @@ func (c Check) results(s Site) []Result {
 // Patience is how long a check may take to answer: a node under load takes seconds.
 const Patience = 5 * time.Second
 
-// Examine runs all checks on the node. What does not answer within patience is unknown.
-func Examine(s Site, patience time.Duration) []Result {
-	return examine(s, patience, Checks())
-}
-
-func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
+// Examine runs checks on the node. What does not answer within patience is unknown.
+func Examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	s.Survey = survey(s, patience)
 	if conf := s.Survey.Slurm.Conf; conf == nil || conf.Doubt() != "" {
 		without := []string{"programs", "config", "drop-filesystem", "remove-ipc", "slurm-conf", "driver"}

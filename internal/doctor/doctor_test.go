@@ -81,7 +81,7 @@ func TestPartsThatHang(t *testing.T) {
 			n.site.Config.Deadlines.Prolog.Driver = config.Duration(patience)
 			began := time.Now()
 			levels := map[string]string{}
-			for _, r := range notWell(Examine(*n.site, patience)) {
+			for _, r := range notWell(Examine(*n.site, patience, Checks())) {
 				levels[r.Check] = r.Level
 			}
 			// Four rounds of looking, one after another, and what the kernel itself needs.

@@ -191,8 +191,7 @@ func (r rule) judge(v *view) bool {
 	return false
 }
 
-// judgeConfig also reports the first mistake of the configuration, the first key of an earlier version, and directories
-// of metrics that hooks refuse.
+// judgeConfig also reports the first mistake, the first key of an earlier version, and refused directories of metrics.
 func judgeConfig(v *view) string {
 	const all = "bookend config check lists all"
 	rule{0o444, Warning, "the defaults are in effect", "", []string{v.ConfigPath}, 0o644}.judge(v)

@@ -91,7 +91,7 @@ func (n testNode) install() {
 
 // examine is Examine on a machine that may be busy, where everything answers in the end.
 func (n testNode) examine() []Result {
-	return Examine(*n.site, time.Minute)
+	return Examine(*n.site, time.Minute, Checks())
 }
 
 // notWell returns the results that are not well.
@@ -115,7 +115,7 @@ func (n testNode) do(command string) {
 
 func (n testNode) said(check string) []Result {
 	others := func(c Check) bool { return c.Name != check }
-	return examine(*n.site, time.Minute, slices.DeleteFunc(Checks(), others))
+	return Examine(*n.site, time.Minute, slices.DeleteFunc(Checks(), others))
 }
 
 // hang mounts a FUSE file system that nothing serves over a folder: whatever asks it anything waits.

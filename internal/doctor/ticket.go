@@ -164,9 +164,8 @@ func firstLine(path, key string) string {
 	return ""
 }
 
-// history returns what ends of jobs found of the GPU's condition, and the drains for the GPU with the times at which
-// the driver was loaded again or the node booted, oldest first. What findings observed is left out: it may quote names
-// that a job chose.
+// history returns what ends of jobs found of the GPU's condition, its drains, and when the driver was loaded or the
+// node booted, oldest first. What findings observed is left out: it may quote names that a job chose.
 func (t *Ticket) history() (found, tried []string) {
 	var last gpu.Epoch
 	for _, r := range slices.Backward(t.Runs) {
@@ -238,8 +237,7 @@ func (t *Ticket) logged(log *gpu.KernelLog) (lines []string) {
 
 func (t *Ticket) isNVIDIA() bool { return gpu.VendorOf(t.Device).Name == gpu.NVIDIA.Name }
 
-// nvidiaSMI returns what nvidia-smi prints about the GPU up to its first section about processes, which names them, or
-// why there is nothing.
+// nvidiaSMI returns what nvidia-smi prints about the GPU before it names processes, or why there is nothing.
 func (t *Ticket) nvidiaSMI() string {
 	path := filepath.Join(t.Programs, "nvidia-smi")
 	// Threat: root runs it: like a backend, it must be where no other user could have put it.

@@ -30,8 +30,7 @@ const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][
 
 var words = map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}
 
-// Compose composes the reason for a finding, without a job for a health check. It has no name from a user, and no
-// bracket, which Slurm adds.
+// Compose composes the reason for a finding. It has no name from a user, and no bracket, which Slurm adds.
 func Compose(f record.Finding, job slurm.JobID, phase slurm.Context) safetext.Safe {
 	text := string(f.Code)
 	if f.Index != nil && *f.Index >= 0 && *f.Index <= math.MaxUint16 {
@@ -65,8 +64,7 @@ func Ours(text string) bool {
 	return err == nil || found[5] == ""
 }
 
-// IsOurReason reports whether a text can be one of ours: it begins with a code. The rest may be another release's
-// wording.
+// IsOurReason reports whether a text begins with a code. The rest may be another release's wording.
 func IsOurReason(text string) bool {
 	begins, _ := regexp.MatchString(`^BKD(-[A-Z]+)+( |$)`, text)
 	return begins && len(text) <= maxWhy

@@ -193,8 +193,7 @@ func (m Remembered) Resumed(now time.Time, why string) Remembered {
 	return m
 }
 
-// Repairable returns the GPU if the node was drained for memory that no process holds, on this GPU alone, and the
-// driver was not loaded again since.
+// Repairable returns the GPU if its memory without a process alone drained the node, and the driver was not reloaded.
 func (m Remembered) Repairable(now gpu.Epoch) (id gpu.ID, is bool) {
 	w := m.Written
 	if w == nil || !w.Epoch.Same(now) || len(w.Causes) == 0 {
@@ -206,8 +205,7 @@ func (m Remembered) Repairable(now gpu.Epoch) (id gpu.ID, is bool) {
 	})
 }
 
-// OnlyFor returns a test whether a node's drain is ours, and for nothing but this GPU that its reset can cure: no other
-// cause is on record either.
+// OnlyFor returns a test whether a drain is ours and on record for nothing but what this GPU's reset can cure.
 func (m Remembered) OnlyFor(id gpu.ID, runs []record.Run, boot string) func(slurm.Node) bool {
 	m = m.Here(boot)
 	another := func(c Cause) bool { return c.GPU != id || id == "" || c.Code == catalog.Diagnosed }

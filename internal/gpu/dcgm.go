@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -101,15 +102,11 @@ type diagWarning struct {
 	Severity int    `json:"error_severity"`
 }
 
-// ReadDiagnosis reads what dcgmi diag -j printed. ids has the GPUs by DCGM's numbers, which are neither NVML's nor
-// Slurm's.
+// ReadDiagnosis reads what dcgmi diag -j printed. ids has the GPUs by DCGM's own numbers, as DCGMIDs returns them.
 func ReadDiagnosis(text string, ids map[int]ID) (d Diagnosis) {
 	doc := diagDocument{}
 	err := json.Unmarshal([]byte(text), &doc)
-	body := doc.New
-	if body == nil {
-		body = doc.Old
-	}
+	body := cmp.Or(doc.New, doc.Old)
 	switch {
 	case err != nil || body == nil:
 		d.Unknown = fmt.Sprintf("dcgmi printed no diagnosis that is known: %.200q", strings.TrimSpace(text))
@@ -218,12 +215,8 @@ func (w diagWarning) isOfHardware() bool {
 
 // isAbout reports whether the message names no other GPU.
 func (w diagWarning) isAbout(number int) bool {
-	for _, m := range regexp.MustCompile(`(?i)\bgpus?\s*#?(\d+)`).FindAllStringSubmatch(w.text(), -1) {
-		if m[1] != strconv.Itoa(number) {
-			return false
-		}
-	}
-	return true
+	named := regexp.MustCompile(`(?i)\bgpus?\s*#?(\d+)`).FindAllStringSubmatch(w.text(), -1)
+	return !slices.ContainsFunc(named, func(m []string) bool { return m[1] != strconv.Itoa(number) })
 }
 
 // DCGMIDs reads dcgmi discovery -l: the GPUs by DCGM's numbers. A GPU that the driver does not have is left out, and a

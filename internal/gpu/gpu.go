@@ -23,17 +23,20 @@ type Figure struct {
 func Bytes(n uint64) Figure { return Figure{Bytes: n} }
 
 // Unknown returns a figure that could not be read, with the reason. An empty reason becomes "not read".
-func Unknown(why string) Figure {
-	if why == "" {
-		why = "not read"
-	}
-	return Figure{Unknown: why}
-}
+func Unknown(why string) Figure { return Figure{Unknown: cmp.Or(why, "not read")} }
 
 // ImpossibleSize is why a size that a program printed is unknown if no machine can have as much.
 const ImpossibleSize = "not a possible size"
 
 func (f Figure) Known() bool { return f.Unknown == "" }
+
+// Text formats the figure, or returns a text for an unknown one.
+func (f Figure) Text(unknown string) string {
+	if !f.Known() {
+		return unknown
+	}
+	return Size(f.Bytes)
+}
 
 // Device identifies one GPU or MIG instance.
 type Device struct {
@@ -210,8 +213,7 @@ func (e Epoch) Same(other Epoch) bool {
 	return known(e.Boot, other.Boot) && known(e.Driver, other.Driver) && known(e.Module, other.Module)
 }
 
-// Changed reports whether a part that is known in both epochs differs. Two epochs may be neither the same nor changed:
-// then it is unknown.
+// Changed reports whether a part that is known in both epochs differs. If neither Same nor Changed, it is unknown.
 func (e Epoch) Changed(other Epoch) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	return differ(e.Boot, other.Boot) || differ(e.Driver, other.Driver) || differ(e.Module, other.Module)

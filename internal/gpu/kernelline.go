@@ -254,8 +254,7 @@ func parseAMD(entry string) (Xid, bool) {
 	return Xid{}, false
 }
 
-// ofHub reports whether a line begins as the driver's about a page fault do: no process name makes this of the kernel's
-// line about a process.
+// ofHub reports whether a line begins as the driver's about page faults do: no process's name looks like that.
 func ofHub(text string) bool {
 	return regexp.MustCompile(`^\[(gfx|mm)hub[0-9.]*\] (no-)?retry page fault \(src_id:`).MatchString(text)
 }

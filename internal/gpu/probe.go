@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// ProbeRule sets how test allocations are made. The hook decides which GPUs may be tested; in addition, a backend
-// refuses GPUs that it finds in use.
+// ProbeRule sets how test allocations are made. A backend refuses GPUs that it finds in use, whatever the hook asks.
 type ProbeRule struct {
 	// Gap is how much smaller than free memory the largest block must be to be reported, in bytes.
 	Gap uint64 `json:"gap"`

@@ -23,8 +23,7 @@ type Vendor struct {
 	Untried string
 	// Surroundings are error codes of a test allocation that may come from its environment instead of the GPU.
 	Surroundings []int
-	// Fault parses a kernel-log entry about a GPU error. Mismatch parses one about a library whose version differs from
-	// the module's.
+	// Fault parses a kernel-log entry about a GPU error, Mismatch one about a library of a version unlike the module's.
 	Fault    func(entry string) (Xid, bool)
 	Mismatch func(entry string) (line string, ok bool)
 }
@@ -74,12 +73,10 @@ func (v *Vendor) DeviceNode(minor int) string { return fmt.Sprintf("%s%d", v.Nod
 
 // MayBeNode is a fast check of a file name, without its directory, that tells whether calling ParseNode is worthwhile.
 func MayBeNode(name []byte) bool {
-	for _, v := range Vendors {
-		if prefix := v.Nodes.Card; len(name) > len(prefix) && string(name[:len(prefix)]) == prefix {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(Vendors[:], func(v *Vendor) bool {
+		prefix := v.Nodes.Card
+		return len(name) > len(prefix) && string(name[:len(prefix)]) == prefix
+	})
 }
 
 // ParseNode parses a device node's path. It also returns the directory that takes the place of /dev; "" is the root.
@@ -164,8 +161,7 @@ func parseMismatch(entry string) (line string, ok bool) {
 	return strings.Join(strings.Fields(strings.ReplaceAll(entry, "\nNVRM: ", " ")), " "), true
 }
 
-// xidBegins begins each Xid line. Its 11 bytes would fit in a process name, but not together with the bus ID and "): "
-// that must follow.
+// xidBegins begins each Xid line. It would fit in a process name, but not with the bus ID and "): " that must follow.
 const xidBegins = "NVRM: Xid ("
 
 // parseXid parses "NVRM: Xid (PCI:0000:1b:00 GPU-I:01 GPU-CI:00): 31, pid=1234, name=python3, text". The MIG instance,

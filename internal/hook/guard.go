@@ -21,14 +21,11 @@ import (
 // and touch nothing else.
 type checkpoint struct {
 	exit       atomic.Int32
-	judged     atomic.Pointer[record.End]
+	judged     atomic.Pointer[record.End] // what a drain's exit code follows from
 	unfinished atomic.Pointer[func(record.End)]
 }
 
-// keepJudged sets what a drain's exit code follows from: a hook that is stopped leaves it on record.
-func (c *checkpoint) keepJudged(e record.End) { c.judged.Store(&e) }
-
-// judgedEnd returns what keepJudged set, empty if the exit code reached follows from something else.
+// judgedEnd returns what a stopped hook leaves on record, empty if the exit code reached follows from something else.
 func (c *checkpoint) judgedEnd() (e record.End) {
 	if judged := c.judged.Load(); judged != nil && judged.Verdict.Status() == c.exitCode() {
 		e = *judged

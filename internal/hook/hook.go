@@ -8,6 +8,7 @@
 package hook
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -253,7 +254,7 @@ func (h *hook) keep(c judge.Case, j judge.Judgement) publish.Account {
 	h.reached = publish.Account{Case: c, Judgement: j}
 	if j.Verdict.Exit != 0 {
 		e := h.end(c, j, "", nil)
-		h.stopped.keepJudged(record.End{At: e.At, Epoch: e.Epoch, Findings: e.Findings, Verdict: e.Verdict})
+		h.stopped.judged.Store(&record.End{At: e.At, Epoch: e.Epoch, Findings: e.Findings, Verdict: e.Verdict})
 	}
 	h.stopped.reach(j.Verdict.Status())
 	return h.reached
@@ -266,9 +267,7 @@ func (h *hook) end(c judge.Case, j judge.Judgement, text string, why *record.Dia
 	e.SlurmConf = slurmConf(h.a.Env, e.Verdict.Exit)
 	e.Messages, e.Outputs = c.Output.Messages, c.Output.Outputs
 	e.Health = c.Seen.Health
-	if e.At == 0 {
-		e.At = h.a.Env.Clock.Boot()
-	}
+	e.At = cmp.Or(e.At, h.a.Env.Clock.Boot())
 	return e
 }
 

@@ -25,8 +25,7 @@ func ownProcesses(a *node.Access) (wait func() ([]int, error)) {
 	})
 }
 
-// leftRunning returns the case with the processes that the job left, or may have left, outside its cgroup. Those that a
-// finding of j names are known.
+// leftRunning returns the case with processes that the job may have left outside its cgroup and j does not name.
 func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]int, error)) judge.Case {
 	start := c.Past.Run.Start
 	pids, err := own()

@@ -175,8 +175,7 @@ func share(run record.Run, mig bool, g record.GPURecording) string {
 	return ""
 }
 
-// leave writes to the job's output and to the spool as the job's user. hangs means that the output's file system did
-// not answer just now.
+// leave writes to the job's output and to the spool as the job's user. hangs: the output's file system did not answer.
 func leave(a *node.Access, hangs bool, req joblog.AppendRequest) (log, spool string, faults []record.Finding) {
 	if req.Target.Path == "" && req.Spool == nil {
 		return "", "", nil

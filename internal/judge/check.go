@@ -43,8 +43,7 @@ func (c Check) Latest() Node {
 	return *c.Node
 }
 
-// Unclean returns the GPUs that are worth watching: Slurm gives them out, no job on record has them, and one sample
-// showed something on them.
+// Unclean returns the GPUs to watch: Slurm gives them out, no job on record has them, and a sample showed something.
 func (c Check) Unclean() []record.Assigned {
 	if c.blind() {
 		return nil
@@ -228,8 +227,7 @@ func (c Check) condition() []record.Finding {
 	return condition.Judge(in)
 }
 
-// Leaked returns the memory found on GPUs that no job has, in bytes. It leaves out a GPU that may belong to a job
-// without a readable record.
+// Leaked returns the bytes found on GPUs that no job has, and that no job without a readable record may have.
 func (c Check) Leaked(j Judgement) map[gpu.ID]uint64 {
 	all := map[gpu.ID]uint64{}
 	for _, f := range j.Found {

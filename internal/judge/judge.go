@@ -32,8 +32,7 @@ func Judge(c Case) Judgement {
 	return c.decide(slices.Concat(found, c.condition(), c.Later, FoundByTests(c.Seen.Cards, c.Tests)))
 }
 
-// onGPUs returns the findings of the comparison. If processes were ended, the first findings count unless the samples
-// after that prove them gone.
+// onGPUs returns the findings. If processes were ended, the first count unless later samples prove them gone.
 func onGPUs(c Case) []record.Finding {
 	if c.Cleaned == nil {
 		return Compared(c.Scene(c.Seen.Side))

@@ -31,8 +31,7 @@ func glanceOf(c Case) condition.Look {
 	}
 }
 
-// standingOf returns the fatal errors that were there before this job, or, for a health check, that an earlier hook or
-// check has put on record.
+// standingOf returns the fatal errors from before this job; for a health check, those that are on record.
 func standingOf(c Case) []record.StandingFault {
 	kept, run := c.Past.Standing, c.Past.Run
 	last := &kept.Mark

@@ -192,12 +192,7 @@ func (o TestResult) finding(c record.Assigned) record.Finding {
 	return f
 }
 
-func size(f gpu.Figure) string {
-	if f.Known() {
-		return gpu.Size(f.Bytes)
-	}
-	return "an unknown amount"
-}
+func size(f gpu.Figure) string { return f.Text("an unknown amount") }
 
 // reason words the failed call with its meaning and remedy, or returns Why if no call failed.
 func (o TestResult) reason() string {
@@ -282,8 +277,7 @@ type SinceTest struct {
 	MaxAge time.Duration
 }
 
-// Trusts reports whether a test's result, good or bad, still holds: nothing has changed since. A skipped test never
-// holds.
+// Trusts reports whether a test's result still holds: nothing has changed since. A skipped test never holds.
 func (n SinceTest) Trusts(r record.TestRecord) bool {
 	log, age := n.Kernel, n.At-r.Probe.At
 	if r.Probe.Result == gpu.ProbeSkipped || !r.Epoch.Same(n.Epoch) || age < 0 || age > n.MaxAge ||

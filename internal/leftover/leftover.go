@@ -183,8 +183,7 @@ type Witness struct {
 	Unread    string // why not all of it could be read
 }
 
-// Unseen returns why there may have been something of the user's without a record, which is a job without GPUs or a
-// login; empty if there was nothing.
+// Unseen returns why the user may have had something without a record: a job without GPUs or a login.
 func (w Witness) Unseen() string {
 	switch {
 	case !w.Exclusive:

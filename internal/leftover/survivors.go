@@ -123,8 +123,7 @@ func (s Span) origin(p Survivor, alone bool) origin {
 	return unrelated
 }
 
-// loginOf reports whether a process is of a login, and whether it is of its user's systemd manager, which may have no
-// login.
+// loginOf reports whether a process is of a login, and whether it is of its user's systemd manager.
 func loginOf(cgroups string) (login, manager bool) {
 	for path := range slurm.CgroupPaths(cgroups) {
 		login = login || strings.HasPrefix(path, "/user.slice")

@@ -51,8 +51,7 @@ type JobRun struct {
 	Findings []Finding `json:"findings,omitempty"`
 	// Mode is the configured mode; if empty, that of an earlier run stays.
 	Mode string `json:"mode,omitempty"`
-	// Took is how long a job's hook ran until it was counted. Settled is how long the memory of each of the job's GPUs
-	// took to settle, if it did.
+	// Took is how long a job's hook ran until it was counted. Settled is how long each GPU's memory took to settle.
 	Took    time.Duration   `json:"took_ns,omitempty"`
 	Settled []time.Duration `json:"settled_ns,omitempty"`
 	// Recorded is what the recorder saw of a job that ended, nil if it was not to record.

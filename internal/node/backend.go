@@ -128,8 +128,7 @@ func (p Params) announce(spec child.Spec, req protocol.Request) Answer {
 	return answerOf(res, req)
 }
 
-// joined merges several backends' answers. If one has fewer samples than another and had seen enough,
-// its last is repeated.
+// joined merges several backends' answers. The last sample of one that had seen enough is repeated.
 func joined(answers ...Answer) (all Answer) {
 	if len(answers) == 1 {
 		return answers[0]

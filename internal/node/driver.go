@@ -233,8 +233,7 @@ func findingsOf(env child.Env, answer Answer, in string) (found []record.Finding
 	return found
 }
 
-// ChildFault returns findings for the failure of a child of our own. Only the inventory asks the driver; the others
-// read /proc.
+// ChildFault returns findings for the failure of a child. Only the inventory asks the driver; the others read /proc.
 func (a *Access) ChildFault(op string, err error) (faults []record.Finding) {
 	if defect := defect(a.Env, err); defect != nil {
 		return defect

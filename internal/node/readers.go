@@ -80,9 +80,8 @@ func StuckReaders(a *Access) (all []state.Stuck) {
 	return all
 }
 
-// AbandonedReader records a child that could not be killed while it read other processes' /proc, for the host's first
-// node if the caller has none. The driver may be fine: later hooks only skip what it reads. If it cannot be recorded,
-// this hook starts no other.
+// AbandonedReader records a child that could not be killed while it read /proc, for the host's first node if the caller
+// has none. Later hooks skip only what it reads. If it cannot be recorded, this hook starts no other.
 func (a *Access) AbandonedReader(failure error, hung []record.Instance) []record.Finding {
 	left := leftBehind(failure, a.Env.Clock.Boot())
 	if left == nil {

@@ -266,8 +266,7 @@ func parseLimit(text string) (bytes uint64, ok bool) {
 // maxAlike is how many lines of one code and cause and of one GPU or MIG instance are kept.
 const maxAlike = 8
 
-// startsAgain is the time within which two lines about a GPU that could not be started count as one: each program that
-// opens it causes two.
+// startsAgain is the time within which two lines about a failed start count as one: each opening program causes two.
 const startsAgain = time.Hour
 
 func (c *collector) xid(x gpu.Xid) {

@@ -37,8 +37,7 @@ var ListGPUs = child.NewOperation("inventory", func(r Request) (Inventory, error
 	return list, nil
 })
 
-// HasGPU reports whether a GPU is on the PCI bus, one of AMD's with its driver, or NVIDIA's driver has its directory in
-// /proc.
+// HasGPU reports whether a GPU is on the PCI bus (AMD's: with its driver), or NVIDIA's driver has a directory in /proc.
 var HasGPU = child.NewOperation("present", func(r Request) (bool, error) {
 	// Threat: none, nothing is opened.
 	if _, err := os.Lstat(r.DriverProc); err == nil {

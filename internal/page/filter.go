@@ -48,8 +48,7 @@ func (f Filter) With(code, cause, since, until string, now time.Time) (Filter, e
 	return f, err
 }
 
-// WithRecorded returns the GPUs that the driver has now, then those of the newest runs that it does not have, unless
-// another is in their place.
+// WithRecorded returns the driver's GPUs, then those of the newest runs that it does not have and has not replaced.
 func WithRecorded(now []record.Assigned, runs []record.Run) []record.Assigned {
 	for _, run := range record.Newest(runs) {
 		for _, d := range run.Devices {

@@ -1,5 +1,4 @@
-// Package page renders "bookend report", a web page of a node's records over time. chart.go and lanes.go compute what
-// it shows and where.
+// Package page renders "bookend report", a web page of a node's records over time.
 package page
 
 import (
@@ -65,9 +64,10 @@ type sheet struct {
 var functions = template.FuncMap{
 	"percent": func(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }, "clean": safe, "plural": plural,
 	"width": func(from, to float64) string { return fmt.Sprintf("%.3f%%", (to-from)*100) },
-	"name":  gpuName, "model": model, "shape": shape, "severity": severity, "owner": ownerText, "outcome": outcome,
+	"name":  gpuName, "model": model, "shape": shape, "owner": ownerText, "outcome": outcome,
 	"stamp": stamp, "figure": figure,
-	"moment": func(t time.Time) string { return t.Local().Format("2 January 2006, 15:04 (UTC-07:00)") },
+	"severity": func(e catalog.Entry) string { return shape(Entry{Kind: e}) },
+	"moment":   func(t time.Time) string { return t.Local().Format("2 January 2006, 15:04 (UTC-07:00)") },
 }
 
 // NewPage returns the page of a node's records.
@@ -97,8 +97,7 @@ func (r Page) Write(w io.Writer) error {
 
 func (sheet) Policy() string { return Policy(Style, script) }
 
-// Policy is the Content-Security-Policy that allows only a page's own style and script. Threat: text rendered as markup
-// that runs or loads something.
+// Policy allows only a page's own style and script. Threat: text rendered as markup that runs or loads something.
 func Policy(style, script string) string {
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))
@@ -189,12 +188,7 @@ func gpuName(c GPU) string {
 	return cmp.Or(c.Device.Node(), string(safe(c.Device.ID)))
 }
 
-func figure(f gpu.Figure) string {
-	if !f.Known() {
-		return "an unknown amount"
-	}
-	return gpu.Size(f.Bytes)
-}
+func figure(f gpu.Figure) string { return f.Text("an unknown amount") }
 
 // Label returns a block's name if it fits: letters are 6.6 pixels wide, lanes at least 600.
 func (k Block) Label() string {
@@ -235,8 +229,6 @@ func (s sheet) LaneOf(e Entry) int {
 func shape(e Entry) string {
 	return [...]string{"note", "note", "warning", "serious", "drained"}[e.Grave()]
 }
-
-func severity(e catalog.Entry) string { return shape(Entry{Kind: e}) }
 
 // MarkTip describes a mark's most serious finding: what, when, and what policy decided. The table has the others.
 func (s sheet) MarkTip(m Mark) string {

@@ -37,8 +37,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 	return now.Add(-time.Duration(n) * unit), nil
 }
 
-// Period parses the first and the last moment of what is to be shown, each a date or how long before now it was. A zero
-// time means that there is no bound.
+// Period parses two bounds, each a date or how long before now it was. A zero time means that there is no bound.
 func Period(since, until string, now time.Time) (time.Time, time.Time, error) {
 	from, errSince := moment(since, now)
 	to, errUntil := moment(until, now)

@@ -73,8 +73,7 @@ type round struct {
 // maxRelief limits how many hanging workers a round replaces: each may be a thread that cannot be killed.
 const maxRelief = 64
 
-// send has up to most workers at a time call look for each process, and one more for each that hangs, so that the
-// others are read.
+// send has up to most workers at a time call look for each process, and one more for each that hangs.
 func (c *crew) send(most int, pids []int, look func(pid int)) *round {
 	r := &round{pids: pids, look: look, over: make(chan struct{}), free: make(chan struct{}, most), at: map[int]bool{}}
 	r.spare.Store(maxRelief)

@@ -43,8 +43,7 @@ type place struct {
 	foreign func() bool
 }
 
-// placeOf returns where the device nodes of an open process are. If proc does not name the caller's mount namespace,
-// every process is foreign.
+// placeOf returns where a process's device nodes are. Without the caller's mount namespace every process is foreign.
 func placeOf(proc, dev string, f procDir) place {
 	return place{dev, sync.OnceValue(func() bool {
 		mounts, _ := os.Readlink(filepath.Join(proc, "self", mountLink))

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -103,12 +104,8 @@ func validateFault(f gpu.Fault) *Error {
 
 // validID allows printable ASCII without blanks: ids become keys and parts of lines.
 func validID(id gpu.ID) bool {
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return false
-		}
-	}
-	return len(id) <= maxID
+	unprintable := func(c rune) bool { return c <= ' ' || c > '~' }
+	return len(id) <= maxID && !strings.ContainsFunc(string(id), unprintable)
 }
 
 func validBusID(b gpu.BusID) bool {

@@ -69,8 +69,7 @@ func safe(value any) any {
 	return string(safetext.Clean(fmt.Sprint(value), maxValue))
 }
 
-// Note writes one line to Bookend's log, for a program for which no hook waits; the same again only once an hour, if
-// it is to be seldom.
+// Note writes one line to Bookend's log for a program that is no hook; the same again only once an hour, if seldom.
 func Note(a *node.Access, level config.LogLevel, text string, seldom bool) {
 	if seldom {
 		if say, _ := repeat(a.Store, text, a.Env.Clock.Boot()); !say {
@@ -122,8 +121,7 @@ func (e Entry) severity() int {
 	return map[config.LogLevel]int{config.Error: 3, config.Warning: 4, config.Info: 6, config.Debug: 7}[e.Level]
 }
 
-// journal is the line with its fields in the journal's own form. A field may have several values. No value has a
-// newline, so none can add a field.
+// journal is the line in the journal's own form. No value has a newline, so none can add a field.
 func (e Entry) journal(line []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "MESSAGE=%s\nPRIORITY=%d\nSYSLOG_FACILITY=%d\nSYSLOG_IDENTIFIER=%s\nSYSLOG_PID=%d\n",

@@ -63,8 +63,7 @@ func Reason(a *node.Access, seen judge.Seen, end record.End) []record.Finding {
 	return append(faults, notWritten(err)...)
 }
 
-// give gives the node the reason of an exit, which drains it. It returns the node as it was before, and why it was left
-// alone, empty if it was not.
+// give drains the node for an exit's reason. It returns the node as it was, and why it was left alone, if it was.
 func give(a *node.Access, own drain.Exit, seen judge.Seen) (
 	now slurm.Node, left string, faults []record.Finding, err error,
 ) {

@@ -89,8 +89,7 @@ func (m *Message) Figures() []*gpu.Figure {
 // SegmentFailed is printed by the dynamic loader if it cannot map a library, for example under a small ulimit -v.
 const SegmentFailed = "failed to map segment from shared object"
 
-// Ambiguous reports whether newer loaders print the message both for a limit and for a directory mounted noexec: it
-// lacks the system's error.
+// Ambiguous reports whether newer loaders print the message both for a limit and for a directory mounted noexec.
 func (m Message) Ambiguous() bool {
 	return strings.Contains(m.Line, SegmentFailed) && !strings.Contains(m.Line, "Cannot allocate memory")
 }

@@ -65,8 +65,7 @@ func (l Limits) Spare(processes int, client uint64) uint64 {
 	return uint64(processes) * (max(client, l.PerClient) - l.PerClient)
 }
 
-// Unexplained returns the memory in use less the baseline, the listed processes and the driver's share for each of
-// them.
+// Unexplained returns the memory in use less the baseline, the listed processes and the driver's share for each.
 func Unexplained(r gpu.Reading, l Limits, b Baseline) gpu.Figure {
 	if unknown := cmp.Or(r.Memory.Unjudged, r.Memory.Used.Unknown); unknown != "" {
 		return gpu.Unknown(unknown)
@@ -124,8 +123,7 @@ type Curve struct {
 	Steady bool `json:"steady,omitempty"`
 }
 
-// Stay is memory that every sample showed: a process's or, with PID 0, what no listed process accounts for. Its figure
-// is the smallest in any sample.
+// Stay is the least memory that any sample showed of a process or, with PID 0, of what no listed one accounts for.
 type Stay struct {
 	gpu.Process
 	// Soon is how many bytes will be left in 5 s if the trend of all samples continues.

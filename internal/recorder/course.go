@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -12,9 +13,7 @@ const maxPoints = 240
 
 // slotAt returns the step of a moment. Beyond maxPoints the steps double in length, also those of processes.
 func slotAt(c *record.Course, since time.Duration, also []record.RecordedProcess) int {
-	if c.Step == 0 {
-		c.Step = time.Second
-	}
+	c.Step = cmp.Or(c.Step, time.Second)
 	for since/c.Step >= maxPoints {
 		c.Step, c.Used = c.Step*2, halved(c.Used)
 		for i := range also {

@@ -26,8 +26,7 @@ type Sample struct {
 	Limits record.Limits
 }
 
-// AddTo adds the sample to a run's recording, and reports whether it showed anything new: more memory, or another
-// process.
+// AddTo adds the sample to a run's recording, and reports whether it showed more memory or another process.
 func (s Sample) AddTo(r *record.Recording, self record.Run) (news bool) {
 	at := s.Look.At
 	if at < r.To { // from another boot

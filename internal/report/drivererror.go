@@ -41,8 +41,7 @@ func broke(f record.Finding) bool {
 	return notOfProgram(f) && (f.Code == catalog.XidFatal && e.Doubt == "" || f.Xid == xidContained)
 }
 
-// fault returns whose fault it was, for a finding about the job's own time, and what its owner can do; nil if that
-// cannot be told from the finding.
+// fault returns whose fault it was and what the owner can do, for a finding about the job's own time; nil if unknown.
 func (s Scene) fault(f record.Finding) []string {
 	other := func(o record.Finding) bool { return notOfProgram(o) && o.GPU == f.GPU }
 	switch {
@@ -67,13 +66,10 @@ func (s Scene) fault(f record.Finding) []string {
 
 // amongJobs reports whether other jobs had the GPU, or may have had it, when the recorder saw an error.
 func amongJobs(s Scene, f record.Finding) bool {
-	for _, g := range cmp.Or(s.Recording, &record.Recording{}).GPUs {
-		ofOthers := func(o record.RecordedFault) bool { return o.Code == f.Xid && len(o.Jobs) > 0 }
-		if g.ID == f.GPU && slices.ContainsFunc(g.Faults, ofOthers) {
-			return true
-		}
-	}
-	return false
+	ofOthers := func(o record.RecordedFault) bool { return o.Code == f.Xid && len(o.Jobs) > 0 }
+	return slices.ContainsFunc(cmp.Or(s.Recording, &record.Recording{}).GPUs, func(g record.GPURecording) bool {
+		return g.ID == f.GPU && slices.ContainsFunc(g.Faults, ofOthers)
+	})
 }
 
 // during says when an error of the job's time was: the kernel log is read from the job's start to where its end begins,

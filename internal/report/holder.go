@@ -132,8 +132,7 @@ func kindOf(h record.Holder) string {
 	return ""
 }
 
-// fix returns what keeps a process from staying after its job, or memory without a process. Only of the reader's own
-// container it has the id.
+// fix returns what keeps a process or memory from staying after its job. It has the id of the reader's own container.
 func (r reader) fix(of *record.Holder, own bool) string {
 	first, h := r.run.Job.FirstHost(), cmp.Or(of, &record.Holder{})
 	kind := kindOf(*h)

@@ -188,8 +188,7 @@ func LockLong(path string, wait time.Duration) (held func() bool, release func()
 	return held, release, err
 }
 
-// TakeOver locks a file that the holder of a LockLong has locked. That sees that its file has gone, and has until wait
-// to give up its lock.
+// TakeOver locks the file of a LockLong, whose holder sees that it has gone and has until wait to give up its lock.
 func TakeOver(path string, wait time.Duration) (release func(), err error) {
 	// Threat: none from users, who cannot write to the directory of a lock.
 	former := path + "-former"
@@ -222,8 +221,7 @@ func LockNumber(path string, n uint32, wait time.Duration) (release func(), err 
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
 	return lock(over, path, func(fd int) error {
-		// The lock belongs to the open file, not to the process: closing another descriptor of the file does not end
-		// it.
+		// The lock belongs to the open file, not to the process: closing another descriptor does not end it.
 		one := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(n), Len: 1}
 		return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &one)
 	})

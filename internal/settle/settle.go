@@ -281,15 +281,11 @@ func (l look) unread() bool {
 }
 
 func equalProcesses(a, b gpu.Reading) bool {
-	if len(a.Processes) != len(b.Processes) {
-		return false
+	differs := func(p gpu.Process) bool { // backends sort by PID, but do not promise it
+		q, listed := b.Process(p.PID)
+		return !listed || !equalFigure(p.Memory, q.Memory)
 	}
-	for _, p := range a.Processes { // backends sort by PID, but do not promise it
-		if q, listed := b.Process(p.PID); !listed || !equalFigure(p.Memory, q.Memory) {
-			return false
-		}
-	}
-	return true
+	return len(a.Processes) == len(b.Processes) && !slices.ContainsFunc(a.Processes, differs)
 }
 
 func equalFigure(a, b gpu.Figure) bool {

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"strings"
@@ -101,9 +102,7 @@ func (o Owner) with(next Owner) Owner {
 	case o.ID != next.ID || o.SLUID != next.SLUID || o.Node != next.Node:
 		return Owner{Conflict: fmt.Sprintf("cgroups name two jobs, %s and %s", o.Name(), next.Name())}
 	}
-	if o.Step == "" {
-		o.Step = next.Step
-	}
+	o.Step = cmp.Or(o.Step, next.Step)
 	o.Daemon = o.Daemon || next.Daemon
 	return o
 }

@@ -246,9 +246,7 @@ func (t Task) Job() Owner {
 	if !job.Found() {
 		return Owner{ID: t.EnvID}
 	}
-	if job.ID == 0 {
-		job.ID = t.EnvID
-	}
+	job.ID = cmp.Or(job.ID, t.EnvID)
 	return job
 }
 

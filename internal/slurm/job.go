@@ -361,8 +361,7 @@ const Drained = "DRAIN"
 // Drained reports whether the node takes no new jobs.
 func (n Node) Drained() bool { return slices.Contains(n.Flags, Drained) }
 
-// Reasons returns why others may use the GPUs legally, or why that is unknown; both are empty if the job has them
-// alone.
+// Reasons returns why others may use the GPUs, or why that is unknown; both are empty if the job has them alone.
 func (a *Sharing) Reasons() (why, unknown string) {
 	switch {
 	case a == nil:

@@ -36,8 +36,7 @@ func (c Scontrol) Vacant(node, job string) string {
 	return ""
 }
 
-// Alone returns the arguments of sbatch for a job of root's that has a node alone, with all its GPUs, and runs a
-// shell's command there.
+// Alone returns the arguments of sbatch for root's job that runs a shell's command alone on a node, with all its GPUs.
 func (c Scontrol) Alone(node, name, output, command string) ([]string, error) {
 	text, err := c.run("show", "node", "-d", node)
 	if err != nil {

@@ -80,8 +80,7 @@ func (c Scontrol) Resume(name string, still func(slurm.Node) bool) error {
 	return nil
 }
 
-// ResumeIf is Resume if the drain is as still wants it. It returns the command that is left to do, if the node may be
-// drained now.
+// ResumeIf is Resume if the drain is as still wants it. If the node may be drained now, it returns the command left.
 func (c Scontrol) ResumeIf(name string, still func(slurm.Node) bool) (left []string) {
 	now, err := c.Node(name)
 	if err == nil && (!now.Drained() || still(now) && c.Resume(name, still) == nil) {

@@ -120,8 +120,7 @@ func (f Target) Put(done []string) ([]string, error) {
 	return append(done, what), nil
 }
 
-// openDirs makes the directories of a path below base, or corrects their mode, so that users can reach their task hooks
-// whatever the umask is.
+// openDirs makes the directories of a path below base, or corrects their mode: users must reach their task hooks.
 func openDirs(base, below string) (done []string, err error) {
 	for rest := range strings.SplitSeq(below, "/") {
 		path := filepath.Join(base, rest)
@@ -142,8 +141,7 @@ func openDirs(base, below string) (done []string, err error) {
 	return done, nil
 }
 
-// keep saves a file that is about to be replaced under the first free name next to it: earlier runs may have saved the
-// site's own file there.
+// keep saves a file under the first free name next to it: earlier runs may have saved the site's own file there.
 func keep(path string, old []byte, text string, mode os.FileMode) (done string, err error) {
 	if string(old) == text {
 		return fmt.Sprintf("changed: %s, its owner or mode was wrong", path), nil

@@ -52,8 +52,7 @@ func Every(cards []gpu.Physical, own map[int]string, list List) (all []record.As
 	return all
 }
 
-// Renumber returns GPUs with the numbers that Slurm has for them by this answer, nil for none; as they are if that says
-// nothing.
+// Renumber returns GPUs with Slurm's numbers by this answer, nil for none; as they are if that says nothing.
 func (k *Kept) Renumber(all []record.Assigned, own map[int]string) []record.Assigned {
 	var cards []gpu.Physical
 	for _, a := range all {

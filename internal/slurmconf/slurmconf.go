@@ -220,8 +220,7 @@ func (c Conf) Node(name string) Node {
 	return Node{Unsure: unsure}
 }
 
-// Partitions returns the names of the partitions in slurm.conf. "scontrol create" can add others until slurmctld
-// restarts.
+// Partitions returns those of slurm.conf. "scontrol create" can add others until slurmctld restarts.
 func (c Conf) Partitions() (names []string) {
 	for _, v := range c.All("PartitionName") {
 		if v.Text != "" && !strings.EqualFold(v.Text, "DEFAULT") {

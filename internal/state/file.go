@@ -60,8 +60,7 @@ func (f File[T]) read(s *Store) (none T, err error) {
 	return decode(data, f.wrong)
 }
 
-// Peek returns the content for readers that change nothing, and content whose loss does no harm: it is zero if the
-// file cannot be used.
+// Peek returns content whose loss does no harm, or for readers that change nothing: zero if the file cannot be used.
 func (f File[T]) Peek(s *Store) T {
 	content, _ := f.read(s)
 	return content

@@ -45,8 +45,7 @@ func (t Turns) Quarantine(wait time.Duration) (release func(), err error) {
 
 const recorderLock = "lock-recorder"
 
-// Recorder makes the caller the node's only recorder while is returns true: the state may be removed and created again
-// by another recorder.
+// Recorder makes the caller the node's only recorder while is returns true: another may create the state again.
 func (t Turns) Recorder() (is func() bool, release func(), err error) {
 	return safefile.LockLong(filepath.Join(t.dir, recorderLock), lockWait)
 }
@@ -182,8 +181,7 @@ func (t Turns) NoMPS() (string, error) {
 	return path, nil
 }
 
-// MaxReaders is how many stuck readers of /proc are kept on record. At that number no other reads what could hang, as
-// it could not be recorded.
+// MaxReaders is how many stuck readers of /proc are kept on record. At that number no other reads what could hang.
 const MaxReaders = 64
 
 const (
@@ -258,8 +256,7 @@ func (l StuckList) PeekNode(run, node string, alive Alive) []Stuck {
 	return living(l.file.PeekNode(run, node), alive)
 }
 
-// Stuck returns a live child that is stuck on a user's files, or in the driver if user is nil. An unusable record is a
-// Damage, set aside.
+// Stuck returns a live child that is stuck on a user's files, or in the driver if user is nil.
 func (s *Store) Stuck(user *uint32, alive Alive) (*Stuck, error) {
 	all, err := StuckChildren.file.Load(s)
 	return firstStuck(all, user, alive), err

@@ -215,8 +215,7 @@ func (u Users) ReadDrop(job slurm.Job) (data []byte, err error) {
 	return data, err
 }
 
-// EditDrop changes the drop file of the job that a task hook runs in, which the prolog made, and waits for another hook
-// that does.
+// EditDrop changes the drop file of a task hook's job, which the prolog made, and waits for another hook that does.
 func (u Users) EditDrop(
 	uid uint32, owner slurm.Owner, wait time.Duration, change func(raw []byte) ([]byte, error),
 ) error {

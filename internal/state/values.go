@@ -107,8 +107,7 @@ func (q Quarantine) Over(now time.Time) bool { return !q.Until.IsZero() && !now.
 // Holds reports whether this is that job. Threat: a user's job with the number of an earlier one: only root's count.
 func (q Quarantine) Holds(j slurm.Job) bool { return q.Job == j.ID && j.UID == 0 }
 
-// Quarantine records jobs that are to hold a GPU, in place of what was recorded of them. It forgets jobs of a command
-// that died: they never got one.
+// Quarantine records jobs that are to hold a GPU, in place of what was recorded of them or of a command that died.
 func (s *Store) Quarantine(as Quarantine, jobs []slurm.JobID) error {
 	return Quarantines.Update(s, func(list *[]Quarantine) error {
 		*list = slices.DeleteFunc(*list, func(q Quarantine) bool {
@@ -227,8 +226,7 @@ func perGPU[T any](name string, most int, key func(T) (gpu.ID, gpu.Epoch)) PerGP
 }
 
 var (
-	// Baselines are the memory that is in use on each GPU of the node without any job: about 0.3 KiB a GPU, and 0.1 KiB
-	// for each service on it.
+	// Baselines are the memory in use on each GPU without any job: 0.3 KiB a GPU, and 0.1 KiB for each service on it.
 	Baselines = perGPU("baseline.json", 256<<10, func(b record.Baseline) (gpu.ID, gpu.Epoch) { return b.GPU, b.Epoch })
 	// Probes are each GPU's last test (see judge.SinceTest): 2 KiB a GPU if its texts are as long as they may be.
 	Probes = perGPU("probes.json", 512<<10, func(r record.TestRecord) (gpu.ID, gpu.Epoch) {

@@ -217,9 +217,8 @@ func searched(o record.Output) string {
 	return "all searched"
 }
 
-// diagnosisText writes every cause of running out of memory with its full evidence, whether or not the user got a
-// report: it contains PIDs and jobs of other users. Causes are left out if the job is known to have succeeded and
-// nothing indicates a problem.
+// diagnosisText writes every cause of running out of memory with its full evidence, PIDs and jobs of other users too.
+// Causes are left out if the job is known to have succeeded and nothing indicates a problem.
 func diagnosisText(w io.Writer, d record.Diagnosis, exitUnknown bool) {
 	if d.Reason != "" || exitUnknown {
 		said := cmp.Or(d.Headline, "Out of memory? How the job ended is not known")

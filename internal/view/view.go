@@ -96,12 +96,7 @@ func table(w io.Writer, lines ...string) {
 func row(cells ...string) string { return strings.Join(cells, "\t") }
 
 // figure formats a number of bytes; "unknown" if it is not known.
-func figure(f gpu.Figure) string {
-	if !f.Known() {
-		return "unknown"
-	}
-	return gpu.Size(f.Bytes)
-}
+func figure(f gpu.Figure) string { return f.Text("unknown") }
 
 // amount is figure for what is left out if it is 0 or unknown.
 func amount(f gpu.Figure) string {
