@@ -19,6 +19,7 @@ type Diagnosis struct {
 	Version string      `json:"version,omitempty"`
 	Unknown string      `json:"unknown,omitempty"` // why there is no result
 	Passed  int         `json:"passed"`            // tests of a GPU
+	Tested  int         `json:"tested"`            // GPUs, by more than what is to be seen without a test
 	Failed  []DiagFault `json:"failed,omitempty"`
 }
 
@@ -119,14 +120,23 @@ func ReadDiagnosis(text string, ids map[int]ID) (d Diagnosis) {
 			d.Version = clipped(version)
 		}
 	}
+	tested := map[int]bool{}
 	for _, c := range body.Categories {
 		for _, t := range c.Tests {
+			for _, r := range t.Results {
+				number, is := r.gpu()
+				ran := slices.Contains([]string{"pass", "fail", "warn"}, strings.ToLower(r.Status))
+				tested[number] = tested[number] || is && ran && c.Category != "Deployment"
+			}
+			failed := len(d.Failed)
 			d.add(t.Name, t.Results, ids)
-			if s := t.Summary; len(t.Results) == 0 && s.Status != "" {
-				d.add(t.Name, []diagResult{s}, nil)
+			if len(d.Failed) == failed { // an error may be of no GPU
+				d.add(t.Name, []diagResult{t.Summary}, nil)
 			}
 		}
 	}
+	maps.DeleteFunc(tested, func(_ int, is bool) bool { return !is })
+	d.Tested = len(tested)
 	if d.Unknown == "" && d.Passed == 0 && len(d.Failed) == 0 {
 		d.Unknown = "dcgmi made no test of a GPU"
 	}
@@ -206,11 +216,13 @@ func (r diagResult) warnings() (all []diagWarning) {
 func (w diagWarning) text() string { return strings.TrimSpace(w.Warning + " " + w.Warnings) }
 
 // isOfHardware reports whether DCGM says that the GPU must not be used: to isolate it, or to drain and reset it, for a
-// fault of the category memory, NVLink, PCIe, power, other hardware, or heat.
+// fault of the category memory, NVLink, PCIe, power, other hardware, or heat. It says so of NCCL too, which fails as
+// well for a small /dev/shm or a library, and of copies between GPUs, which an IOMMU can garble.
 func (w diagWarning) isOfHardware() bool {
 	const thermal, nvSwitch, lastOfHardware, isolate, reset = 9, 12, 15, 2, 6
 	return (w.Severity == isolate || w.Severity == reset) &&
-		w.Category >= thermal && w.Category <= lastOfHardware && w.Category != nvSwitch
+		w.Category >= thermal && w.Category <= lastOfHardware && w.Category != nvSwitch &&
+		!strings.Contains(w.text(), "NCCL") && !strings.Contains(w.text(), "peer-to-peer")
 }
 
 // isAbout reports whether the message names no other GPU.

@@ -44,7 +44,7 @@ const (
   {"entity_group": "GPU", "entity_group_id": 1, "entity_id": %d, "status": "Pass"},
   {"entity_group": "%s", "entity_group_id": 1, "entity_id": 2, "status": "%s", "warnings": [
    {"error_category": %d, "error_id": 52, "error_severity": %d, "warning": "Found 3 faulty memory elements on GPU %d"}]}],
-  "test_summary": {"status": "Fail", "warnings": [{"error_category": 10, "error_id": 52, "error_severity": 2, "warning": "Found 3 faulty memory elements on GPU 2"}]}},
+  "test_summary": {"status": "%s", "warnings": [{"error_category": 10, "error_id": 52, "error_severity": 2, "warning": "Found 3 faulty memory elements on GPU 2"}]}},
  {"name": "cpu_eud", "test_summary": {"status": "%s"}}]}]},
 "entity_groups": [{"entities": [{"device_id": "2330", "entity_id": 0, "serial_num": "1650522003816"}], "entity_group": "GPU", "entity_group_id": 1}],
 "metadata": {"Driver Version Detected": "580.95.05", "version": "4.6.0"}}`
@@ -60,7 +60,7 @@ func TestReadDiagnosis(t *testing.T) {
 		return fmt.Sprintf(diag33, status, category, severity, text)
 	}
 	of46 := func(first int, group, status string, category, severity, named int, eud string) string {
-		return fmt.Sprintf(diag46, first, group, status, category, severity, named, eud)
+		return fmt.Sprintf(diag46, first, group, status, category, severity, named, status, eud)
 	}
 	for name, tt := range map[string]struct {
 		text, faults string // the GPUs with faulty hardware
@@ -77,7 +77,9 @@ func TestReadDiagnosis(t *testing.T) {
 		"3.3, software":                     {of33("Fail", 8, 2, mismatch), "?", 3, 3, "3.3.9", ""},
 		"3.3, NVSwitch":                     {of33("Fail", 12, 2, mismatch), "?", 3, 3, "3.3.9", ""},
 		"3.3, internal":                     {of33("Fail", 16, 2, mismatch), "?", 3, 3, "3.3.9", ""},
-		"3.3, the message names another":    {of33("Fail", 13, 2, "GPU 2 was unsuccessfully written to by GPU 0 in a peer-to-peer test"), "??", 3, 3, "3.3.9", ""},
+		"3.3, the message names another":    {of33("Fail", 11, 2, "GPU 2 has errors on its link to GPU 0"), "??", 3, 3, "3.3.9", ""},
+		"3.3, copies between GPUs":          {of33("Fail", 13, 2, "GPU 2 was unsuccessfully written to by GPU 0 over PCIe in a peer-to-peer test: x"), "?", 3, 3, "3.3.9", ""},
+		"3.3, NCCL":                         {of33("Fail", 15, 6, "Detected NCCL error: nccl_tests exited with code 3 Recovery action: 4 (DRAIN_AND_RESET)."), "?", 3, 3, "3.3.9", ""},
 		"3.3, a warning":                    {of33("Warn", 10, 2, mismatch), "?", 3, 3, "3.3.9", ""},
 		"4.6, persistence mode and memory":  {of46(0, "GPU", "Fail", 10, 2, 2, "Skip"), "GPU-c", 2, 2, "4.6.0", ""},
 		"4.6, only persistence mode":        {of46(0, "GPU", "Pass", 0, 0, 2, "Pass"), "", 3, 1, "4.6.0", ""},
@@ -87,6 +89,8 @@ func TestReadDiagnosis(t *testing.T) {
 		"4.6, an unknown status":            {of46(0, "GPU", "Odd", 10, 2, 2, "Skip"), "", 2, 2, "4.6.0", ""},
 		"4.6, two GPUs alike": {strings.Replace(of46(0, "GPU", "Fail", 10, 2, 2, "Skip"), `"entity_id": 0, "status": "Pass"`,
 			`"entity_id": 0, "status": "Fail", "warnings": [{"error_category": 10, "error_severity": 2, "warning": "x"}]`, 1), "??", 1, 3, "4.6.0", ""},
+		"4.6, only the sum of a test failed": {strings.Replace(of46(0, "GPU", "Pass", 0, 0, 2, "Skip"), `"test_summary": {"status": "Pass"`, `"test_summary": {"status": "Fail"`, 1),
+			"?", 3, 2, "4.6.0", ""},
 		"4.6, an error": {`{"DCGM Diagnostic": {"runtime_error": "Error: Diagnostic could not be run while DCGM is paused.", "version": "4.6.0"}}`,
 			"", 0, 0, "4.6.0", "dcgmi: Error: Diagnostic could not be run while DCGM is paused."},
 		"no test":          {`{"DCGM Diagnostic": {}}`, "", 0, 0, "", "dcgmi made no test of a GPU"},
@@ -108,6 +112,12 @@ func TestReadDiagnosis(t *testing.T) {
 			must.Be(t, strings.Join(d.Lines(), "\n"), got, fmt.Sprintln(tt.faults, tt.passed, tt.not, tt.version))
 			must.Not(t, !strings.Contains(d.Unknown, tt.unknown) || (tt.unknown == "") != (d.Unknown == ""), "unknown %q", d.Unknown)
 		})
+	}
+	for text, want := range map[string]int{
+		diag24: 2, of33("Fail", 0, 0, ""): 2, of46(0, "GPU", "Pass", 0, 0, 2, ""): 2, of46(0, "GPU", "Skip", 0, 0, 2, ""): 1,
+		strings.ReplaceAll(of46(0, "GPU", "Pass", 0, 0, 2, ""), "Hardware", "Deployment"): 0,
+	} {
+		must.Be(t, text, gpu.ReadDiagnosis(text, nil).Tested, want)
 	}
 	must.Be(t, "not known by UUID", gpu.ReadDiagnosis(of46(0, "GPU", "Fail", 10, 2, 2, "Skip"), nil).Faults()[0].GPU, "")
 	lines := strings.Join(gpu.ReadDiagnosis(of46(0, "GPU", "Fail", 10, 2, 2, "Skip"), diagIDs).Lines(), "\n")
@@ -155,7 +165,7 @@ func TestDCGMIDs(t *testing.T) {
 
 // No text of dcgmi's makes the reader fail, name a GPU that it was not given, or keep much.
 func FuzzReadDiagnosis(f *testing.F) {
-	for _, text := range []string{diag24, fmt.Sprintf(diag33, "Fail", 10, 2, mismatch), fmt.Sprintf(diag46, 0, "GPU", "Fail", 10, 2, 2, "Skip"), discovery} {
+	for _, text := range []string{diag24, fmt.Sprintf(diag33, "Fail", 10, 2, mismatch), fmt.Sprintf(diag46, 0, "GPU", "Fail", 10, 2, 2, "Fail", "Skip"), discovery} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -163,7 +163,15 @@ func smallest(a *node.Access, run record.Run) (model string, bytes uint64) {
 
 // share names the part of a GPU that a run had, empty if no other job was seen on it.
 func share(run record.Run, mig bool, g record.GPURecording) string {
-	other := func(p record.RecordedProcess) bool { return p.Owner.Found() && !run.Owns(p.Owner) }
+	other := func(p record.RecordedProcess) bool {
+		another := p.UID != run.Job.UID && !p.Apart && p.Service == "" && p.Most > record.MaxBaseline
+		return !run.Owns(p.Owner) && (p.Owner.Found() || another)
+	}
+	before := uint64(0)
+	if run.Start != nil {
+		reading, _ := run.Start.Snapshot.Reading(g.ID)
+		before = reading.Memory.Used.Bytes
+	}
 	switch {
 	case mig:
 		return "MIG"
@@ -171,6 +179,8 @@ func share(run record.Run, mig bool, g record.GPURecording) string {
 		return "MPS"
 	case slices.ContainsFunc(g.Processes, other):
 		return "other jobs"
+	case before > record.MaxBaseline: // left over, or an earlier job's that has yet to end
+		return "leftover memory"
 	}
 	return ""
 }

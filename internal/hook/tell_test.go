@@ -66,6 +66,18 @@ func TestUsage(t *testing.T) {
 		"other jobs": {func(f *facts) {
 			f.end.Recording.GPUs[0].Processes = []record.RecordedProcess{{Owner: slurm.Owner{ID: 7}}, {Owner: slurm.Owner{ID: 8}}}
 		}, measured + ", other jobs"},
+		"leftover memory": {func(f *facts) {
+			f.run.Start.Snapshot.Readings = []gpu.Reading{{Device: gpu.Device{ID: "GPU-1"}, Memory: gpu.Memory{Used: gpu.Bytes(65 << 20)}}}
+		}, measured + ", leftover memory"},
+		"clean": {func(f *facts) {
+			f.run.Start.Snapshot.Readings = []gpu.Reading{{Device: gpu.Device{ID: "GPU-1"}, Memory: gpu.Memory{Used: gpu.Bytes(64 << 20)}}}
+		}, measured},
+		"another user's, in no job": {func(f *facts) {
+			f.end.Recording.GPUs[0].Processes = []record.RecordedProcess{{UID: 1001, Most: 65 << 20}}
+		}, measured + ", other jobs"},
+		"services, a container, small ones": {func(f *facts) {
+			f.end.Recording.GPUs[0].Processes = []record.RecordedProcess{{UID: 1001, Most: 65 << 20, Service: "x"}, {UID: 1, Most: 65 << 20, Apart: true}, {UID: 1001, Most: 64 << 20}}
+		}, measured},
 		"its own": {func(f *facts) {
 			f.end.Recording.GPUs[0].Processes = []record.RecordedProcess{{Owner: slurm.Owner{ID: 7}}, {}}
 		}, measured},

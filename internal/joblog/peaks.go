@@ -34,11 +34,12 @@ const Ended = "ok"
 
 // Used is what was used of one GPU.
 type Used struct {
-	Model  string `json:"model"`
-	Total  uint64 `json:"total_bytes"`  // 0 if unknown
-	Peak   uint64 `json:"peak_bytes"`   // in use on the GPU, of all of its processes
-	Busy   *int   `json:"busy_percent"` // mean
-	Shared string `json:"shared"`       // "MIG", "MPS" or "other jobs" if the job had only a part of the GPU
+	Model string `json:"model"`
+	Total uint64 `json:"total_bytes"`  // 0 if unknown
+	Peak  uint64 `json:"peak_bytes"`   // in use on the GPU, of all of its processes
+	Busy  *int   `json:"busy_percent"` // mean
+	// Shared is "MIG", "MPS", "other jobs" or "leftover memory" if the job had only a part of the GPU.
+	Shared string `json:"shared"`
 }
 
 // PastRun is one of a user's earlier runs.

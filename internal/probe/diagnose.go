@@ -137,6 +137,10 @@ func (d Diagnose) made(run func(command ...string) (text string, ended bool, err
 	if !ended || found.Unknown != "" && err != nil { // other than 0 is also the status after a failed test
 		found.Unknown = strings.TrimPrefix(fmt.Sprintf("%s; %v", found.Unknown, err), "; ")
 	}
+	parts := func(r gpu.Reading) bool { return r.Device.Parent != "" }
+	if n := len(slices.DeleteFunc(slices.Clone(now.Readings), parts)); found.Tested < n && len(found.Faults()) == 0 {
+		found.Unknown = cmp.Or(found.Unknown, fmt.Sprintf("it tested %d of %d GPUs", found.Tested, n))
+	}
 	if why := d.vacant(); why != "" {
 		found.Unknown = "a job may have been on the GPUs meanwhile: " + why
 	}

@@ -192,7 +192,7 @@ func unfit(partition string) string {
 	switch {
 	case !strings.Contains(partition, " State=UP "):
 		return "it is not up"
-	case strings.Contains(partition, "=EXCLUSIVE"), strings.Contains(partition, "ExclusiveUser=YES"):
+	case regexp.MustCompile(`=EXCLUSIVE|Exclusive(User|Topo)=YES| Exclusive=(NODE|USER|TOPO)`).MatchString(partition):
 		return "its jobs or users get whole nodes"
 	case !strings.Contains(partition, " PreemptMode=OFF") && !strings.Contains(partition, "\n   PreemptMode=OFF"):
 		return "its jobs can be preempted"

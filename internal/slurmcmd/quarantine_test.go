@@ -2,6 +2,7 @@ package slurmcmd
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"bookend/test/must"
@@ -57,5 +58,12 @@ func TestUnfitPartitions(t *testing.T) {
 		"PartitionName=gpu\n   OverTimeLimit=NONE PreemptMode=OFF\n   State=DRAIN TotalCPUs=8\n":                          "it is not up",
 	} {
 		must.Be(t, text, unfit(text), want)
+	}
+	for field, fits := range map[string]bool{
+		"ExclusiveUser=NO ExclusiveTopo=NO": true, "ExclusiveUser=YES ExclusiveTopo=NO": false, "ExclusiveUser=NO ExclusiveTopo=YES": false,
+		"Exclusive=NO": true, "Exclusive=NODE": false, "Exclusive=USER": false, "Exclusive=TOPO": false, // after 26.05
+	} {
+		text := strings.Replace(well, "\n", "\n   DisableRootJobs=NO "+field+" GraceTime=0\n", 1)
+		must.Be(t, field, unfit(text) == "", fits)
 	}
 }

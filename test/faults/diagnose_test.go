@@ -25,11 +25,12 @@ discovery) cat DIR/discovery;;
 diag) cat DIR/diag; exit 226;;
 esac`
 
-// diagnosis is what dcgmi 4.6 prints of one test of DCGM's GPU 3.
+// diagnosis is what dcgmi 4.6 prints of one test of DCGM's GPU 3, and of another GPU that passed.
 func diagnosis(status string, category, severity int) string {
 	return fmt.Sprintf(`{"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [{"name": "memory", "results": [
 {"entity_group": "GPU", "entity_group_id": 1, "entity_id": 3, "status": %q, "warnings": [
-{"error_category": %d, "error_id": 52, "error_severity": %d, "warning": "Found 3 faulty memory elements on GPU 3"}]}],
+{"error_category": %d, "error_id": 52, "error_severity": %d, "warning": "Found 3 faulty memory elements on GPU 3"}]},
+{"entity_group": "GPU", "entity_group_id": 1, "entity_id": 4, "status": "Pass"}],
 "test_summary": {"status": %[1]q}}]}]}, "metadata": {"version": "4.6.0"}}`, status, category, severity)
 }
 
@@ -58,15 +59,17 @@ func TestDiagnose(t *testing.T) {
 		exit      int
 		says, ran string
 	}{
-		"hardware":             {"", diagnosis("Fail", 10, 2), 1, "hardware of GPU-", diagnosed},
-		"the drain is taken":   {"taken", diagnosis("Fail", 10, 2), 1, "no drain has it as its reason: the node has \"broken\"", ""},
-		"the drain ends":       {"undrains", diagnosis("Fail", 10, 2), 5, "a job may have been on the GPUs meanwhile: jobs may use its GPUs: it is IDLE", ""},
-		"other numbers":        {"renumbers", diagnosis("Fail", 10, 2), 1, "hardware, not certainly of one GPU (DCGM's GPU 3)", diagnosedOne},
-		"numbers not known":    {"unconnected", diagnosis("Fail", 10, 2), 1, "hardware, not certainly of one GPU (DCGM's GPU 3)", diagnosedOne},
-		"configuration":        {"", diagnosis("Fail", 8, 5), 5, "not certainly hardware", ""},
-		"all passed":           {"", diagnosis("Pass", 0, 0), 0, "1 passed, 0 did not", ""},
-		"no document":          {"", "Error: Unable to connect to host engine.", 5, "Unable to connect to host engine", ""},
-		"a document cut short": {"", diagnosis("Fail", 10, 2)[:200], 5, "no result: dcgmi printed no diagnosis", ""},
+		"hardware":              {"", diagnosis("Fail", 10, 2), 1, "hardware of GPU-", diagnosed},
+		"the drain is taken":    {"taken", diagnosis("Fail", 10, 2), 1, "no drain has it as its reason: the node has \"broken\"", ""},
+		"the drain ends":        {"undrains", diagnosis("Fail", 10, 2), 5, "a job may have been on the GPUs meanwhile: jobs may use its GPUs: it is IDLE", ""},
+		"other numbers":         {"renumbers", diagnosis("Fail", 10, 2), 1, "hardware, not certainly of one GPU (DCGM's GPU 3)", diagnosedOne},
+		"numbers not known":     {"unconnected", diagnosis("Fail", 10, 2), 1, "hardware, not certainly of one GPU (DCGM's GPU 3)", diagnosedOne},
+		"configuration":         {"", diagnosis("Fail", 8, 5), 5, "not certainly hardware", ""},
+		"only seen, no test":    {"", strings.Replace(diagnosis("Pass", 0, 0), "Hardware", "Deployment", 1), 5, "no result: it tested 0 of 2 GPUs", ""},
+		"a GPU unknown to DCGM": {"", strings.Replace(diagnosis("Pass", 0, 0), `"entity_id": 4, "status": "Pass"`, `"entity_id": 4, "status": "Skip"`, 1), 5, "no result: it tested 1 of 2 GPUs", ""},
+		"all passed":            {"", diagnosis("Pass", 0, 0), 0, "2 passed, 0 did not", ""},
+		"no document":           {"", "Error: Unable to connect to host engine.", 5, "Unable to connect to host engine", ""},
+		"a document cut short":  {"", diagnosis("Fail", 10, 2)[:200], 5, "no result: dcgmi printed no diagnosis", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := toDiagnose(t)
