@@ -61,8 +61,10 @@ func (t *taskHook) inScript() bool {
 	return t.task.Step == slurm.StepBatch || t.task.Step == slurm.StepInteractive
 }
 
-// step returns the time for a child.
-func (t *taskHook) step() time.Duration { return t.a.Deadline.Left(400*time.Millisecond, 0) }
+// step returns the time for a child: two fifths of the hook's.
+func (t *taskHook) step() time.Duration {
+	return t.a.Deadline.Left(time.Duration(t.a.Config.Deadlines.Task)*2/5, 0)
+}
 
 // ofJob returns a request for the job's processes, as far as its user may see them.
 func (t *taskHook) ofJob() procscan.JobRequest {
