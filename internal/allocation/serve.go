@@ -159,8 +159,7 @@ func await[T any](t *tests, do func() (T, error)) (value T, ok bool, err error) 
 	}
 }
 
-// testAll reports the devices that cannot be tested first, and writes patterns last: a driver that is slow or crashes
-// there affects no other device's result.
+// testAll writes patterns last: a driver that is slow or crashes there affects no other device's result.
 func (t *tests) testAll(ready started) error {
 	t.init = ready.took
 	can := slices.DeleteFunc(ready.devices, func(d Device) bool {

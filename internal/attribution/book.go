@@ -88,8 +88,7 @@ func (n Now) counts(r record.Run) bool {
 	return !otherBoot && !(ended && epoch.Changed(n.Epoch))
 }
 
-// leftovers returns the findings on record that may still be on a GPU, newest first. If a later sample found the GPU
-// idle, earlier findings are dropped.
+// leftovers returns the findings on record since a sample last found the GPU idle, newest first.
 func leftovers(runs []record.Run, now Now) []record.Finding {
 	var left []record.Finding
 	idle := map[gpu.ID]bool{}

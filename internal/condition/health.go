@@ -1,5 +1,4 @@
-// Package condition judges a GPU's condition by one table of what the driver and the kernel log report, what it means
-// and what NVIDIA's guidance makes of it.
+// Package condition judges a GPU's condition by one table of what driver and kernel log report and what it means.
 package condition
 
 import (

@@ -5,8 +5,7 @@ type Health struct {
 	External External `yaml:"external"`
 }
 
-// External is a check of the site's own, such as NVIDIA Health Validation. The health check runs it as root, while the
-// driver answers. Without a program nothing runs.
+// External is a check of the site's own, such as NVIDIA Health Validation, which the health check runs as root.
 type External struct {
 	Program   string   `yaml:"program" allow:"path or empty"`
 	Arguments []string `yaml:"arguments" allow:"line"`

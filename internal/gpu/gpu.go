@@ -137,12 +137,7 @@ type Reading struct {
 
 // Process returns the process listed under the PID, or false if there is none.
 func (r Reading) Process(pid int) (Process, bool) {
-	for _, p := range r.Processes {
-		if p.PID == pid {
-			return p, true
-		}
-	}
-	return Process{}, false
+	return first(r.Processes, func(p Process) bool { return p.PID == pid })
 }
 
 // Busy is the share of the driver's last sample period, in percent, in which a kernel ran and memory was accessed.
@@ -168,12 +163,15 @@ type Snapshot struct {
 }
 
 func (s Snapshot) Reading(id ID) (Reading, bool) {
-	for _, r := range s.Readings {
-		if r.Device.ID == id {
-			return r, true
-		}
+	return first(s.Readings, func(r Reading) bool { return r.Device.ID == id })
+}
+
+// first returns the first of a list for which is holds, or false if there is none.
+func first[T any](list []T, is func(T) bool) (none T, ok bool) {
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		return list[i], true
 	}
-	return Reading{}, false
+	return none, false
 }
 
 // Physical is one physical GPU of the node, read without the driver's library.

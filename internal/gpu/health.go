@@ -55,12 +55,7 @@ var RecoveryActions = [...]string{
 }
 
 func (h Health) Fact(c FactCode) (Fact, bool) {
-	for _, f := range h.Facts {
-		if f.Code == c {
-			return f, true
-		}
-	}
-	return Fact{}, false
+	return first(h.Facts, func(f Fact) bool { return f.Code == c })
 }
 
 // KernelLog holds the kernel log's entries about GPUs and about processes killed because host memory ran out.

@@ -82,8 +82,7 @@ type Probe struct {
 	Pattern  *Pattern      `json:"pattern,omitempty"` // nil if none was asked for
 }
 
-// Pattern is a test of a GPU's memory: nearly all that is free is written and read back, first with a value that
-// differs at each address, then with its inverse.
+// Pattern is a test that writes and reads nearly all free memory: a value of each address, then its inverse.
 type Pattern struct {
 	At    time.Duration `json:"at_ns"` // CLOCK_BOOTTIME at its end
 	Bytes uint64        `json:"bytes,omitempty"`
@@ -206,12 +205,7 @@ type ExpectedProcess struct {
 
 // Expects returns what is expected of a PID, or false if the PID is not expected.
 func (e Expected) Expects(pid int) (ExpectedProcess, bool) {
-	for _, p := range e.Processes {
-		if p.PID == pid {
-			return p, true
-		}
-	}
-	return ExpectedProcess{}, false
+	return first(e.Processes, func(p ExpectedProcess) bool { return p.PID == pid })
 }
 
 // Used returns the memory expected in use while these processes are listed. A process that has exited counts as 0, and

@@ -92,8 +92,7 @@ func suspects(a *node.Access, c judge.Case, login bool) (_ judge.Case, jobs []st
 	if c.Node == nil {
 		c.Node, _ = node.Records(a.Store) // what is damaged is reported where it is in the way
 	}
-	request := procscan.JobRequest{Proc: a.Config.Paths.Proc, UID: a.Job.UID,
-		Owner: a.Job.OwnerHere()}
+	request := procscan.JobRequest{Proc: a.Config.Paths.Proc, UID: a.Job.UID, Owner: a.Job.OwnerHere()}
 	pid, err := procscan.Elsewhere.Ask(request, a.Deadline.Left(time.Second, a.Reserve()))
 	c.Faults = append(c.Faults, a.AbandonedReader(err, nil)...)
 	nodes, unread := state.Nodes(a.Config.Paths.Run, "")

@@ -53,8 +53,7 @@ func (c Check) Unclean() []record.Assigned {
 
 // free returns the GPUs that no live job was given, or may have been, at the time of a sample.
 func (c Check) free(cards []record.Assigned, side record.Side, node Node) []record.Assigned {
-	taken := c.taken(side.Snapshot.At, node)
-	return slices.DeleteFunc(slices.Clone(cards), taken)
+	return slices.DeleteFunc(slices.Clone(cards), c.taken(side.Snapshot.At, node))
 }
 
 // blind reports whether records cannot be compared: there was no sample, or the driver's epoch is unknown.
@@ -142,8 +141,7 @@ func JudgeCheck(c Check) Judgement {
 	return c.decide(found)
 }
 
-// trespasses returns the processes of live jobs on GPUs that their job was not given. Jobs of a partition that gives
-// one GPU to several jobs may use others' GPUs.
+// trespasses returns the processes of live jobs on GPUs that they were not given, but for partitions that share GPUs.
 func (c Check) trespasses() (all []record.Finding) {
 	for _, f := range c.sceneOf(c.Seen.Cards, c.Seen.Side, *c.Node).Trespasses() {
 		o := f.Owner
@@ -171,9 +169,7 @@ func (c Check) sceneOf(cards []record.Assigned, now record.Side, node Node) comp
 // faultsOf returns the driver's faults of GPUs that are not sampled again: with one sample none is certain.
 func (c Check) faultsOf(cards []record.Assigned) (found []record.Finding) {
 	for _, fault := range c.Seen.Side.Snapshot.Faults {
-		i := slices.IndexFunc(cards, func(card record.Assigned) bool {
-			return fault.Concerns(card.Device)
-		})
+		i := slices.IndexFunc(cards, func(card record.Assigned) bool { return fault.Concerns(card.Device) })
 		if i < 0 {
 			continue
 		}

@@ -309,6 +309,5 @@ func (n AtEnd) Outdates(r record.TestRecord) bool {
 	trusted := n.Start.Result == gpu.ProbeOK && n.Start.At == r.Probe.At && n.Start.Device == id
 	well := n.Job.Known && n.Job.Raw == 0 && n.Job.Derived == 0 && n.Messages == 0 &&
 		!slices.ContainsFunc(n.Found, func(f record.Finding) bool { return f.GPU == id })
-	return !trusted || !well || r.Jobs+1 >= n.AfterJobs || n.Scene.Now.Curves[id].Settled > slowly ||
-		!n.Trusts(r)
+	return !trusted || !well || r.Jobs+1 >= n.AfterJobs || n.Scene.Now.Curves[id].Settled > slowly || !n.Trusts(r)
 }

@@ -80,8 +80,7 @@ type Shortage struct {
 	Look  Host   `json:"look"`
 	Brief string `json:"brief"` // what takes it, without anything that a user named
 	Text  string `json:"-"`     // the same for admins
-	// System means that system services or the huge pages that root reserves have most of it, and nothing else much;
-	// Unexplained that most of it was not found.
+	// System means that services or root's huge pages have most of it, Unexplained that most of it was not found.
 	System      bool `json:"system,omitempty"`
 	Unexplained bool `json:"-"`
 }

@@ -16,8 +16,7 @@ import (
 	"bookend/internal/state"
 )
 
-// inventory returns the case with the epoch and the job's GPUs, or for a health check all of the node's, with the
-// source of their numbers, and without anything else seen.
+// inventory returns the case with the epoch and the GPUs, a job's or for a health check all, and nothing else seen.
 func inventory(a *Access, c judge.Case, n *numbers) judge.Case {
 	c.Seen = judge.Seen{}
 	list, faults := drivers(a)

@@ -32,8 +32,7 @@ type numbers struct {
 	faults  []record.Finding
 }
 
-// numbersOf reads the stored meaning of Slurm's GPU numbers. Nothing needs it if Slurm or the admin names the devices,
-// or the run's start determined them.
+// numbersOf reads the stored meaning of Slurm's GPU numbers, and finds out whether this hook needs it.
 func numbersOf(a *Access, recalled record.Run) *numbers {
 	n := &numbers{a: a}
 	n.asks = (a.Phase == slurm.HealthCheck || slurmconf.NeedsList(a.Job, recalled)) && len(a.Config.NVIDIA.GPUMap) == 0

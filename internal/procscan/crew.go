@@ -107,8 +107,7 @@ func (c *crew) send(most int, pids []int, look func(pid int)) *round {
 
 func (c *crew) panicked(p *child.Panic) { c.trouble("a search ended early: %v", p) }
 
-// patience is how long a worker may spend on one process before another worker starts. The additional worker does no
-// harm if the machine is merely busy.
+// patience is how long a worker may spend on one process before another starts: no harm if the machine is merely busy.
 const patience = 50 * time.Millisecond
 
 // work reads one process. It counts as unread if the time was up meanwhile.

@@ -15,8 +15,7 @@ const (
 	HoldersOp   = "holders"
 )
 
-// Reader reads other processes' /proc in a child, which may hang beyond any signal. The memory of the processes in Skip
-// is not read, because earlier readers hang at it.
+// Reader reads other processes' /proc in a child, but not the memory of those in Skip, at which earlier readers hang.
 type Reader struct {
 	Proc    string            `json:"proc"`
 	Dev     string            `json:"dev"`

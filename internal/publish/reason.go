@@ -206,8 +206,7 @@ func Idle(a *node.Access) bool {
 	return err == nil && drain.Idle(now)
 }
 
-// drainInput returns what this node's records say about its drain. It reads them again, since an end may have come
-// meanwhile; readNode has reported the damaged ones.
+// drainInput returns what this node's records say about its drain, read again, since an end may have come meanwhile.
 func drainInput(a *node.Access, seen judge.Seen, memory drain.Remembered) (drain.Facts, []record.Finding) {
 	runs, unread := a.Store.Runs()
 	lost, err := a.Store.LostRecord() // after the records: reading them sets damaged ones aside

@@ -148,8 +148,7 @@ func (f Finding) OnlyRecorded() bool { return f.Owner != nil && f.Owner.Level ==
 
 func (o Owner) Slurm() slurm.Owner { return slurm.Owner{ID: o.Job, SLUID: o.SLUID} }
 
-// Outcome is what became of a process that clean-up was to end. The values appear in records and in the documents of
-// the command line, so they must not change.
+// Outcome is what became of a process that clean-up was to end. The values are in records, so they must not change.
 type Outcome string
 
 const (

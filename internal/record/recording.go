@@ -181,8 +181,7 @@ func (r *Recording) Proofs() (seen []Sighting) {
 	return seen
 }
 
-// RecordedUntil returns what was recorded of a run and until when it ran: soFar and its last sample if it has not
-// ended. It is nil if nothing was recorded.
+// RecordedUntil returns what was recorded of a run, nil for nothing, and until when it ran: so far if it has not ended.
 func (r Run) RecordedUntil(soFar *Recording) (recording *Recording, until time.Duration) {
 	end := r.Epilog()
 	if end != nil {

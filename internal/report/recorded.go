@@ -118,15 +118,9 @@ func (s Scene) peak() string {
 }
 
 // used returns the GPUs on which processes of the job were seen, lowest peak first.
-func used(r *record.Recording) (all []record.GPURecording) {
-	if r == nil {
-		return nil
-	}
-	for _, g := range r.GPUs {
-		if g.Together > 0 && g.Own.Bytes > 0 {
-			all = append(all, g)
-		}
-	}
+func used(r *record.Recording) []record.GPURecording {
+	unused := func(g record.GPURecording) bool { return g.Together == 0 || g.Own.Bytes == 0 }
+	all := slices.DeleteFunc(slices.Clone(cmp.Or(r, &record.Recording{}).GPUs), unused)
 	slices.SortStableFunc(all, func(a, b record.GPURecording) int { return cmp.Compare(a.Own.Bytes, b.Own.Bytes) })
 	return all
 }
@@ -140,10 +134,7 @@ func numberOf(s Scene, id gpu.ID) int {
 }
 
 func idleGPUs(s Scene) (numbers []string) {
-	if s.Recording == nil {
-		return nil
-	}
-	for _, g := range s.Recording.GPUs {
+	for _, g := range cmp.Or(s.Recording, &record.Recording{}).GPUs {
 		if s.Recording.Idle(g, s.began(), s.Ended) {
 			numbers = append(numbers, fmt.Sprint(numberOf(s, g.ID)))
 		}

@@ -148,8 +148,7 @@ func (p Place) eachProcess(visit func(one leftover.HostProcess, cgroup, command 
 	return err
 }
 
-// daemon begins the name of the process that is there for each step of a job; in Debian it is slurmstepd-wlm. One with
-// "infinity" is for no step: it keeps Slurm's scope.
+// daemon begins the name of a step's process (slurmstepd-wlm in Debian). One with "infinity" only keeps Slurm's scope.
 const daemon = "slurmstepd"
 
 func (r *HostReply) add(p leftover.HostProcess, cgroup, command string) {

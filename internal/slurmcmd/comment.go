@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 )
 
 // Remark is a line about a job's run on one node for Slurm's accounting: "n1: BKD-ORPHAN gpu 0 20.0 GiB".
@@ -122,13 +123,9 @@ func (r Remark) record(all []account) (newest account, certain bool) {
 			fit++
 		}
 	}
-	on := func(element string) bool {
-		nodes, _ := slurm.Expand(element)
-		return slices.Contains(nodes, r.Node) && slurm.ValidNode(r.Node)
-	}
+	on, _ := slurmconf.Contains(newest.nodes, r.Node)
 	over := fits(newest) && !newest.start.IsZero() && !newest.end.IsZero()
-	return newest, fit == 1 && over && newest.uid == fmt.Sprint(r.UID) &&
-		slices.ContainsFunc(slurm.Elements(newest.nodes), on)
+	return newest, fit == 1 && over && newest.uid == fmt.Sprint(r.UID) && on && slurm.ValidNode(r.Node)
 }
 
 // accounts asks sacct for all records of jobs.

@@ -64,24 +64,16 @@ func (q Question) askSlurmd(reply NumberingReply) (*slurmconf.Kept, error) {
 	if stuck != nil {           // to be put on record at once, so that no other hook starts another
 		return &now, stuck
 	}
-	var err error
 	if q.InJob && q.Kept == nil && now.Key.Daemon.PID == 0 { // and it may not have read these files
-		err = errors.New("which slurmd is running is not known")
-	} else {
-		err = q.unchanged(reply.Key)
+		return unclear(errors.New("which slurmd is running is not known"))
 	}
-	if err != nil {
+	switch after, err := Numbering.Ask(q.Request, q.Scan()); {
+	case err != nil:
 		return unclear(err)
+	case !reply.Key.Equal(after.Key):
+		return unclear(errors.New("slurm.conf, gres.conf or slurmd changed while slurmd -G read them"))
 	}
 	return &now, nil
-}
-
-func (q Question) unchanged(key slurmconf.Key) error {
-	after, err := Numbering.Ask(q.Request, q.Scan())
-	if err == nil && !key.Equal(after.Key) {
-		err = errors.New("slurm.conf, gres.conf or slurmd changed while slurmd -G read them")
-	}
-	return err
 }
 
 // listed runs slurmd -G.

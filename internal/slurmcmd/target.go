@@ -49,8 +49,7 @@ type Target struct {
 	base, below  string // Path's two parts
 }
 
-// Prepare returns the files that slurm.conf of a site needs, and what to tell the admin once those in done are written.
-// shipped reads a script of the package.
+// Prepare returns the files that a site needs, and what to tell the admin once those in done are written.
 func Prepare(site slurmconf.Site, shipped func(name string) (string, error)) (
 	files []Target, instructions func(done []string) string, err error,
 ) {

@@ -43,8 +43,7 @@ const sentDir = "/run/slurm/conf"
 
 // Dirs are the directories of slurmd's configuration: fetched from slurmctld (configless), or of packages.
 func Dirs() []string {
-	return []string{sentDir, "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
-		"/usr/local/etc"}
+	return []string{sentDir, "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache", "/usr/local/etc"}
 }
 
 type File struct {

@@ -19,8 +19,7 @@ const (
 	maxShared   = 64 << 10 // bytes of a small file
 )
 
-// File is a JSON file below the node's directory: bounded, replaced as a whole, and set aside if it cannot be used. The
-// zero value of its content means that there is no file.
+// File is a JSON file of the node's: bounded, replaced as a whole, set aside if it cannot be used, zero if missing.
 type File[T any] struct {
 	name    string
 	most    int            // its size in bytes is less than this

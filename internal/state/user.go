@@ -169,10 +169,10 @@ func (u Users) inDir(tree string, uid uint32, do func(dir string) error) error {
 	if err == nil {
 		err = safefile.MakeDir(above, jobsName, 0o711)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = do(dir)
 	}
-	return do(dir)
+	return err
 }
 
 // MakeDrop creates the file in which task hooks report to root what they saw between the start and the end of the run.
