@@ -21,7 +21,6 @@ func Quarantine(a *node.Access, q slurmcmd.Quarantine, wait time.Duration, why s
 	as := state.Quarantine{Reason: why, Partition: q.Partition, Account: q.Account, Conf: q.Slurm.Conf}
 	all, todo := len(q.GPUs) == 0, q.GPUs
 	for until := a.Env.Clock.Boot() + wait; ; time.Sleep(time.Second) {
-		var late error
 		err := changeWanted(a, time.Minute, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
 			var err error
 			var each, now []state.Quarantine
@@ -35,12 +34,11 @@ func Quarantine(a *node.Access, q slurmcmd.Quarantine, wait time.Duration, why s
 			if err != nil || len(each) == 0 {
 				return wanted, err
 			}
-			now, late = hold(a, q, each...)
+			now, err = hold(a, q, each...)
 			held = append(held, now...)
 			gone := func(o state.Quarantine) bool { return o.Over(as.Since) || slices.ContainsFunc(now, o.SameGPU) }
-			return append(slices.DeleteFunc(wanted, gone), now...), nil
+			return append(slices.DeleteFunc(wanted, gone), now...), err
 		})
-		err = cmp.Or(err, late)
 		if err == nil || !errors.Is(err, slurmcmd.ErrTaken) || a.Env.Clock.Boot() >= until {
 			return held, notHeld(todo, held, err)
 		}
@@ -139,7 +137,7 @@ func numbered(a *node.Access, q state.Quarantine) gpu.ID {
 	return last.IDAt(q.GPU)
 }
 
-// changeWanted changes what an admin wants, while no other program does.
+// changeWanted changes what an admin wants, while no other program does; with an error, what was done before it.
 func changeWanted(a *node.Access, wait time.Duration, to func([]state.Quarantine) ([]state.Quarantine, error)) error {
 	done, err := a.Store.Turns.Quarantine(wait)
 	if err != nil {
@@ -152,8 +150,8 @@ func changeWanted(a *node.Access, wait time.Duration, to func([]state.Quarantine
 		return err
 	}
 	now, err := to(slices.Clone(was))
-	if err == nil && !slices.Equal(was, now) {
-		err = disk.Write(now)
+	if !slices.Equal(was, now) {
+		err = errors.Join(err, disk.Write(now))
 	}
 	return err
 }
@@ -162,22 +160,33 @@ func changeWanted(a *node.Access, wait time.Duration, to func([]state.Quarantine
 func Release(a *node.Access, s slurmcmd.Scontrol, number string) (found bool, err error) {
 	is := func(q state.Quarantine) bool { return q.GPU >= 0 && (number == "" || fmt.Sprint(q.GPU) == number) }
 	err = changeWanted(a, time.Minute, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
-		var err error
-		for _, q := range slices.Concat(state.Quarantines.Peek(a.Store), wanted) { // either may have been lost
-			if is(q) && err == nil {
-				var ended bool
-				found = true
-				if ended, err = s.Ended(q.Job, a.Job.Node); err == nil && !ended { // or its number is another job's
-					err = s.Release(q.Job)
-				}
-			}
-			if is(q) && err == nil { // hooks have to know the job until its epilog, if there is one, removes it
-				err = state.Note(a.Store, a.Env.Clock.Wall, q)(-1, q.Job)
+		all := slices.Concat(state.Quarantines.Peek(a.Store), wanted) // either may have been lost
+		all = slices.DeleteFunc(all, func(q state.Quarantine) bool { return !is(q) })
+		found = len(all) > 0
+		var left []state.Quarantine
+		var failed error
+		for _, q := range all {
+			if err := releaseJob(a, s, q); err != nil {
+				left, failed = append(left, q), errors.Join(failed, err)
 			}
 		}
-		return slices.DeleteFunc(wanted, is), err
+		over := func(o state.Quarantine) bool { return is(o) && !slices.ContainsFunc(left, o.SameGPU) }
+		return slices.DeleteFunc(wanted, over), failed
 	})
 	return found, err
+}
+
+// releaseJob ends the job that holds a GPU, if its number is not another job's. Hooks have to know it until its epilog, if
+// there is one, removes it.
+func releaseJob(a *node.Access, s slurmcmd.Scontrol, q state.Quarantine) error {
+	ended, err := s.Ended(q.Job, a.Job.Node)
+	if err == nil && !ended {
+		err = s.Release(q.Job)
+	}
+	if err != nil {
+		return err
+	}
+	return state.Note(a.Store, a.Env.Clock.Wall, q)(-1, q.Job)
 }
 
 // lost is a quarantine that no job holds.

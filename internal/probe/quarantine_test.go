@@ -29,7 +29,7 @@ cd "$(dirname "$0")"
 case ${0##*/} in
 sbatch) n=$(($(cat jobs 2>/dev/null || echo 10) + 1)); echo $n >jobs; echo $n; echo sbatch >>log; exit;;
 squeue) [ ! -e running ] || cat running; exit;;
-scancel) echo "scancel $*" >>log; for id; do echo CANCELLED >job$id; done; exit;;
+scancel) echo "scancel $*" >>log; for id; do [ ! -e keep$id ] || exit 1; echo CANCELLED >job$id; done; exit;;
 esac
 for id; do :; done
 case $* in
@@ -234,6 +234,11 @@ func TestAllGPUs(t *testing.T) {
 	const limit = "update JobId=%d TimeLimit=UNLIMITED\n"
 	must.Be(t, "one fill", must.Read(t, filepath.Join(dir, "log")), "sbatch\nsbatch\n"+fmt.Sprintf(limit+limit, 11, 12))
 
+	world("keep12", "") // cannot be cancelled now
+	found, err := Release(a, s, "")
+	must.Not(t, !found || err == nil, "released: %v, %v", found, err)
+	must.Be(t, "wanted", jobs(must.Have(Wanted(a))(t)), "1:12 GPU-b;")
+	must.Do(t, os.Remove(filepath.Join(dir, "keep12")))
 	must.Be(t, "released", must.Have(Release(a, s, ""))(t), true)
 	must.Be(t, "wanted", jobs(must.Have(Wanted(a))(t)), "")
 	must.Be(t, "in none", must.Have(Release(a, s, ""))(t), false)
