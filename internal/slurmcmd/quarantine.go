@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"bookend/internal/slurm"
@@ -258,6 +261,8 @@ func (q Quarantine) try(n int) (held map[slurm.JobID]int, err error) {
 	}
 	resumes := err == nil && q.was.Drained()
 	if resumes {
+		signal.Ignore(interrupts...) // killed before a GPU's job is on record, this would leave the GPU to other jobs
+		defer signal.Reset(interrupts...)
 		err = q.Slurm.Resume(q.Node, func(now slurm.Node) bool { return now.Drained() && now.Reason == q.was.Reason })
 	}
 	if err != nil {
@@ -270,6 +275,8 @@ func (q Quarantine) try(n int) (held map[slurm.JobID]int, err error) {
 	}
 	return held, err
 }
+
+var interrupts = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 
 // submit queues n jobs of one GPU, to start later.
 func (q Quarantine) submit(n int) (jobs []slurm.JobID, err error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // fakeSlurm stands for Slurm's programs on a node of two GPUs: job N gets GPU N-1. Its directory has file "drained" while
-// the node is, and what the programs were told in "log". If "world" is busy, job 1 is a user's.
+// the node is, and what the programs were told in "log". If "world" is busy, job 1 is a user's; if impatient, an admin types Ctrl-C.
 const fakeSlurm = `#!/bin/sh
 cd "$(dirname "$0")"
 case ${0##*/} in
@@ -32,13 +32,43 @@ case $* in
 *"show job"*) state=RUNNING; grep -q "pending" world && state=PENDING
 	for id; do :; done
 	printf 'JobId=%s JobName=bookend-quarantine\n   UserId=root(0) GroupId=root(0)\n   JobState=%s Reason=Resources X=\n   NodeList=n1\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:%s)\n' $id $state $((id - 1));;
-*State=UNDRAIN*) echo undrained >>log; rm drained;;
+*State=UNDRAIN*) echo undrained >>log; rm drained; ! grep -q impatient world || kill -INT $PPID;;
 *State=DRAIN*) echo drained >>log; for reason; do :; done; echo "${reason#Reason=}" >drained;;
 *TimeLimit*) echo "$*" >>log; ! grep -q refuses world || { echo no >&2; exit 1; };;
 esac
 `
 
 const allGPUs = -1
+
+// onFake is a quarantine with such a Slurm, and at the path of a file of its directory.
+func onFake(t *testing.T, world, drained string) (q Quarantine, at func(name string) string) {
+	dir, now := t.TempDir(), time.Duration(0)
+	at = func(name string) string { return filepath.Join(dir, name) }
+	for _, program := range []string{"scontrol", "sbatch", "squeue", "scancel"} {
+		must.Do(t, os.WriteFile(at(program), []byte(fakeSlurm), 0o755))
+	}
+	must.Do(t, os.WriteFile(at("world"), []byte(world), 0o644))
+	if drained != "" {
+		must.Do(t, os.WriteFile(at("drained"), []byte(drained), 0o644))
+	}
+	q = Quarantine{Slurm: Scontrol{Path: at("scontrol"), Time: func() time.Duration { return time.Minute }},
+		Node: "n1", Resume: true, Clock: func() time.Duration { now += atOnce / 2; return now }}
+	q.Keep = func(gpu int, jobs ...slurm.JobID) error {
+		log := must.Have(os.OpenFile(at("log"), os.O_APPEND|os.O_WRONLY, 0))(t)
+		defer log.Close()
+		_, err := fmt.Fprintln(log, "keep", gpu, jobs)
+		return err
+	}
+	return q, at
+}
+
+// An admin's Ctrl-C between the end of the drain and the job's record would leave the GPU to other jobs.
+func TestQuarantineInterrupted(t *testing.T) {
+	q, _ := onFake(t, "impatient", "broken")
+	q.GPUs = []int{1}
+	held := must.Have(q.Begin())(t)
+	must.Be(t, "held", held[2], 1)
+}
 
 // A job that holds a GPU for good is on record before it does, and a node whose drain was ended for nothing is drained
 // again, with its reason. Of several partitions the one is taken whose jobs come first and that gives no whole node.
@@ -65,23 +95,8 @@ func TestQuarantineThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, now := t.TempDir(), time.Duration(0)
-			at := func(name string) string { return filepath.Join(dir, name) }
-			for _, program := range []string{"scontrol", "sbatch", "squeue", "scancel"} {
-				must.Do(t, os.WriteFile(at(program), []byte(fakeSlurm), 0o755))
-			}
-			must.Do(t, os.WriteFile(at("world"), []byte(tt.world), 0o644))
-			if tt.drained != "" {
-				must.Do(t, os.WriteFile(at("drained"), []byte(tt.drained), 0o644))
-			}
-			q := Quarantine{Slurm: Scontrol{Path: at("scontrol"), Time: func() time.Duration { return time.Minute }},
-				Node: "n1", GPUs: []int{tt.gpu}, Resume: true, Clock: func() time.Duration { now += atOnce / 2; return now }}
-			q.Keep = func(gpu int, jobs ...slurm.JobID) error {
-				log := must.Have(os.OpenFile(at("log"), os.O_APPEND|os.O_WRONLY, 0))(t)
-				defer log.Close()
-				_, err := fmt.Fprintln(log, "keep", gpu, jobs)
-				return err
-			}
+			q, at := onFake(t, tt.world, tt.drained)
+			q.GPUs = []int{tt.gpu}
 			if tt.gpu == allGPUs {
 				q.GPUs = []int{0, 1}
 			}
