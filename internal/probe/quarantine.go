@@ -176,8 +176,8 @@ func Release(a *node.Access, s slurmcmd.Scontrol, number string) (found bool, er
 	return found, err
 }
 
-// releaseJob ends the job that holds a GPU, if its number is not another job's. Hooks have to know it until its epilog, if
-// there is one, removes it.
+// releaseJob ends the job that holds a GPU, if its number is not another job's. Hooks have to know it until its epilog,
+// if there is one, removes it.
 func releaseJob(a *node.Access, s slurmcmd.Scontrol, q state.Quarantine) error {
 	ended, err := s.Ended(q.Job, a.Job.Node)
 	if err == nil && !ended {
