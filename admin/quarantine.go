@@ -46,7 +46,7 @@ func quarantineCommand(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&whole, "all-gpus", false, "all GPUs of the node: only jobs without GPUs go on")
 	f.StringVar(&reason, "reason", "", "a `TEXT` for bookend status")
-	f.DurationVar(&q.For, "for", 0, "how long, as 72h; 0: until it is released")
+	f.DurationVar(&q.For, "for", 0, "how long, as 72h or 90m; 0: until it is released")
 	f.DurationVar(&wait, "wait", 0, "how long to wait for a job that has the GPU, as 2h")
 	f.StringVar(&q.Partition, "partition", "", "the `PARTITION` of the job; default: one that fits, highest tier first")
 	f.StringVar(&q.Account, "account", "", "the `ACCOUNT` of the job; default: root's own")

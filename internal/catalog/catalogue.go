@@ -130,8 +130,8 @@ var entries = []Entry{
 	{Bits, Serious, Card, Node, "memory gives back wrong bits",
 		"The pattern test wrote the GPU's free memory and read something else from it. It drains if a second process " +
 			"finds wrong bits too: results of jobs on this GPU may be wrong.",
-		"bookend show JOBID has the places. Run dcgmi diag -r 3 on the idle GPU and bookend reset GPU; return it " +
-			"if it recurs.",
+		"bookend show JOBID has the places. Drain the node, run bookend diagnose --level 3, then bookend reset GPU; " +
+			"return it if it recurs.",
 		Traits{Exit: 30, Start: ToWarn, End: ToDrain, Condition: true,
 			Fault: "the GPU's memory gave back wrong bits in a test after your job", Doubtful: true}},
 	{SlowMemory, Note, Card, Node, "memory is slower than it was",
@@ -141,13 +141,17 @@ var entries = []Entry{
 		Traits{Start: ToNote, End: ToNote, Condition: true, Milder: "was slow"}},
 	{Reset, Serious, Card, Node, "reset did not repair the GPU",
 		"Memory that no process held was left on the GPU. The health check began to reset it (repair.enabled): that " +
-			"failed, it is not proven well, or the drain was not ended. Only the reason and bookend status have this.",
-		"bookend status says what failed. Reboot the node; if that does not help: bookend rma GPU.",
+			"failed, it is not proven well, or the drain was not ended. It drains nothing: it replaces that drain's " +
+			"reason.",
+		"For a day bookend status says what failed. Reboot the node and run bookend test GPU: if it passes, end the " +
+			"drain, else bookend rma GPU.",
 		Traits{Start: ToNote, End: ToNote, Condition: true, Unusable: true}},
 	{Diagnosed, Serious, Card, Node, "DCGM's test failed",
 		"bookend diagnose had DCGM test the node. A test failed for the hardware, as DCGM says, and the GPU is to be " +
-			"isolated or reset. Without a GPU, which one is not certain. Only the reason and bookend status have this.",
-		"bookend status says which test. Follow DCGM's text; bookend rma GPU has it for the ticket.",
+			"isolated or reset. Without a GPU, which one is not certain. It drains nothing: it replaces the reason " +
+			"of a drain by Bookend.",
+		"bookend status says which test. Follow DCGM's text; bookend rma GPU has it for the ticket. Once repaired, " +
+			"run bookend diagnose again, which ends it in bookend status, and end the drain.",
 		Traits{Start: ToNote, End: ToNote, Condition: true, Unusable: true}},
 	{Recovery, Serious, Card, Node, "driver asks for recovery",
 		"The driver reports that this GPU needs a reset, a reboot or a drain before it is reliable again.",

@@ -247,7 +247,7 @@ func AtHook(in Facts, own Exit) Decision {
 		return in.said(Add, w.Reason, m)
 	case flag != "":
 		return in.leave(in.Memory, "the node's state has "+flag)
-	case own.Phase == slurm.HealthCheck && !n.Drained() && !Idle(n):
+	case own.Phase == slurm.HealthCheck && !n.Drained() && !n.Idle():
 		return in.leave(in.Memory, "Slurm does not have the node as idle: a job's end decides")
 	case n.Drained():
 		return in.leave(in.Memory, otherReason(n))
@@ -321,18 +321,10 @@ func unclean(causes []Cause, cards map[gpu.ID]record.GPUSeen) string {
 }
 
 // quiet are the flags of a node in normal operation; any other means an admin, a power plan or a fault.
-var quiet = []string{
-	"IDLE", "ALLOCATED", "MIXED", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", slurm.Drained,
-}
+var quiet = slices.Concat([]string{"ALLOCATED", "MIXED"}, slurm.IdleFlags)
 
 // busy are flags with which no node is resumed: a job's end may still drain it, or it is in maintenance.
 var busy = []string{"COMPLETING", "MAINT"}
-
-// Idle reports whether Slurm has no job on the node, not even one that completes, and hears from it.
-func Idle(n slurm.Node) bool {
-	busy := beyond(n, slices.Concat([]string{"IDLE"}, quiet[3:])...)
-	return slices.Contains(n.Flags, "IDLE") && busy == "" && !n.Silent
-}
 
 // beyond returns the first flag of the state that is not one of these, or "".
 func beyond(n slurm.Node, flags ...string) string {

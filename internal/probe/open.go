@@ -18,15 +18,15 @@ import (
 func OpenToJobs(a *node.Access, s slurmcmd.Scontrol, card record.Assigned) (why string, idle bool) {
 	now, err := s.Node(a.Job.Node)
 	is := strings.Join(now.Flags, "+")
-	idle = is == "IDLE+DRAIN" // a job may still be on a node that does not answer Slurm
+	idle = now.Vacant()
 	switch {
 	case idle, is == "DOWN+DRAIN", isQuarantined(a, s, card):
 		return "", idle
 	case err != nil:
 		is = err.Error()
 	}
-	return fmt.Sprintf("a job may get GPU %d (node %s): drain the node, or bookend quarantine %[1]d", card.Index, is),
-		false
+	const remedy = "drain the node and wait for its jobs, or bookend quarantine"
+	return fmt.Sprintf("a job may get GPU %d (node %s): %s %[1]d", card.Index, is, remedy), false
 }
 
 func isQuarantined(a *node.Access, s slurmcmd.Scontrol, card record.Assigned) bool {

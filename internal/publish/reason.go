@@ -203,7 +203,7 @@ func keptConf(a *node.Access) string {
 func Idle(a *node.Access) bool {
 	left := func() time.Duration { return a.Left(config.Duration(slurmCall)) }
 	now, err := scontrol(a, keptConf(a), left).Node(a.Job.Node)
-	return err == nil && drain.Idle(now)
+	return err == nil && now.Idle()
 }
 
 // drainInput returns what this node's records say about its drain, read again, since an end may have come meanwhile.

@@ -339,28 +339,6 @@ func FirstHost(list string) string {
 	return names[0]
 }
 
-// Slurm's own reasons for a node whose hook exits with something other than 0.
-const (
-	PrologError = "Prolog error"
-	EpilogError = "Epilog error"
-)
-
-// Node is a node's state, as scontrol shows it.
-type Node struct {
-	// Flags are the words of its state: "IDLE", "DRAIN", "COMPLETING".
-	Flags  []string
-	Silent bool      // it does not respond to slurmctld
-	Reason string    // byte for byte, without the "[user@time]" that Slurm shows after it; empty for none
-	By     string    // the user who wrote the reason, as Slurm shows it
-	At     time.Time // when, to the second; zero if Slurm does not show it
-}
-
-// Drained is the flag of a node that takes no new jobs.
-const Drained = "DRAIN"
-
-// Drained reports whether the node takes no new jobs.
-func (n Node) Drained() bool { return slices.Contains(n.Flags, Drained) }
-
 // Reasons returns why others may use the GPUs, or why that is unknown; both are empty if the job has them alone.
 func (a *Sharing) Reasons() (why, unknown string) {
 	switch {

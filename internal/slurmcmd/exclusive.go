@@ -16,7 +16,7 @@ func (c Scontrol) Vacant(node, job string) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case is == "IDLE+DRAIN":
+	case now.Vacant():
 		return ""
 	case job == "":
 		return fmt.Sprintf("jobs may use its GPUs: it is %s", is)

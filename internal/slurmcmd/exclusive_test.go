@@ -26,6 +26,8 @@ esac
 `
 	for name, tt := range map[string]struct{ state, jobs, user, gpus, job, want, alone string }{
 		"drained and idle":     {state: "IDLE+DRAIN", alone: "takes no jobs"},
+		"in maintenance":       {state: "IDLE+CLOUD+DRAIN+MAINTENANCE+MAINT", want: "it is IDLE+CLOUD+DRAIN+MAINTENANCE", alone: "takes no jobs"},
+		"in a reservation":     {state: "MAINT+IDLE+DRAIN+RESERVED+DYNAMIC_NORM", alone: "takes no jobs"},
 		"drained, with a job":  {state: "MIXED+DRAIN", want: "it is MIXED+DRAIN", alone: "takes no jobs"},
 		"silent":               {state: "IDLE*+DRAIN", want: "it is IDLE+DRAIN, and does not answer", alone: "takes no jobs"},
 		"down":                 {state: "DOWN+DRAIN", want: "it is DOWN+DRAIN", alone: "takes no jobs"},

@@ -280,13 +280,17 @@ func has(found []record.Finding, c catalog.Code) bool {
 	return slices.ContainsFunc(found, func(f record.Finding) bool { return f.Code == c })
 }
 
-// codes are those of findings, sorted, with ? behind one that is in doubt and * behind one that is unknown.
+// codes are those of findings, sorted, with ? behind one that is in doubt and * behind one that is unknown. A doubtful
+// survivor may be a process of another test, whose jobs have the same user.
 func codes(found []record.Finding) string {
 	var all []string
 	for _, f := range found {
 		text := string(f.Code)
 		if len(f.Doubts) > 0 {
 			text += "?"
+		}
+		if f.Code == catalog.Survivor && len(f.Doubts) > 0 {
+			continue
 		}
 		if f.Unknown != "" {
 			text += "*"

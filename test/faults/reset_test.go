@@ -156,7 +156,7 @@ func TestResetRefused(t *testing.T) {
 		says   string
 	}{
 		"in use":        {func(n *node) { n.leftover() }, ") has nvidia0, nvidia1, nvidiactl"},
-		"not drained":   {func(n *node) { n.put("node", "IDLE", 0o644) }, "a job may get GPU 0 (node IDLE): drain the node, or bookend quarantine 0"},
+		"not drained":   {func(n *node) { n.put("node", "IDLE", 0o644) }, "a job may get GPU 0 (node IDLE): drain the node and wait for its jobs, or bookend quarantine 0"},
 		"jobs are left": {func(n *node) { n.put("node", "MIXED+DRAIN", 0o644) }, "a job may get GPU 0 (node MIXED+DRAIN)"},
 		"Slurm is down": {func(n *node) { n.put("slurm-down", "", 0o644) }, "a job may get GPU 0 (node read node"},
 		"reboot":        {func(n *node) { n.set("gpu0.recovery_action", "2") }, "reboot the node"},

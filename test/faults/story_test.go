@@ -3,7 +3,6 @@ package faults
 import (
 	"cmp"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -73,8 +72,7 @@ func (s story) play(n *node) {
 // ends is end of job 100, with what must come of it, and returns what its user reads.
 func (n *node) ends(j job, status, output string, exit int, finds string) (told string) {
 	told, got := n.end(j, status, output)
-	others := func(f record.Finding) bool { return f.Code == catalog.Survivor && len(f.Doubts) > 0 } // of tests at once
-	found := slices.DeleteFunc(slices.Clone(n.endOf(100).Findings), others)
+	found := n.endOf(100).Findings
 	must.Not(n, got != exit || codes(found) != finds, "exit %d, found %q: want %d, %q: %+v\n%s", got, codes(found), exit,
 		finds, found, n.log())
 	must.Not(n, told == "", "the user reads nothing")

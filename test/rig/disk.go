@@ -15,9 +15,15 @@ func AtTheDisk(run string) []Process {
 		lines, _ := filepath.Glob(p.file("task/*/cmdline")) // its first thread may have ended
 		return slices.ContainsFunc(lines, func(file string) bool {
 			line, _ := os.ReadFile(file)
-			return strings.HasSuffix(string(line), words)
+			return strings.HasSuffix(string(line), words) || len(line) == 0 && p.begins()
 		})
 	})
+}
+
+// begins reports whether it is a program of Bookend's that executes itself: its hook goes on before its words are there.
+func (p Process) begins() bool {
+	name, _ := os.ReadFile(p.file("comm"))
+	return p.State != "Z" && (string(name) == "exe\n" || strings.HasPrefix(string(name), "bookend-"))
 }
 
 // Written waits until they have written all, or hang.
