@@ -19,8 +19,9 @@ func OpenToJobs(a *node.Access, s slurmcmd.Scontrol, card record.Assigned) (why 
 	now, err := s.Node(a.Job.Node)
 	is := strings.Join(now.Flags, "+")
 	idle = now.Vacant()
+	now.Silent = false // an earlier job may still be there, but none begins
 	switch {
-	case idle, is == "DOWN+DRAIN", isQuarantined(a, s, card):
+	case now.Vacant(), is == "DOWN+DRAIN", isQuarantined(a, s, card):
 		return "", idle
 	case err != nil:
 		is = err.Error()
