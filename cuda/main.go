@@ -2,8 +2,9 @@
 // protocol) and exits. It is the only program of Bookend that runs NVIDIA's code, so it may crash, hang or be killed:
 // its caller treats that as an answer. Its input is stdin and what the driver returns.
 //
-// For a test allocation (package allocation) CUDA starts in parallel with NVML, because that takes longest; CUDA is
-// never a client of MPS. See probe.go for what forbids a test; package gpu has what CUDA's codes mean.
+// NVML starts before Go's runtime does (early.go). For a test allocation (package allocation) CUDA starts in parallel
+// with NVML, because that takes longest; CUDA is never a client of MPS. See probe.go for what forbids a test; package
+// gpu has what CUDA's codes mean.
 //
 // Build it with lazy binding: go-nvml leaves some 400 driver functions to be resolved when called, and a program that
 // resolves them at the start fails with every driver that lacks one.

@@ -32,10 +32,11 @@ func Diagnoses(a *node.Access) ([]gpu.Diagnosis, error) {
 	return node.Journal[[]gpu.Diagnosis](a, "diagnoses").Read()
 }
 
-// Diagnosed says what hardware failed in the last diagnosis with a result, empty if none did or they are gone.
+// Diagnosed says what hardware failed in a diagnosis and passed none of that level or a higher one since, empty if none
+// did or they are gone.
 func Diagnosed(a *node.Access) string {
 	all, _ := Diagnoses(a) // bookend diagnose reports an unreadable one
-	last := state.LastCheck.Peek(a.Store)
+	last, passed := state.LastCheck.Peek(a.Store), 0
 	for _, d := range slices.Backward(all) {
 		var failed []string
 		for _, f := range d.Faults() {
@@ -45,11 +46,11 @@ func Diagnosed(a *node.Access) string {
 			}
 		}
 		switch {
-		case len(failed) > 0:
+		case len(failed) > 0 && d.Level > passed:
 			return fmt.Sprintf("dcgmi diag -r %d at %s: %s", d.Level, d.At.Local().Format(time.DateTime),
 				strings.Join(failed, "; "))
-		case d.Unknown == "":
-			return ""
+		case len(d.Faults()) == 0 && d.Unknown == "":
+			passed = max(passed, d.Level)
 		}
 	}
 	return ""
