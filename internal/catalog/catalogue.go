@@ -150,8 +150,8 @@ var entries = []Entry{
 		"bookend diagnose had DCGM test the node. A test failed for the hardware, as DCGM says, and the GPU is to be " +
 			"isolated or reset. Without a GPU, which one is not certain. It drains nothing: it replaces the reason " +
 			"of a drain by Bookend.",
-		"bookend status says which test. Follow DCGM's text; bookend rma GPU has it for the ticket. Once repaired, run " +
-			"bookend diagnose again at that level, which ends it in bookend status, and end the drain.",
+		"bookend status says which test. Follow DCGM's text; bookend rma GPU has it for the ticket. Once repaired, " +
+			"run bookend diagnose again at that level, which ends it in bookend status, and end the drain.",
 		Traits{Start: ToNote, End: ToNote, Condition: true, Unusable: true}},
 	{Recovery, Serious, Card, Node, "driver asks for recovery",
 		"The driver reports that this GPU needs a reset, a reboot or a drain before it is reliable again.",
