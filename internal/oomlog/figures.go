@@ -198,7 +198,8 @@ func (st statement) fill(m *record.Message) bool {
 	text, whole := st.line.body[st.pos-len(st.before):], st.whole()
 	readForms(m, strings.ToLower(strings.Join(strings.Fields(text[:len(st.before)]+whole), " ")), false)
 	if m.Kind == record.KindDevice {
-		m.GPU = cmp.Or(indexIn(st.line.head+" "+st.around), indexIn(currentDevice().FindString(whole)))
+		m.GPU = cmp.Or(indexIn(st.line.head+" "+ncclDevice().ReplaceAllString(st.around, "gpu $1; ")),
+			indexIn(strings.ToLower(currentDevice().FindString(whole))))
 	}
 	first, _, _ := strings.Cut(whole, "\n")
 	take(m, sizesIn(text[:len(st.before)]+first[:min(len(first), len(st.text)+maxAfter)]))
@@ -221,6 +222,11 @@ func (st statement) fillFromAbove(m *record.Message) {
 		text := l.body + " " + st.line.body[:st.pos]
 		if n := sizeIn(text, askedAbove); n.Bytes > 1<<10 {
 			m.Asked, m.GPU = n, cmp.Or(m.GPU, indexIn(strings.ToLower(text)))
+		}
+	}
+	for _, l := range st.near(-1, linesAbove) {
+		if m.Asked == notSaid && strings.Contains(l.lower, "memory trying to allocate ") {
+			take(m, sizesIn(l.body), asked)
 		}
 	}
 }
@@ -277,7 +283,8 @@ var (
 	// only advice or another line follows
 	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
 	askedAbove  = form(`(?i)(?:allocate|allocating|allocation of) SIZE[^.\d]*\d{0,3}[^.\d]*$`)
-	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
+	sharedAsked = form(`(?:Required: |requested |needed |memory size to |` +
+		`(?:shared data|memory size|requested shared memory) \()(0x[0-9a-f]+|\d+)`)
 )
 
 // readForms reads the figures whose wording words.txt has, those of PyTorch's allocator or the others.
@@ -293,11 +300,14 @@ func readForms(m *record.Message, lower string, torch bool) {
 
 // deviceIndex matches how programs name a GPU by its number: "on device 1", "GPU:1", "cuda:0", "device ordinal 2". What
 // follows tells it from a size or a version. The allocator "GPU_0_bfc" is numbered by its program.
-var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu|cuda|dev|device|device ordinal|device id)` +
+var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu(?:_mgr)?|cuda|dml|dev|device|device ordinal|device id)` +
 	`(?:[ :=#]{1,2}|\(id:)(\d{1,3})(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]|[kmgt][ac-hj-z]|b[a-xz]|by ))`)
 
-// currentDevice matches what llama.cpp has below its message.
-var currentDevice = lazily(`current device: \d+`)
+// currentDevice matches what llama.cpp, Omniverse and TensorFlow have below their messages.
+var currentDevice = lazily(`(?i)(?:current|failed for the) device: \d+|device="/job:\S*gpu:\d+`)
+
+// ncclDevice matches how NCCL's lines begin: host, process, thread, and the index of the GPU.
+var ncclDevice = lazily(`^\S+:\d+:\d+ \[(\d{1,3})\] .*\b[nr]ccl `)
 
 // indexIn returns the number of the GPU that a text names; nil if it names none, or several.
 func indexIn(lower string) *int {

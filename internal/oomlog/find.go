@@ -100,6 +100,8 @@ func (s *scan) killed() bool {
 	return slices.ContainsFunc(around, func(l *line) bool { return strings.Contains(l.lower, "killed") })
 }
 
+const stackTrace = "stacktrace:" // Julia's, below an empty line
+
 // near returns the lines of the same process above (step -1) or below this one, nearest first, up to an empty line.
 func (s *scan) near(step, count int) (all []*line) {
 	for i := s.at + step; i >= 0 && i < len(s.lines) && len(all) < count && i != s.at+maxNear*step; i += step {
@@ -107,7 +109,8 @@ func (s *scan) near(step, count int) (all []*line) {
 		if l.stream != s.lines[s.at].stream {
 			continue
 		}
-		if l.body == "" || l.own() {
+		julia := step > 0 && i+1 < len(s.lines) && s.lines[i+1].lower == stackTrace
+		if l.body == "" && !julia || l.own() {
 			break
 		}
 		all = append(all, l)

@@ -68,6 +68,9 @@ const maxFence, maxShown = 60, 10 // lines of a quoted text in a document, and o
 var (
 	fence    = lazily("^(?:```|~~~)[`~ ]*(\\w*)$")
 	mailHead = lazily(`^(?:Subject|From|Message-ID): | wrote:$`)
+	// headsList matches what items of a document follow.
+	headsList = lazily(`(?i)\b(?:failure modes|known (?:issues|problems|limitations)|(?:common|possible) ` +
+		`(?:errors|issues|problems|causes|reasons))\b.*:$`)
 	// shows matches a document's sentence that examples follow.
 	shows = lazily(`\b(?:can|may) .*(?:\b(?:following|these) (?:error|message)|(?:error|message)s? (?:like|such as) )`)
 )
@@ -75,7 +78,7 @@ var (
 // markQuoted marks what a mail quotes, and the lines between two fences of a document. A fence that names a language
 // opens, even if one was open: the end of an output may begin within a fenced text.
 func markQuoted(lines []line) {
-	open, mail, doc := nowhere, nowhere, nowhere
+	open, mail, doc, list := nowhere, nowhere, nowhere, nowhere
 	for i, l := range lines {
 		if mailHead().MatchString(l.body) {
 			mail = i
@@ -84,7 +87,10 @@ func markQuoted(lines []line) {
 			doc = i
 		}
 		inMail := strings.HasPrefix(l.body, "> ") && i > mail && i-mail <= maxFence
-		lines[i].quoted = inMail || i > doc && i-doc <= maxShown
+		if strings.HasSuffix(l.body, ":") && headsList().MatchString(l.body) || l.head == "- " && i == list+1 {
+			list = i
+		}
+		lines[i].quoted = inMail || list == i || i > doc && i-doc <= maxShown
 		words := fence().FindStringSubmatch(l.body)
 		switch {
 		case words == nil:

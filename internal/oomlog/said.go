@@ -41,7 +41,7 @@ func (s *scan) statement(l *line, h hit) statement {
 func (st statement) reported() bool {
 	before, after := st.before, st.after
 	marked := st.line.lower
-	if st.is("hash") {
+	if st.is("hash") || hashLogged().MatchString(marked) {
 		marked = strings.TrimLeft(marked, "#* ")
 	}
 	raised := strings.HasPrefix(marked, "raise ") && st.isNear(-1, 1, isFrame)
@@ -55,14 +55,16 @@ func (st statement) reported() bool {
 		return !exemplifies().MatchString(before) && (!source || strings.Contains(before, "error(") &&
 			!strings.HasPrefix(before, "#") && !strings.HasPrefix(before, "raise"))
 	}
+	raises := strings.HasPrefix(after, ": the api call") && raisedAs().MatchString(before)
 	return !source && st.formed(before, after) && !supposed(before) && !inQuotes(before, after) &&
-		!discusses().MatchString(after[:min(len(after), 60)])
+		(raises || !discusses().MatchString(after[:min(len(after), 60)]))
 }
 
 var (
 	exemplifies = lazily(`(?:for example|for instance|e\.g\.|such as|like),? ["'(]*(?:[\w.]+: )?(?:cuda |hip )?$`)
 	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
 	cudaLine    = lazily(`^(?:unit )?\S*(?:\.cuh?|cuda|gpu)\S*(?: at line |:)\d`)
+	raisedAs    = lazily(`(?:error|exception): $`)
 	isCause     = lazily(`:[ (]*$`)
 )
 
@@ -79,7 +81,8 @@ func (st statement) formed(before, after string) bool {
 	case st.text == record.SegmentFailed: // but not for what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.is("memory"):
-		return st.facts.has[isMemory] && !st.facts.has[isOther]
+		return st.facts.has[isMemory] && !st.facts.has[isOther] && !st.broken() &&
+			!(st.kind == record.KindDevice && strings.HasSuffix(st.text, " failed") && otherCode().MatchString(after))
 	case st.is("lined"):
 		return cudaLine().MatchString(after)
 	case st.is("fails"):
@@ -88,6 +91,15 @@ func (st statement) formed(before, after string) bool {
 		return isCause().MatchString(st.line.head+before) && (after == "" || strings.IndexByte(":')", after[0]) >= 0)
 	}
 	return after == "" || !isAlnum(after[0]) || !isAlnum(st.text[len(st.text)-1]) || strings.HasSuffix(st.text, "alloc")
+}
+
+// otherCode matches the number of an error that is no shortage, after a call that failed.
+var otherCode = lazily(`^[^a-z\d]*(?:(?:with|error|code|status|re[st]\w*|err)[ :=([]*)*-?(?:[013-9]|2\d)`)
+
+// broken reports whether the process's GPU failed before, and nothing said since that memory ran out.
+func (st statement) broken() bool {
+	last := len(st.found) - 1
+	return st.isNear(-1, episode, isBroken) && (last < 0 || st.found[last].Kind != record.KindDevice)
 }
 
 // runtimes matches evidence that an error number is CUDA's or HIP's and not a program's exit status.
@@ -108,13 +120,17 @@ func (st statement) isNear(step, count int, c class) bool {
 	return slices.ContainsFunc(st.near(step, count), func(l *line) bool { return l.facts.has[c] })
 }
 
+// hashLogged matches the beginning of an error that a program prints as a comment of its output: "# QUDA: ERROR: ".
+var hashLogged = lazily(`^# [a-z][\w-]*: (?:error|fatal)`)
+
 // Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
 var (
 	sourceMark = lazily(`^(?:#|//|/\*|\* |\*\*[^* ]+ [^*]+(?:\.\*\*|\*\*:) \w` +
 		`|'|\+ |<<|--[^>]|>>>|\$ |q: |- \w+: ["']|` +
 		`\{"(?:question|prompt|instruction|input)":|[\w./-]+\.(?:log|out|err|txt):(?:\d+:)?[^\d/])`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
-		`const|static|case|#define|grep|hint|tip|note|usage|example|pattern|regex|match|title|search for):*(?: |$)|` +
+		`options?|const|static|case|#define|grep|hint|tip|note|usage|example|pattern|regex|match|title|` +
+		`search for):*(?: |$)|` +
 		`[^ ]* = |\d[.)] )`)
 )
 
@@ -156,7 +172,7 @@ var (
 	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
 		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
 		`typically|simulated?|likely|will|against|expected|earlier|previous|i|we|getting|get|fix|fixes|fixed|` +
-		`handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |when (?:it|the) |(?:is|was) an? |` +
+		`handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |when (?:it|the|there) |(?:is|was) an? |` +
 		`(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
 )
 
@@ -171,7 +187,10 @@ func supposed(before string) bool {
 var discusses = lazily(`^(?:\?|"?: ?false|(?: events?)?: 0\b| 0 |\|| \| |: the api call|: this (?:indicates|error)|` +
 	"[`" + `{\\]| = | \{| ==|=\d|;$)|` +
 	`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
-	`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
+	`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)|` +
+	// many, or a place for a number
+	`^(?:s| bandwidth| clock| usage| utili[sz]ation| info)\b|` +
+	`^(?: ?[a-z]+){0,5} (?:[a-z]|xx+|%[\w.]+|<\w+>|\{[^}]*\}) ?(?:bytes|[kmgt]i?b)\b`)
 
 // failed reports whether the line has a word for an error, or a requested size.
 func (st statement) failed() bool {
@@ -197,13 +216,13 @@ func (st statement) place() (record.MessageKind, bool) {
 	own, clause := st.facts, st.around[strings.LastIndex(st.before, ": ")+1:]
 	switch {
 	case st.kind == record.KindShared, st.is("sure"):
-		return st.kind, true
+		return st.kind, !st.is("weak") || st.line.facts.has[isError] || st.isNear(-1, linesAbove, isError)
 	case st.kind == record.KindFault:
 		return record.KindFault, !st.is("weak") || st.failed() && evidenceIn(st.before + st.text).has[isGPU]
 	case sizedTorch().MatchString(st.after) && own.has[isGPU]:
 		return record.KindDevice, true
-	case st.line.lower == "out of memory!" && !st.isNear(-1, linesAbove, isGPU) && !st.isNear(1, linesBelow, isGPU):
-		return record.KindHost, true // Perl's
+	case st.isRuntime():
+		return record.KindHost, true
 	case st.is("weak") && !st.failed() && !st.endsError():
 		return "", false
 	case st.text+st.after == "cannot allocate memory" && st.isNear(-1, episode, isEncoder):
@@ -225,6 +244,21 @@ func (st statement) place() (record.MessageKind, bool) {
 	return st.placeNear()
 }
 
+// isRuntime reports whether a language's runtime says it of its own heap, in a line of its own: Perl's, Go's or .NET's.
+func (st statement) isRuntime() bool {
+	below := ""
+	for _, l := range st.lines[st.at+1 : min(st.at+3, len(st.lines))] {
+		below += l.lower + "\n"
+	}
+	switch st.line.lower {
+	case "out of memory!":
+		return !st.isNear(-1, linesAbove, isGPU) && !st.isNear(1, linesBelow, isGPU)
+	case "fatal error: out of memory", "out of memory.":
+		return strings.HasPrefix(below, "\nruntime stack:\n") || strings.HasPrefix(below, "at system.")
+	}
+	return false
+}
+
 // placeNear decides by the lines around the statement, if an error is spread over several. A GPU that one names counts
 // before host memory that another names.
 func (st statement) placeNear() (record.MessageKind, bool) {
@@ -242,7 +276,11 @@ func (st statement) placeNear() (record.MessageKind, bool) {
 
 // neighbours returns the lines above and below the statement that may belong to it.
 func (st statement) neighbours() []*line {
-	return append(st.near(-1, linesAbove), st.near(1, linesBelow)...)
+	below := linesBelow
+	if frames := st.lines[st.at:min(st.at+3, len(st.lines))]; len(frames) == 3 && frames[2].lower == stackTrace {
+		below = maxWrapped
+	}
+	return append(st.near(-1, linesAbove), st.near(1, below)...)
 }
 
 // endsError reports whether the statement ends an error, in its line or in one that began above.

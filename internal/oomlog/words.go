@@ -33,6 +33,7 @@ const (
 	isOther    class = "other"
 	isCode     class = "code"
 	isCompiler class = "compiler"
+	isBroken   class = "broken" // a GPU
 	isFigure   class = "figure"
 )
 
@@ -151,6 +152,9 @@ func (f *facts) note(w *word, at int, lower string) {
 	switch w.class {
 	case isSign:
 		last := len(f.hits) - 1
+		if w.is("object") && !ofMemory(lower[at+len(w.text):]) {
+			return
+		}
 		if begins && (w.kind != unsaid || at == 0 || lower[at-1] != '_') && last < maxHits-1 &&
 			(last < 0 || f.hits[last].pos < at || f.hits[last].is("lined")) {
 			f.hits = append(f.hits, hit{w, at})
@@ -177,6 +181,17 @@ func (f *facts) note(w *word, at int, lower string) {
 	default:
 		f.has[w.class] = true
 	}
+}
+
+// object matches memory, or a size of it, in the words after a verb; otherObject what else may be short.
+var otherObject = lazily(`shared|disk|storage|swap|gpus|node|slot`)
+
+var object = lazily(`^(?: [\w./():-]+){0,3}? (?:[\d.,]+ ?(?:[kmgt]i?b|bytes)\b|(?:memory|mem|vram)` +
+	`(?:$|[^a-z_ -]| [(\d]| (?:for|to|on|left|at|when|while|during|from)\b))`)
+
+func ofMemory(after string) bool {
+	found := object().FindString(after[:min(len(after), maxLead)])
+	return found != "" && !otherObject().MatchString(found)
 }
 
 // hostname matches the rest of a host's name after "gpu": gpu17, gpu-node3.
