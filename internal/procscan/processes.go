@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
 	"bookend/internal/record"
@@ -247,32 +250,48 @@ type OfJob struct {
 
 // Named lists the job's processes with a name, in order of PID; with an error, those found.
 func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
-	return find(proc, uid, in, func(st child.Stat, _ procDir) bool { return st.Name == name })
+	return find(proc, func(st child.Stat, f procDir) bool { return st.Name == name && f.of(uid, in) })
 }
 
-func find(proc string, uid uint32, in slurm.Owner, fits func(child.Stat, procDir) bool) (found []OfJob, err error) {
-	err = eachProcess(proc, func(pid int, st child.Stat, f procDir) {
-		if asked, _ := f.ask(st); asked.of(uid, in) && fits(st, asked) {
+// find lists those of the processes that this one's user may look into.
+func find(proc string, fits func(child.Stat, procDir) bool) (found []OfJob, err error) {
+	pids, err := listPIDs(proc)
+	visit(proc, slices.DeleteFunc(pids, foreign(proc, os.Geteuid())), func(pid int, st child.Stat, f procDir) {
+		if asked, _ := f.ask(st); fits(st, asked) {
 			found = append(found, OfJob{pid, st.Name})
 		}
 	})
 	return found, err
 }
 
-// eachProcess calls visit for each process but the caller and those that end meanwhile; with an error, not for all.
-func eachProcess(proc string, visit func(pid int, st child.Stat, f procDir)) error {
+// foreign tells, by who owns a directory of /proc, what a user may not look into: one call where the files of a process
+// take ten, and a node has a thousand processes of the kernel.
+func foreign(proc string, euid int) func(pid int) bool {
+	return func(pid int) bool {
+		var st unix.Stat_t
+		// Threat: another process may get the PID; those that remain are opened and looked into.
+		return euid != 0 && (unix.Stat(filepath.Join(proc, strconv.Itoa(pid)), &st) != nil || st.Uid != uint32(euid))
+	}
+}
+
+// eachProcess calls do for each process but the caller and those that end meanwhile; with an error, not for all.
+func eachProcess(proc string, do func(pid int, st child.Stat, f procDir)) error {
 	pids, err := listPIDs(proc)
+	visit(proc, pids, do)
+	return err
+}
+
+func visit(proc string, pids []int, do func(pid int, st child.Stat, f procDir)) {
 	for _, pid := range pids {
 		f, err := openProcDir(proc, pid)
 		if err != nil {
 			continue // ended
 		}
 		if st, err := f.stat(); err == nil {
-			visit(pid, st, f)
+			do(pid, st, f)
 		}
 		f.close()
 	}
-	return err
 }
 
 func (f procDir) of(uid uint32, in slurm.Owner) bool {

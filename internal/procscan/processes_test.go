@@ -580,6 +580,16 @@ func TestNamed(t *testing.T) {
 	must.Be(t, "another's", must.Have(Named(proc, "srun", 1000, slurm.Owner{ID: 78}))(t), nil)
 }
 
+// A user looks into no other's process, root into all.
+func TestForeign(t *testing.T) {
+	proc, own := t.TempDir(), os.Geteuid()
+	fixture(t, proc, "5", jobCgroup, "")
+	for euid, want := range map[int]bool{own + 1: true, max(own, 1): own == 0, 0: false} {
+		must.Be(t, fmt.Sprintf("user %d's view of one of user %d", euid, own), foreign(proc, euid)(5), want)
+	}
+	must.Be(t, "one that has ended", foreign(proc, own+1)(6), true)
+}
+
 // holdersOf searches the real /proc and returns who holds what, without the processes themselves.
 func holdersOf(t *testing.T, dev string) (map[int]record.Process, map[int]record.Holding) {
 	t.Helper()

@@ -98,7 +98,10 @@ var OpenDevices = child.NewOperation("open", openDevices)
 func openDevices(r JobRequest) ([]OfJob, error) {
 	links := maxLinks
 	here := place{r.Dev, func() bool { return false }}
-	using, err := find(r.Proc, r.UID, r.Owner, func(_ child.Stat, f procDir) bool {
+	using, err := find(r.Proc, func(_ child.Stat, f procDir) bool {
+		if !f.of(r.UID, r.Owner) {
+			return false
+		}
 		var open held
 		// what cannot be read, such as another user's process, counts as using none
 		_ = f.descriptors(func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
