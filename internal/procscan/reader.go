@@ -84,8 +84,11 @@ var Elsewhere = child.NewOperation("elsewhere", elsewhere)
 func elsewhere(r JobRequest) (found int, err error) {
 	err = errors.Join(onHost(r.Proc), eachProcess(r.Proc, func(pid int, _ child.Stat, f procDir) {
 		uid, _, unread := f.status()
-		text, _ := f.text("cgroup", maxCgroup) // without it, the process counts
-		if !gone(unread) && (unread != nil || uid == r.UID && !slurm.OwnerOfCgroup(text).Same(r.Owner)) {
+		ofJob := func() bool {
+			text, _ := f.text("cgroup", maxCgroup) // without it, the process counts
+			return slurm.OwnerOfCgroup(text).Same(r.Owner)
+		}
+		if !gone(unread) && (unread != nil || uid == r.UID && !ofJob()) {
 			found = pid
 		}
 	}))
@@ -99,12 +102,10 @@ func openDevices(r JobRequest) ([]OfJob, error) {
 	links := maxLinks
 	here := place{r.Dev, func() bool { return false }}
 	using, err := find(r.Proc, func(_ child.Stat, f procDir) bool {
-		if !f.of(r.UID, r.Owner) {
-			return false
-		}
 		var open held
-		// what cannot be read, such as another user's process, counts as using none
-		_ = f.descriptors(func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
+		if f.of(r.UID, r.Owner) { // what cannot be read, such as another user's process, counts as using none
+			_ = f.descriptors(func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
+		}
 		return len(open.Minors)+len(open.Renders) > 0
 	})
 	if len(using) > 0 {
