@@ -21,12 +21,15 @@ import (
 // The project's own goals: a hook's time by that of a bare program that asks the driver the same.
 const (
 	startLimit  = 1.25 // of every GPU
-	oneLimit    = 1.35 // of one, next to others
+	oneLimit    = 1.2  // of one, next to others
 	endLimit    = 1.3  // without a test allocation
 	testedLimit = 1.08 // with one, by the bare test's
 	noGPULimit  = 1.5  // of a job without GPUs, by a program that does nothing
 	filesLimit  = 1.05 // if the user has 1,000 files in shared memory, by the same hook without: 1 ms of 20
-	rowLimit    = 2.5  // of ten jobs in a row, by their time without Bookend
+	// of ten jobs in a row, by their time with hooks that do nothing: on one GPU, on a node with more
+	oneRowLimit   = 1.2
+	rowLimit      = 1.3
+	askedRowLimit = 1.1 // and by hooks that only ask NVML
 )
 
 // smiLimit is the goal for a start next to one query of nvidia-smi, which asks one GPU after the other.
@@ -260,21 +263,34 @@ func (l *lane) free() uint64 {
 	return slices.Min(sizes) / mib
 }
 
-// rowCost is jobs that do nothing, each as soon as the node is free for it, with Bookend's hooks and with hooks that do
-// nothing.
+// rowCost is jobs that do nothing, each as soon as the node is free for it: with Bookend's hooks, with hooks that do
+// nothing, with the least that a hook which asks the driver costs, and without hooks.
 func (l *lane) rowCost() (rows []benchmark, done func()) {
 	l.configure("observe", nil)
+	ask := l.site.Program("bare") + " look"
+	if w := l.site.World(l.node); w != nil {
+		ask += " " + w.NVML()
+	}
 	for _, gpus := range slices.Compact([]int{1, len(l.cards)}) {
-		side := func(name, what string, once func() time.Duration) contender {
-			return contender{runrecord.Timing{Name: name, What: what, Command: fmt.Sprintf("srun --gres=gpu:%d true", gpus)}, once}
+		name, limit := fmt.Sprintf("ten jobs in a row, GPUs each: %d", gpus), rowLimit
+		if len(l.cards) == 1 {
+			limit = oneRowLimit
 		}
-		rows = append(rows, benchmark{fmt.Sprintf("ten jobs in a row, GPUs each: %d", gpus),
-			"srun true, ten times, each waiting for the end of the one before it", rowLimit, 5, []contender{
-				side("with Bookend", "all hooks, as shipped", func() time.Duration { return l.row(gpus) }),
-				side("without", "hooks that do nothing", func() time.Duration {
-					defer l.idleHooks()()
-					return l.row(gpus)
-				})}})
+		side := func(name, what string, change func() (back func())) contender {
+			command := fmt.Sprintf("srun --gres=gpu:%d true", gpus)
+			return contender{runrecord.Timing{Name: name, What: what, Command: command}, func() time.Duration {
+				defer change()()
+				return l.row(gpus)
+			}}
+		}
+		const what = "srun true, ten times, each waiting for the end of the one before it"
+		ours := side("with Bookend", "all hooks, as shipped", func() func() { return nothing })
+		rows = append(rows, benchmark{name, what, limit, 5, []contender{
+			ours, side("without", "hooks that do nothing", func() func() { return l.otherHooks("exit 0") })}},
+			benchmark{name + ", next to hooks that only ask NVML", what, askedRowLimit, 5, []contender{
+				ours, side("asked", "Prolog and Epilog: NVML's own figures in bare C", func() func() { return l.otherHooks(ask) })}},
+			benchmark{name: name, what: what, rounds: 5, contenders: []contender{
+				side(name+", without hooks", "no Prolog, no Epilog in slurm.conf", l.unhooked)}})
 	}
 	return rows, nothing
 }
@@ -291,16 +307,40 @@ func (l *lane) row(gpus int) time.Duration {
 	return time.Since(began)
 }
 
-// idleHooks puts hooks that do nothing in the place of Slurm's, until back.
-func (l *lane) idleHooks() (back func()) {
+// otherHooks puts other hooks in the place of Slurm's, until back: those of root do something, the others nothing.
+func (l *lane) otherHooks(do string) (back func()) {
 	hooks, aside := cluster.HookFile(l.site.Cluster.Dir(), ""), filepath.Join(l.site.Dir, "hooks-aside")
 	try(os.Rename(hooks, aside))
 	try(os.Mkdir(hooks, 0o755))
-	for _, name := range []string{"prolog", "epilog", "task-prolog", "task-epilog", "healthcheck"} {
-		try(os.WriteFile(filepath.Join(hooks, name), []byte("#!/bin/sh\nexit 0\n"), 0o755))
+	for name, does := range map[string]string{
+		"prolog": do, "epilog": do, "task-prolog": "exit 0", "task-epilog": "exit 0", "healthcheck": "exit 0",
+	} {
+		try(os.WriteFile(filepath.Join(hooks, name), []byte("#!/bin/sh\nexec >/dev/null\n"+does+"\n"), 0o755))
 	}
 	return func() {
 		try(os.RemoveAll(hooks))
 		try(os.Rename(aside, hooks))
 	}
+}
+
+// unhooked takes all hooks out of slurm.conf, until back.
+func (l *lane) unhooked() (back func()) {
+	file := l.site.Cluster.ConfFile()
+	all := string(must(os.ReadFile(file)))
+	isHook := func(line string) bool {
+		key, _, _ := strings.Cut(strings.ToLower(line), "=")
+		return strings.HasPrefix(key, "prolog") || slices.Contains([]string{"epilog", "taskprolog", "taskepilog"}, key)
+	}
+	use := func(lines []string) {
+		try(os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o644))
+		try(l.site.Cluster.Scontrol("reconfigure"))
+		for range 20 { // slurmd does not answer for a moment
+			if _, err := l.site.Srun(l.site.Users[0], "--nodelist="+l.node, "true"); err == nil {
+				return
+			}
+		}
+	}
+	lines := strings.Split(all, "\n")
+	use(slices.DeleteFunc(slices.Clone(lines), isHook))
+	return func() { use(lines) }
 }
