@@ -198,8 +198,10 @@ func (st statement) fill(m *record.Message) bool {
 	text, whole := st.line.body[st.pos-len(st.before):], st.whole()
 	readForms(m, strings.ToLower(strings.Join(strings.Fields(text[:len(st.before)]+whole), " ")), false)
 	if m.Kind == record.KindDevice {
-		m.GPU = cmp.Or(indexIn(st.line.head+" "+ncclDevice().ReplaceAllString(st.around, "gpu $1; ")),
-			indexIn(strings.ToLower(currentDevice().FindString(whole))))
+		m.GPU = indexIn(st.line.head + " " + ncclDevice().ReplaceAllString(st.around, "gpu $1; "))
+	}
+	if m.GPU == nil && m.Kind == record.KindDevice && strings.Contains(whole, "evice") {
+		m.GPU = indexIn(strings.ToLower(currentDevice().FindString(whole)))
 	}
 	first, _, _ := strings.Cut(whole, "\n")
 	take(m, sizesIn(text[:len(st.before)]+first[:min(len(first), len(st.text)+maxAfter)]))
@@ -225,7 +227,7 @@ func (st statement) fillFromAbove(m *record.Message) {
 		}
 	}
 	for _, l := range st.near(-1, linesAbove) {
-		if m.Asked == notSaid && strings.Contains(l.lower, "memory trying to allocate ") {
+		if strings.Contains(l.lower, "memory trying to allocate ") {
 			take(m, sizesIn(l.body), asked)
 		}
 	}
@@ -304,7 +306,7 @@ var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu(?:_mgr)?|cuda|dml|dev|devic
 	`(?:[ :=#]{1,2}|\(id:)(\d{1,3})(?:$|[^a-z0-9. %/]|[. ](?:$|[^0-9%kmgtb]|[kmgt][ac-hj-z]|b[a-xz]|by ))`)
 
 // currentDevice matches what llama.cpp, Omniverse and TensorFlow have below their messages.
-var currentDevice = lazily(`(?i)(?:current|failed for the) device: \d+|device="/job:\S*gpu:\d+`)
+var currentDevice = lazily(`(?:current|failed for the) device: \d+|device="/job:\S*(?:gpu|GPU):\d+`)
 
 // ncclDevice matches how NCCL's lines begin: host, process, thread, and the index of the GPU.
 var ncclDevice = lazily(`^\S+:\d+:\d+ \[(\d{1,3})\] .*\b[nr]ccl `)

@@ -109,8 +109,7 @@ func (s *scan) near(step, count int) (all []*line) {
 		if l.stream != s.lines[s.at].stream {
 			continue
 		}
-		julia := step > 0 && i+1 < len(s.lines) && s.lines[i+1].lower == stackTrace
-		if l.body == "" && !julia || l.own() {
+		if l.body == "" && (step < 0 || i+1 == len(s.lines) || s.lines[i+1].lower != stackTrace) || l.own() {
 			break
 		}
 		all = append(all, l)

@@ -86,7 +86,8 @@ func (st statement) formed(before, after string) bool {
 	case st.is("lined"):
 		return cudaLine().MatchString(after)
 	case st.is("fails"):
-		return strings.Contains(after, "failed")
+		clause, _, _ := strings.Cut(after[:min(len(after), 99)], "; ")
+		return strings.Contains(clause, "failed")
 	case st.is("ends"):
 		return isCause().MatchString(st.line.head+before) && (after == "" || strings.IndexByte(":')", after[0]) >= 0)
 	}
@@ -94,12 +95,11 @@ func (st statement) formed(before, after string) bool {
 }
 
 // otherCode matches the number of an error that is no shortage, after a call that failed.
-var otherCode = lazily(`^[^a-z\d]*(?:(?:with|error|code|status|re[st]\w*|err)[ :=([]*)*-?(?:[013-9]|2\d)`)
+var otherCode = lazily(`^[^a-z\d]*(?:(?:with|error|code|status|re[st]\w*|err)[ :=([]*)*-?(?:[013-9]|2[1-9]|20[^7])`)
 
 // broken reports whether the process's GPU failed before, and nothing said since that memory ran out.
 func (st statement) broken() bool {
-	last := len(st.found) - 1
-	return st.isNear(-1, episode, isBroken) && (last < 0 || st.found[last].Kind != record.KindDevice)
+	return (len(st.found) == 0 || st.found[len(st.found)-1].Kind != record.KindDevice) && st.isNear(-1, episode, isBroken)
 }
 
 // runtimes matches evidence that an error number is CUDA's or HIP's and not a program's exit status.
@@ -168,12 +168,12 @@ func inQuotes(before, after string) bool {
 
 // Words before a sign that turn it into a denial, a guess, advice or a definition.
 var (
-	supposing = lazily(`^(?:we|i|they) | (?:of|or|not)$`)
+	supposing = lazily(`^(?:we|i|they) | (?:of|or|not|probably)$`)
 	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
 		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
-		`typically|simulated?|likely|will|against|expected|earlier|previous|i|we|getting|get|fix|fixes|fixed|` +
-		`handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |when (?:it|the|there) |(?:is|was) an? |` +
-		`(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
+		`typically|simulated?|likely|possibly|perhaps|maybe|will|against|expected|earlier|previous|i|we|` +
+		`getting|get|fix|fixes|fixed|handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |` +
+		`when (?:it|the|there) |(?:is|was) an? |(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
 )
 
 func supposed(before string) bool {
@@ -188,9 +188,8 @@ var discusses = lazily(`^(?:\?|"?: ?false|(?: events?)?: 0\b| 0 |\|| \| |: the a
 	"[`" + `{\\]| = | \{| ==|=\d|;$)|` +
 	`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
 	`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)|` +
-	// many, or a place for a number
-	`^(?:s| bandwidth| clock| usage| utili[sz]ation| info)\b|` +
-	`^(?: ?[a-z]+){0,5} (?:[a-z]|xx+|%[\w.]+|<\w+>|\{[^}]*\}) ?(?:bytes|[kmgt]i?b)\b`)
+	`^(?:s| bandwidth| clock| usage| utili[sz]ation| info| count(?:s|er))\b|` + // and then a place for a number
+	`^[a-z ]* (?:[a-z]|xx+|%[\w.]+|<\w+>|\{[^}]*\}) ?(?:bytes|[kmgt]i?b)\b`)
 
 // failed reports whether the line has a word for an error, or a requested size.
 func (st statement) failed() bool {

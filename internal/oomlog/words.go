@@ -187,7 +187,7 @@ func (f *facts) note(w *word, at int, lower string) {
 var otherObject = lazily(`shared|disk|storage|swap|gpus|node|slot`)
 
 var object = lazily(`^(?: [\w./():-]+){0,3}? (?:[\d.,]+ ?(?:[kmgt]i?b|bytes)\b|(?:memory|mem|vram)` +
-	`(?:$|[^a-z_ -]| [(\d]| (?:for|to|on|left|at|when|while|during|from)\b))`)
+	`(?:$|[^a-z_ -]| [(\d]| (?:for|to|on|left|available|at|when|while|during|from)\b))`)
 
 func ofMemory(after string) bool {
 	found := object().FindString(after[:min(len(after), maxLead)])
