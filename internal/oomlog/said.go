@@ -99,7 +99,8 @@ var otherCode = lazily(`^[^a-z\d]*(?:(?:with|error|code|status|re[st]\w*|err)[ :
 
 // broken reports whether the process's GPU failed before, and nothing said since that memory ran out.
 func (st statement) broken() bool {
-	return (len(st.found) == 0 || st.found[len(st.found)-1].Kind != record.KindDevice) && st.isNear(-1, episode, isBroken)
+	last := len(st.found) - 1
+	return (last < 0 || st.found[last].Kind != record.KindDevice) && st.isNear(-1, episode, isBroken)
 }
 
 // runtimes matches evidence that an error number is CUDA's or HIP's and not a program's exit status.

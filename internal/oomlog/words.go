@@ -152,11 +152,9 @@ func (f *facts) note(w *word, at int, lower string) {
 	switch w.class {
 	case isSign:
 		last := len(f.hits) - 1
-		if w.is("object") && !ofMemory(lower[at+len(w.text):]) {
-			return
-		}
 		if begins && (w.kind != unsaid || at == 0 || lower[at-1] != '_') && last < maxHits-1 &&
-			(last < 0 || f.hits[last].pos < at || f.hits[last].is("lined")) {
+			(last < 0 || f.hits[last].pos < at || f.hits[last].is("lined")) &&
+			(!w.is("object") || ofMemory(lower[at+len(w.text):])) {
 			f.hits = append(f.hits, hit{w, at})
 		}
 	case isCode:
@@ -186,8 +184,8 @@ func (f *facts) note(w *word, at int, lower string) {
 // object matches memory, or a size of it, in the words after a verb; otherObject what else may be short.
 var otherObject = lazily(`shared|disk|storage|swap|gpus|node|slot`)
 
-var object = lazily(`^(?: [\w./():-]+){0,3}? (?:[\d.,]+ ?(?:[kmgt]i?b|bytes)\b|(?:memory|mem|vram)` +
-	`(?:$|[^a-z_ -]| [(\d]| (?:for|to|on|left|available|at|when|while|during|from)\b))`)
+var object = lazily(`^(?: (?:an?|another|about|at|least|of|size|block|buffer))* [\d.,]+ ?(?:[kmgt]i?b|bytes)\b|` +
+	`^(?: [\w./():-]+){0,3}? (?:memory|mem|vram)(?:$|[^a-z_ -]| [(\d]| (?:for|to|on|left|available|at|when|while|during|from)\b)`)
 
 func ofMemory(after string) bool {
 	found := object().FindString(after[:min(len(after), maxLead)])
