@@ -86,7 +86,7 @@ func (st statement) formed(before, after string) bool {
 	case st.is("lined"):
 		return cudaLine().MatchString(after)
 	case st.is("fails"):
-		clause, _, _ := strings.Cut(after[:min(len(after), 99)], "; ")
+		clause, _, _ := strings.Cut(strings.ReplaceAll(after[:min(len(after), 99)], ";", ","), ", ")
 		return strings.Contains(clause, "failed")
 	case st.is("ends"):
 		return isCause().MatchString(st.line.head+before) && (after == "" || strings.IndexByte(":')", after[0]) >= 0)

@@ -185,7 +185,8 @@ func (f *facts) note(w *word, at int, lower string) {
 var otherObject = lazily(`shared|disk|storage|swap|gpus|node|slot`)
 
 var object = lazily(`^(?: (?:an?|another|about|at|least|of|size|block|buffer))* [\d.,]+ ?(?:[kmgt]i?b|bytes)\b|` +
-	`^(?: [\w./():-]+){0,3}? (?:memory|mem|vram)(?:$|[^a-z_ -]| [(\d]| (?:for|to|on|left|available|at|when|while|during|from)\b)`)
+	`^(?: [\w./():-]+){0,3}? (?:memory|mem|vram)` +
+	`(?:$|[^a-z_ -]| [(\d]| (?:for|to|on|left|available|at|when|while|during|from)\b)`)
 
 func ofMemory(after string) bool {
 	found := object().FindString(after[:min(len(after), maxLead)])
