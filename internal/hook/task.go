@@ -2,6 +2,7 @@ package hook
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -173,7 +174,12 @@ func taskEpilog(t *taskHook) {
 func (t *taskHook) recordOutput() (file, cancelled bool) {
 	const stderr = 2
 	request := joblog.LocateRequest{Proc: t.a.Config.Paths.Proc, PID: t.a.Env.PID, FD: stderr}
-	found, err := joblog.LocateOutput.Ask(request, t.step())
+	found, err := joblog.Located{}, joblog.ErrNotFile
+	// A step's is a pipe to srun: no file system need be asked, so no child.
+	open, _ := os.Readlink(fmt.Sprintf("%s/%d/fd/%d", request.Proc, request.PID, stderr))
+	if filepath.IsAbs(open) {
+		found, err = joblog.LocateOutput.Ask(request, t.step())
+	}
 	t.record(func(d *joblog.Drop) {
 		switch {
 		case err != nil:
