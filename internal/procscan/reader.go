@@ -104,7 +104,8 @@ func openDevices(r JobRequest) ([]OfJob, error) {
 	using, err := find(r.Proc, func(_ child.Stat, f procDir) bool {
 		var open held
 		if f.of(r.UID, r.Owner) { // what cannot be read, such as another user's process, counts as using none
-			_ = f.descriptors(func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
+			more := func() bool { links--; return links >= 0 }
+			_ = f.descriptors(more, func(target []byte) { open.add(target, here) })
 		}
 		return len(open.Minors)+len(open.Renders) > 0
 	})
