@@ -29,7 +29,7 @@ const (
 	// of ten jobs in a row, by their time with hooks that do nothing: on one GPU, on a node with more
 	oneRowLimit   = 1.2
 	rowLimit      = 1.3
-	askedRowLimit = 1.1 // and by hooks that only ask NVML
+	askedRowLimit = 1.15 // and by hooks that only ask NVML
 )
 
 // smiLimit is the goal for a start next to one query of nvidia-smi, which asks one GPU after the other.
