@@ -198,7 +198,7 @@ func (st statement) fill(m *record.Message) bool {
 	text, whole := st.line.body[st.pos-len(st.before):], st.whole()
 	readForms(m, strings.ToLower(strings.Join(strings.Fields(text[:len(st.before)]+whole), " ")), false)
 	if m.Kind == record.KindDevice {
-		m.GPU = indexIn(st.line.head + " " + namedDevice().ReplaceAllString(st.around, "gpu $1$2; "))
+		m.GPU = indexIn(st.line.head + " " + namedDevice().ReplaceAllString(st.around, "gpu $1; "))
 	}
 	if m.GPU == nil && m.Kind == record.KindDevice && strings.Contains(whole, "evice") {
 		m.GPU = indexIn(strings.ToLower(currentDevice().FindString(whole)))
@@ -308,8 +308,8 @@ var deviceIndex = lazily(`(?:^|[^a-z0-9_])(?:[gnx]pu(?:_mgr)?|cuda|dml|dev|devic
 // currentDevice matches what llama.cpp, Omniverse and TensorFlow have below their messages.
 var currentDevice = lazily(`(?:current|failed for the) device: \d+|device="/job:\S*(?:gpu|GPU):\d+`)
 
-// namedDevice matches how NCCL's lines begin, with host, process, thread and the GPU's index, and ggml's buffers.
-var namedDevice = lazily(`^\S+:\d+:\d+ \[(\d{1,3})\] .*\b[nr]ccl |\b(?:cuda|rocm)(\d{1,2}) buffer`)
+// namedDevice matches how NCCL's lines begin, with host, process, thread and the GPU's index.
+var namedDevice = lazily(`^\S+:\d+:\d+ \[(\d{1,3})\] .*\b[nr]ccl `)
 
 // indexIn returns the number of the GPU that a text names; nil if it names none, or several.
 func indexIn(lower string) *int {
