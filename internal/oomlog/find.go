@@ -109,7 +109,8 @@ func (s *scan) near(step, count int) (all []*line) {
 		if l.stream != s.lines[s.at].stream {
 			continue
 		}
-		if l.body == "" && (step < 0 || i+1 == len(s.lines) || s.lines[i+1].lower != stackTrace) || l.own() {
+		goesOn := i+1 < len(s.lines) && s.lines[i+1].lower == map[int]string{1: stackTrace, -1: "caused by:"}[step]
+		if l.body == "" && !goesOn || l.own() {
 			break
 		}
 		all = append(all, l)

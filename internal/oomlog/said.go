@@ -110,7 +110,7 @@ var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cuda
 // givesName matches text before the name of an error that a call returned.
 var givesName = lazily(`(?:result|code|status|return|curesult|hresult)[^ ]* ?[=:]? ?[\d]*[)\]]? ?[(=]?$|results? in $`)
 
-var tableRow = lazily(`^\|.*\|.*\|`) // of a document
+var tableRow = lazily(`^\|.*\|.*\||^[A-Z]\w+ {2,}-?\d+ {2,}\w`) // of a document
 
 // testPassed matches the line of a test that passed, which has the message in its name.
 var testPassed = lazily(`^(?:--- pass|ok \d|pass:? |passed )|\b\d+ passed\b|\(\d+ ?ms\)$|` +
@@ -127,17 +127,17 @@ var hashLogged = lazily(`^# [a-z][\w-]*: (?:error|fatal)`)
 // Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
 var (
 	sourceMark = lazily(`^(?:#|//|/\*|\* |\*\*[^* ]+ [^*]+(?:\.\*\*|\*\*:) \w` +
-		`|'|\+ |<<|--[^>]|>>>|\$ |q: |- \w+: ["']|` +
+		`|'|\+ |<<|--[^>-]|>>>|\$ |(?:q|question|problem|prompt|answer|assistant|description|body): |- \w+: ["']|` +
 		`\{"(?:question|prompt|instruction|input)":|[\w./-]+\.(?:log|out|err|txt):(?:\d+:)?[^\d/])`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
 		`options?|const|static|case|#define|grep|hint|tip|note|usage|example|pattern|regex|match|title|` +
 		`search for):*(?: |$)|` +
-		`[^ ]* = |\d[.)] )`)
+		`[^ ]* = |\d[.)] |e(?:nomem|again|nospc) +|\d+ {3,})`)
 )
 
 // opensValue matches text before a quoted value: a log field, JSON, a name, or an exception printed by Python.
 var (
-	opensValue = lazily(`=.* (?:msg|err|error|message|reason|cause|exception|detail)=$|\{".*":$|` +
+	opensValue = lazily(`panicked at$|=.* (?:msg|err|error|message|reason|cause|exception|detail)=$|\{".*":$|` +
 		`named$|with message$|(?:[a-z0-9]error|outofresources)\(?$|(?:^|[ =(\[,:])b$|` +
 		`^"(?:error|err|message|msg|exception|exc_info|detail|reason|cause|stderr)":$`)
 	// opensText matches text before the quoted text of an exception, which begins with its name.
@@ -169,12 +169,12 @@ func inQuotes(before, after string) bool {
 
 // Words before a sign that turn it into a denial, a guess, advice or a definition.
 var (
-	supposing = lazily(`^(?:we|i|they) | (?:of|or|not|probably)$`)
+	supposing = lazily(`^(?:we|i|they) |following \w+ (?:are|is|can|may) | (?:of|or|not|probably)$`)
 	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
 		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
 		`typically|simulated?|likely|possibly|perhaps|maybe|will|against|expected|earlier|previous|i|we|` +
 		`getting|get|fix|fixes|fixed|handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |` +
-		`when (?:it|the|there) |(?:is|was) an? |(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
+		`when (?:it|the|there) |means (?:that|the|your) |(?:is|was) an? |(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
 )
 
 func supposed(before string) bool {
@@ -187,8 +187,9 @@ func supposed(before string) bool {
 // Words and marks after a sign that make it a topic, a counter, or source code.
 var discusses = lazily(`^(?:\?|"?: ?false|(?: events?)?: 0\b| 0 |\|| \| |: the api call|: this (?:indicates|error)|` +
 	"[`" + `{\\]| = | \{| ==|=\d|;$)|` +
-	`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
+	`^["']? *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
 	`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)|` +
+	`^ {3,}(?:the|an?|your?|not|too|reduce|use|increase|try)\b|^ +-?\d+  |` + // a table's next column
 	`^(?:s| bandwidth| clock| usage| utili[sz]ation| info| count(?:s|er))\b|` + // and then a place for a number
 	`^[a-z ]* (?:[a-z]|xx+|%[\w.]+|<\w+>|\{[^}]*\}) ?(?:bytes|[kmgt]i?b)\b`)
 
@@ -288,11 +289,16 @@ func (st statement) endsError() bool {
 	count := linesAbove
 	if st.pos == 0 {
 		count = 1
+	} else if st.after == "" && sourceLine().MatchString(st.line.body) {
+		return true
 	} else if !strings.HasSuffix(st.before, ": ") {
 		return false
 	}
 	return st.isNear(-1, count, isError)
 }
+
+// sourceLine matches the place in a program's source that begins an error.
+var sourceLine = lazily(`^\S+\.(?:cu|cuh|c|cc|cpp|cxx|h|hpp|f90|rs|go|jl)(?: ?\(\d+\)|:\d+)`)
 
 // hostNear reports whether another line names the failed call, or an earlier failure, and that was for host memory.
 func (st statement) hostNear() bool {

@@ -168,7 +168,7 @@ func (f *facts) note(w *word, at int, lower string) {
 	case isGPU:
 		rest := lower[at+len(w.text):]
 		if (begins || w.text == "cuda") && !f.has[isGPU] && !(w.text == "gpu" && hostname().MatchString(rest)) {
-			f.has[isGPU] = !inFilename(lower, at)
+			f.has[isGPU] = !inFilename(lower, at) && !strings.HasSuffix(lower[:at], "space left on ")
 		}
 	case isCompiler:
 		f.has[isCompiler] = f.has[isCompiler] || begins
