@@ -58,6 +58,14 @@ func product(t *testing.T) string {
 
 func TestEntriesAreComplete(t *testing.T) {
 	grammar := regexp.MustCompile(`^BKD-[A-Z]+(-[A-Z]+)?$`)
+	if n := len(rows(textTable, 2)); n != len(All()) {
+		t.Errorf("findings.txt has %d rows for %d entries", n, len(All()))
+	}
+	for _, row := range rows(textTable, 2) {
+		if len(row) != 3 {
+			t.Errorf("findings.txt: %q has %d fields, want code, meaning and remedy", row[0], len(row))
+		}
+	}
 	for _, e := range All() {
 		if !grammar.MatchString(string(e.Code)) || len(e.Code) > 16 {
 			t.Errorf("%q: a code must fit the 20 characters sinfo -R shows", e.Code)
@@ -80,12 +88,12 @@ func TestEntriesAreComplete(t *testing.T) {
 		case (e.Start == ToDrain || e.End == ToDrain) && e.Exit == 0:
 			t.Errorf("%s drains by default: fill in Traits.Exit", e.Code)
 		}
-		for _, text := range []string{e.Meaning, e.Remedy} {
+		for _, text := range []string{e.Meaning(), e.Remedy()} {
 			if !strings.HasSuffix(text, ".") {
 				t.Errorf("%s: %q is no sentence", e.Code, text)
 			}
 		}
-		for _, r := range e.Title + e.Meaning + e.Remedy {
+		for _, r := range e.Title + e.Meaning() + e.Remedy() {
 			if r < ' ' || r > '~' {
 				t.Errorf("%s: %q is not plain ASCII", e.Code, r)
 			}
@@ -149,7 +157,7 @@ func findingsDoc() string {
 			fmt.Fprintf(&table, "| [%s](#%s) | %s | %s | %s | %s | %s | %s | %s |\n", e.Code,
 				strings.ToLower(string(e.Code)), e.Title, e.Severity, exitCell(e), e.Start, e.End, e.Check(), groupCell(e))
 			fmt.Fprintf(&b, "### %s\n**%s.** %s *Whose problem:* %s. *What to do:* %s\n\n",
-				e.Code, upperFirst(e.Title), e.Meaning, whose[e.Whose], e.Remedy)
+				e.Code, upperFirst(e.Title), e.Meaning(), whose[e.Whose], e.Remedy())
 		}
 	}
 	return "\n| finding | what it is | severity | exit status | prolog | epilog | health check | drain_on |\n" +

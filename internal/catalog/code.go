@@ -124,8 +124,6 @@ type Entry struct {
 	Scope    Scope
 	Whose    Actor
 	Title    string // a few words
-	Meaning  string // what it means, for an admin
-	Remedy   string // what to do
 	Traits
 }
 

@@ -34,11 +34,9 @@ func SlurmReasons(text string) (found []SlurmReason) {
 }
 
 func matching(is func(form string) bool) (found []SlurmReason) {
-	const fields = 3
-	for line := range strings.SplitSeq(reasonsFile, "\n") {
-		row := strings.Split(line, " | ")
+	for _, row := range rows(reasonsFile, 3) {
 		for form := range strings.SplitSeq(row[0], "; ") {
-			if len(row) == fields && is(strings.ToLower(form)) {
+			if is(strings.ToLower(form)) {
 				found = append(found, SlurmReason{form, row[1], row[2]})
 			}
 		}

@@ -40,11 +40,9 @@ var DriverErrors = sync.OnceValue(func() (all []DriverError) {
 	causes := map[string]Cause{
 		"program": ByProgram, "hardware": ByHardware, "driver": ByDriver, "link": ByLink, "unclear": Unclear,
 	}
-	for line := range strings.Lines(xidTable) {
-		if f := strings.Split(strings.TrimSpace(line), " | "); len(f) >= 5 {
-			all = append(all, DriverError{Numbers: numbers(f[2]), Code: codes[f[0]], Cause: causes[f[1]], Meaning: f[3],
-				Asks: f[4], Doubt: strings.Join(f[5:], "")})
-		}
+	for _, f := range rows(xidTable, 5) {
+		all = append(all, DriverError{Numbers: numbers(f[2]), Code: codes[f[0]], Cause: causes[f[1]], Meaning: f[3],
+			Asks: f[4], Doubt: strings.Join(f[5:], "")})
 	}
 	return all
 })
