@@ -71,3 +71,73 @@ func (e End) Leftovers() (left []Finding) {
 	}
 	return left
 }
+
+// SharedMark is what the record of a job's start keeps of its user's shared memory.
+type SharedMark struct {
+	Wall     time.Time `json:"wall,omitzero"`
+	Device   uint64    `json:"device"`          // of the directory: inode numbers mean nothing on another
+	Files    []uint64  `json:"files,omitempty"` // inode numbers, sorted
+	Segments []uint64  `json:"segments,omitempty"`
+	Login    bool      `json:"login,omitempty"` // the user was logged in, or had lingering services
+	// Unknown is why something may be missing, empty if it is complete.
+	Unknown string       `json:"unknown,omitempty"`
+	Others  []SharedMark `json:"others,omitempty"` // of message queues and huge pages
+}
+
+// Judged is what policy decided about one finding.
+type Judged struct {
+	Action catalog.Action `json:"action"`
+	Why    string         `json:"why,omitempty"` // why the action is weaker than configured
+}
+
+// Verdict is a hook's outcome.
+type Verdict struct {
+	Action catalog.Action `json:"action"`
+	// Exit is the exit code of the drain, 0 for none. With ByScontrol the hook itself exits 0.
+	Exit       int  `json:"exit"`
+	ByScontrol bool `json:"by_scontrol,omitempty"`
+	// Code is the finding that decided, empty if none did.
+	Code catalog.Code `json:"code,omitempty"`
+	// Held is why a drain was not carried out: observe mode, or a guard.
+	Held   string   `json:"held,omitempty"`
+	Judged []Judged `json:"judged,omitempty"` // one for each finding, in order
+}
+
+// Status returns what the hook exits with.
+func (v Verdict) Status() int {
+	if v.ByScontrol {
+		return 0
+	}
+	return v.Exit
+}
+
+// Of returns the decision about a finding by its index. A finding made after the verdict is reported (Warn).
+func (v Verdict) Of(i int) Judged {
+	if i < len(v.Judged) {
+		return v.Judged[i]
+	}
+	return Judged{Action: catalog.ToWarn}
+}
+
+// Drains reports whether the finding with this index was judged to drain.
+func (v Verdict) Drains(i int) bool { return v.Of(i).Action == catalog.ToDrain }
+
+// Decisive returns the index of the finding that decided, -1 if none did: one that drains, with the most memory.
+func (v Verdict) Decisive(found []Finding) int {
+	best := -1
+	for i, f := range found {
+		switch {
+		case f.Code != v.Code:
+		case best < 0, v.Drains(i) && !v.Drains(best),
+			v.Drains(i) == v.Drains(best) && f.Bytes.Bytes > found[best].Bytes.Bytes:
+			best = i
+		}
+	}
+	return best
+}
+
+// Tells reports whether policy reports the finding with this index: it neither ignores nor only notes it.
+func (v Verdict) Tells(i int) bool {
+	a := v.Of(i).Action
+	return a != catalog.ToIgnore && a != catalog.ToNote
+}

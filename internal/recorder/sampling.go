@@ -223,3 +223,101 @@ func client(r gpu.Reading) uint64 {
 	}
 	return rest.Bytes / n
 }
+
+// maxPoints is how many steps a curve has at most.
+const maxPoints = 240
+
+// slotAt returns the step of a moment. Beyond maxPoints the steps double in length, also those of processes.
+func slotAt(c *record.Course, since time.Duration, also []record.RecordedProcess) int {
+	c.Step = cmp.Or(c.Step, time.Second)
+	for since/c.Step >= maxPoints {
+		c.Step, c.Used = c.Step*2, halved(c.Used)
+		for i := range also {
+			also[i].Curve = halved(also[i].Curve)
+		}
+	}
+	return int(since / c.Step)
+}
+
+// reach raises a step to a figure. Steps between consecutive samples get the figure before, those in longer gaps 0.
+func reach(points []uint32, slot int, figure uint32) []uint32 {
+	const between = 3 // steps of one second: as far as two samples are apart if none was missed
+	was := uint32(0)
+	if n := len(points); n > 0 && slot-n <= between {
+		was = points[n-1]
+	}
+	for len(points) < slot {
+		points = append(points, was)
+	}
+	if len(points) == slot {
+		return append(points, figure)
+	}
+	points[slot] = max(points[slot], figure)
+	return points
+}
+
+func halved(points []uint32) []uint32 {
+	for i := 0; i < len(points); i += 2 {
+		points[i/2] = slices.Max(points[i:min(i+2, len(points))])
+	}
+	return points[:(len(points)+1)/2]
+}
+
+func inMiB(bytes uint64) uint32 { return uint32(min(bytes>>20, 1<<32-1)) }
+
+// Bounds of what is kept of a GPU's errors. A program can cause about ten of different codes.
+const (
+	maxFaults    = 16
+	maxFaultJobs = 16
+)
+
+// addFault adds to the recordings an error, which occurred after since, of the GPU that is meant. It belongs to each of
+// the open runs that has the GPU and had begun by then: an earlier run may have met it otherwise. It reports whether
+// there is one.
+func addFault(to record.Recordings, f record.RecordedFault, since time.Duration, isMeant func(gpu.Device) bool,
+	runs []record.Run,
+) (added bool) {
+	for _, run := range runs {
+		if run.Start == nil || run.Start.At >= since {
+			continue
+		}
+		for i, g := range to[run.Name()].GPUs {
+			is := func(d record.Assigned) bool { return d.Device.ID == g.ID && isMeant(d.Device) }
+			if slices.ContainsFunc(run.Devices, is) {
+				keepFault(&to[run.Name()].GPUs[i], amongJobs(f, g.ID, run, runs))
+				added = true
+			}
+		}
+	}
+	return added
+}
+
+// amongJobs returns the error with the jobs of other runs that have the GPU or may have it.
+func amongJobs(f record.RecordedFault, id gpu.ID, run record.Run, runs []record.Run) record.RecordedFault {
+	f.Jobs = nil
+	for _, o := range runs {
+		if o.Name() != run.Name() && o.Given(id) && len(f.Jobs) < maxFaultJobs {
+			f.Jobs = append(f.Jobs, o.Job.ID)
+		}
+	}
+	return f
+}
+
+// keepFault adds an error to those of one GPU, as one with the earlier ones of its code.
+func keepFault(g *record.GPURecording, f record.RecordedFault) {
+	i := slices.IndexFunc(g.Faults, func(o record.RecordedFault) bool { return o.Code == f.Code })
+	switch {
+	case i < 0 && len(g.Faults) == maxFaults:
+		g.MoreFaults++
+	case i < 0:
+		g.Faults = append(g.Faults, f)
+	default:
+		old := &g.Faults[i]
+		old.Last, old.Lines, old.Events = f.Last, old.Lines+f.Lines, old.Events+f.Events
+		for _, job := range f.Jobs {
+			if !slices.Contains(old.Jobs, job) && len(old.Jobs) < maxFaultJobs {
+				old.Jobs = append(old.Jobs, job)
+			}
+		}
+	}
+}
