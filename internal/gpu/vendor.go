@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Vendor describes what is visible of a vendor's driver without querying it: its names in /dev and /sys, its lines in
-// the kernel log, and the memory that it uses itself. Empty fields are unknown or unneeded so far.
+// Vendor describes what is visible of a vendor's driver without querying it: its names in /dev and /sys, and its lines
+// in the kernel log. Empty fields are unknown or unneeded so far.
 type Vendor struct {
 	Name    string   // Device.Vendor
 	PCI     string   // vendor ID on the PCI bus, as sysfs writes it
@@ -18,7 +18,6 @@ type Vendor struct {
 	Library string   // library whose real file name contains the driver's version
 	Nodes   Nodes
 	MPS     string // prefix of its MPS programs' names, within the 15 bytes that the kernel keeps
-	Context uint64 // GPU memory that the driver takes for each process, bytes
 	// Untried is why no finding with this driver is certain enough to drain; empty if the driver was measured.
 	Untried string
 	// Surroundings are error codes of a test allocation that may come from its environment instead of the GPU.
@@ -127,15 +126,14 @@ func OfMPS(name string) bool {
 		func(v *Vendor) bool { return v.MPS != "" && strings.HasPrefix(name, v.MPS) })
 }
 
-// NVIDIA describes NVIDIA's driver. The memory for a context was measured on an H200.
+// NVIDIA describes NVIDIA's driver.
 var NVIDIA = Vendor{
 	Name: "nvidia", PCI: "0x10de", Classes: []string{"0x03"}, Module: "nvidia", Library: "libnvidia-ml.so.1",
 	Nodes: Nodes{
 		Card: "nvidia", Control: "nvidiactl", Shared: []string{"nvidia-uvm", "nvidia-uvm-tools"},
 		Caps: "nvidia-caps", Cap: "nvidia-cap",
 	},
-	MPS:     "nvidia-cuda-mps", // -control and -server
-	Context: 530 << 20,
+	MPS: "nvidia-cuda-mps", // -control and -server
 	Surroundings: []int{
 		2,   // OUT_OF_MEMORY: from cuInit under ulimit -v (measured); not an error from an allocation
 		34,  // STUB_LIBRARY
