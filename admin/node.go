@@ -99,7 +99,6 @@ func nodeOf(env child.Env, paths config.Paths, named string) string {
 	return short
 }
 
-// epoch returns the driver's current epoch.
 func (r records) epoch() gpu.Epoch { return node.ReadEpoch(r.cfg.Paths) }
 
 const (

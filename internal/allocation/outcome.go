@@ -76,7 +76,6 @@ func fail(p *gpu.Probe, o outcome) {
 // skip marks a probe as not made or not finished.
 func skip(p *gpu.Probe, why string) { p.Result, p.Why = gpu.ProbeSkipped, backendkit.Bounded(why) }
 
-// skipped returns a probe that was not made.
 func skipped(id gpu.ID, why string) gpu.Probe {
 	no := gpu.Unknown("not tested")
 	p := gpu.Probe{Device: id, Free: no, Largest: no}

@@ -83,7 +83,6 @@ func (s Input) orphan(o attribution.Attribution) []record.Class {
 // takes more for its context alone, so taking the server's name does not hide one.
 const idleMPS = 128 << 20
 
-// hasRight reports whether a process may be on the GPU.
 func (v view) hasRight(p gpu.Process, facts record.Process, o attribution.Attribution) bool {
 	switch {
 	case facts.Cgroup.Daemon && v.in.Doubt != "": // under RunInJob slurmstepd's own children are in the job's cgroup

@@ -152,7 +152,6 @@ func (r *Rounds) Next() (f Fleet, more bool, err error) {
 	return f, true, nil
 }
 
-// row is an answer's row.
 func (a answer) row() Node {
 	s := a.doc
 	if a.reason != "" {

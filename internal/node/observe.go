@@ -112,7 +112,6 @@ type Meanwhile struct {
 	kernel kernelLog
 }
 
-// kernelLog waits for the kernel's log.
 type kernelLog func() (*gpu.KernelLog, []record.Finding)
 
 func meanwhile(a *Access, c judge.Case) (judge.Case, Meanwhile) {

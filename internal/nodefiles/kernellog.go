@@ -46,7 +46,6 @@ func ReadLog(dev string, since, before *gpu.KernelMark) gpu.KernelLog {
 	return c.result()
 }
 
-// openFile opens a file of the kernel's.
 func openFile(path string) (fd int, err error) {
 	// Threat: in a container it may be a link to a console, a FIFO or a user's file: it is not followed or waited for,
 	// does not become our terminal, and is not read without end.

@@ -67,7 +67,6 @@ func present(err error) error {
 	return err
 }
 
-// text reads a file of the kernel's.
 func (p Place) text(name string) (string, error) {
 	const most = 1 << 20
 	// Threat: none, the kernel's own file.

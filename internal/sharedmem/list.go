@@ -70,13 +70,11 @@ func (p Place) list(now time.Time, start leftover.Earlier) leftover.Listing {
 	return l
 }
 
-// other returns one of the other directories.
 func (p Place) other(i int) Place {
 	p.Dir = filepath.Join(filepath.Dir(p.Dir), leftover.Others[i].Dir)
 	return p
 }
 
-// open opens the directory.
 func (p Place) open() (dir *os.File, device uint64, err error) {
 	// Threat: none by the path, which is root's. What is mounted there may be on a disk or elsewhere: it is not read.
 	dir, err = os.OpenFile(p.Dir, os.O_RDONLY|unix.O_DIRECTORY, 0)

@@ -229,7 +229,6 @@ func (u Users) EditDrop(
 // RemoveDrop removes the drop file of a user's job that has ended.
 func (u Users) RemoveDrop(uid uint32, job slurm.Owner) error { return u.remove(drops, uid, job) }
 
-// remove removes a job's files of a tree.
 func (u Users) remove(tree string, uid uint32, job slurm.Owner) error {
 	var all []error
 	for _, name := range u.names(job) {

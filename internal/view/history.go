@@ -68,7 +68,6 @@ type Repeat struct {
 // Suspect is where to look first. It is derived from counts and proves nothing.
 type Suspect string
 
-// The suspects.
 const (
 	SuspectGPU  Suspect = "gpu"  // several users had the finding
 	SuspectUser Suspect = "user" // it was always the same user
