@@ -10,11 +10,9 @@ type (
 	Severity string
 	// Scope is what a finding is about, and so whether it may decide a hook's exit code.
 	Scope string
-	// Actor says who has to act on a finding.
-	Actor string
 )
 
-// The severities, the scopes, and who may have to act.
+// The severities and the scopes.
 const (
 	Note    Severity = "note"
 	Warning Severity = "warning"
@@ -25,12 +23,6 @@ const (
 	Driver    Scope = "driver"    // the driver or backend as a whole
 	Host      Scope = "host"      // the node's own memory and processes: never drains
 	Own       Scope = "own"       // Bookend itself: never drains unless on_own_error says so
-
-	Job  Actor = "job"  // the user whose job caused it
-	Node Actor = "node" // the admin: GPU, driver or what runs on the node
-	Site Actor = "site" // the admin: how Bookend is installed or configured
-	Self Actor = "self" // Bookend: a defect of its own, to be reported
-	None Actor = "none" // a circumstance worth knowing
 )
 
 // The catalogue's codes.
@@ -122,7 +114,6 @@ type Entry struct {
 	Code     Code
 	Severity Severity
 	Scope    Scope
-	Whose    Actor
 	Title    string // a few words
 	Traits
 }
