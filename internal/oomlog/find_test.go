@@ -107,7 +107,7 @@ func TestFind(t *testing.T) {
 
 // Every section of words.txt is known, its words can be met, and of each program there is a message.
 func TestWords(t *testing.T) {
-	classes := []class{isSign, isSpeaker, isProgram, isGPU, isHost, isHostCall, isStart, isError, goesOn, givesUp, isFrame, isEncoder, restarts, isDone, isMemory, isOther, isCode, isCompiler, isBroken, isFigure}
+	classes := []class{isSign, isSpeaker, isProgram, isGPU, isHost, isHostCall, isStart, isError, goesOn, givesUp, isFrame, isEncoder, restarts, isDone, isMemory, isOther, isCode, isCompiler, isBroken, isFigure, isWritten, isAsked, isPassed}
 	for line := range strings.Lines(wordsFile) {
 		head, begins := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "== ")
 		name, _, _ := strings.Cut(head, ": ")

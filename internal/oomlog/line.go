@@ -50,14 +50,15 @@ func split(tail []byte) []line {
 			lines = append(lines, newLine(part))
 		}
 	}
-	if slices.ContainsFunc(lines, func(l line) bool { return len(l.facts.hits) > 0 || slurmLine().MatchString(l.lower) }) {
+	speaks := func(l line) bool { return len(l.facts.hits) > 0 || slurmLine().MatchString(l.lower) }
+	if slices.ContainsFunc(lines, speaks) {
 		markQuoted(lines)
 	}
 	return lines
 }
 
 var (
-	pythonBytes   = lazily(`(?:^|[ =(\[,:])b["'].*\\n`)
+	pythonBytes   = lazily(`(?:^|[ =(\[,:])b["'].*\\n|\{ \w+: ".*\\n`)
 	escapedColour = lazily(`\\(?:u001b|x1b)\[[\d;]*m`)
 	listItem      = lazily(`^ *\[? *"(.*)"[,\]]? *$`)
 	listMarks     = strings.NewReplacer(`", "`, "\n", `","`, "\n", `["`, "\n", `"]`, "\n",
@@ -69,59 +70,31 @@ var escapes = strings.NewReplacer(`\\n`, "\n", `\n`, "\n", `\t`, " ", `\"`, `"`,
 const maxFence, maxShown = 60, 10 // lines of a quoted text in a document, and of examples below its sentence
 
 var (
-	fence = lazily("^(?:```|~~~)[`~ ]*(\\w*)$|^\\{(?:noformat|code)[^}]*\\}$|^\\[/?code\\]$|^</?(?:pre|code)>$")
-	// markup matches a line of HTML that shows something.
-	markup   = lazily(`<(?:pre|code|p|li|h\d)>`)
-	mailHead = lazily(`^(?:Subject|From|Message-ID): | wrote:$`)
-	// headsList matches what items of a document follow.
-	headsList = lazily(`(?i)\b(?:failure modes|known (?:issues|problems|limitations)|(?:common|possible) ` +
-		`(?:errors|issues|problems|causes|reasons))\b.*:$`)
-	// shows matches a document's sentence, or a person's, that examples follow; title what heads a part of a document.
-	shows = lazily(`(?:\b(?:can|may) .*(?:\b(?:following|these) (?:error|message)|` +
-		`(?:error|message)s? (?:like|such as) )|` +
-		`^(?:If|When|Whenever|Q|Question|User)\b|\b(?:you(?: may| might| will| can)?|we|users) (?:see|get|find|encounter|` +
-		`receive|run into)\b|\bI(?:'m|'ve)? (?:\w+ )?(?:get|got|getting|see|saw|have|had|receive|received|encounter|` +
-		`encountered|run|ran)\b|\b[Mm]y (?:\w+ ){0,2}(?:jobs?|code|runs?|training|script|program|model|gpu|GPU)\b|` +
-		`\b(?:[Tt]ypical|[Tt]ypically|[Uu]sually|[Ss]ometimes|[Oo]ften|[Ee]xample|[Ss]ymptom|looks? like|such as|` +
-		`errors? like|similar to|shows? up as|appears? as)\b).*(?::|\b(?:with|is|are|or|like|as|prints?|get|got|says?|` +
-		`error|message))$|` +
-		`^(?:Raises|Throws):$|^\.\. (?:code|error|note|warning|parsed-literal)\S*::|^::$|` +
-		`^\*\*[^*]+\*\*:?$|` +
-		`^\.(?:TP|SH|B|PP)\b|^<(?:details|summary|blockquote)>|^(?:Below|Here) (?:is|are)\b.*[.:]$|` +
-		`(?:[Ff]ehlermeldung|message d'erreur|erreur suivante|mensaje de error|mensagem de erro)\b.*:$`)
-	title = lazily(`(?i)^[#*= ]*(?:troubleshooting|faq\b|frequently asked|(?:common|known) (?:errors|issues|problems|` +
-		`limitations|pitfalls)|failure modes|describe the (?:bug|issue|problem)|bug description|(?:steps )?to reproduce|` +
-		`(?:expected|actual|current) behaviou?r|exit (?:status|codes|values)|error (?:codes|messages? {2,}[a-z])|change ?log|` +
-		`release notes|example output|q: )|^#{1,6} .*(?:out[- ]of[- ]memory|\boom\b)`)
-	// asks matches what a person writes below a message that is shown to others.
-	asks = lazily(`^(?:Hi|Hello|Thanks|Thank you|I (?:have|had|am|was|get|got|tried|use)|I'm|I've|Any ideas?|Best regards)\b|` +
-		`\b(?:[Aa]ny (?:ideas?|help|suggestions?)\b|(?:can|should|could) I (?:do|fix|solve)\b).*`)
+	fence    = lazily("^(?:```|~~~)[`~ ]*(\\w*)$|^\\{(?:noformat|code)[^}]*\\}$|^\\[/?code\\]$|^</?(?:pre|code)>$")
+	mailHead = lazily(`^(?:Subject|From|Message-ID): `)
 )
 
 // markQuoted marks what a mail quotes, and the lines between two fences of a document. A fence that names a language
 // opens, even if one was open: the end of an output may begin within a fenced text.
 func markQuoted(lines []line) {
-	open, mail, doc, list, hit := nowhere, nowhere, nowhere, nowhere, nowhere
+	open, mail, doc, hit := nowhere, nowhere, nowhere, nowhere
 	for i, l := range lines {
-		if mailHead().MatchString(l.body) {
+		if strings.HasSuffix(l.body, " wrote:") || mailHead().MatchString(l.body) {
 			mail = i
 		}
 		if len(l.facts.hits) > 0 {
 			hit = i
 		}
-		if text := l.said(); heads(text) {
+		text := map[bool]string{true: "i "}[l.head == "i "] + l.lower // a person, no logger's level
+		if text != "" && heads(text) {
 			doc = i
-		} else if hit < i && i-hit <= linesAbove && asks().MatchString(text) {
+		} else if hit < i && i-hit <= linesAbove && l.facts.has[isAsked] {
 			for j := max(0, i-linesAbove); j < i; j++ {
 				lines[j].quoted = true
 			}
 		}
 		inMail := strings.HasPrefix(l.head, "> ") && i > mail && i-mail <= maxFence
-		if strings.HasSuffix(l.body, ":") && headsList().MatchString(l.body) || l.head == "- " && i == list+1 {
-			list = i
-		}
-		lines[i].quoted = inMail || list == i || i > doc && i-doc <= maxShown ||
-			strings.Contains(l.body, "<") && markup().MatchString(l.body)
+		lines[i].quoted = inMail || i > doc && i-doc <= maxShown
 		var words []string
 		if l.body != "" && strings.IndexByte("`~{[<", l.body[0]) >= 0 {
 			words = fence().FindStringSubmatch(l.body)
@@ -139,29 +112,14 @@ func markQuoted(lines []line) {
 	}
 }
 
-// said is the line with what a person's "I" looks like: a logger's level.
-func (l line) said() string {
-	if l.head == "i " {
-		return "I " + l.body
-	}
-	return l.body
-}
-
 // heads reports a sentence or title of a document that examples follow.
 func heads(text string) bool {
-	if text == "" || len(text) > maxBefore {
-		return false
-	}
-	last := text[strings.LastIndexByte(text, ' ')+1:]
-	opens := strings.HasSuffix(last, ":") || strings.HasSuffix(last, ".") || strings.Contains(openWords, " "+last+" ") ||
-		strings.IndexByte(".*<:", text[0]) >= 0
-	return opens && shows().MatchString(text) || len(text) <= maxTitle && title().MatchString(text)
+	const words, maxTitle = " with is are or like as this print prints get got say says error errors message messages ", 80
+	opens := strings.ContainsAny(text[len(text)-1:], ":.") || strings.ContainsAny(text[:1], ".*<:") ||
+		strings.Contains(words, text[strings.LastIndexByte(text, ' ')+1:]+" ")
+	return opens && len(text) <= maxBefore && vocabulary().written["introduction"]().MatchString(text) ||
+		len(text) <= maxTitle && vocabulary().written["title"]().MatchString(text)
 }
-
-const (
-	openWords = " with is are or like as print prints get got say says error errors message messages "
-	maxTitle  = 80 // bytes
-)
 
 func newLine(text string) line {
 	trimmed := strings.TrimSpace(text)

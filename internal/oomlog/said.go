@@ -47,7 +47,7 @@ func (st statement) reported() bool {
 	raised := strings.HasPrefix(marked, "raise ") && st.isNear(-1, 1, isFrame)
 	source := !raised && (sourceMark().MatchString(marked) || st.pos <= maxBefore && sourceWord().MatchString(before) ||
 		st.facts.code < min(st.pos, maxBefore))
-	if tableRow().MatchString(st.line.body) || testPassed().MatchString(st.line.lower) ||
+	if tableRow().MatchString(st.line.body) || st.line.facts.has[isPassed] && testPassed().MatchString(st.line.lower) ||
 		strings.Count(before, "`")%2 > 0 && strings.Contains(after, "`") {
 		return false
 	}
@@ -61,7 +61,7 @@ func (st statement) reported() bool {
 }
 
 var (
-	exemplifies = lazily(`(?:for example|for instance|e\.g\.|such as|like),? ["'(]*(?:[\w.]+: )?(?:cuda |hip )?$`)
+	exemplifies = lazily(`(?:message is|for example|for instance|e\.g\.|such as|like),? ["'(]*(?:[\w.]+: )?(?:cuda |hip )?$`)
 	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
 	cudaLine    = lazily(`^(?:unit )?\S*(?:\.cuh?|cuda|gpu)\S*(?: at line |:)\d`)
 	raisedAs    = lazily(`(?:error|exception): $`)
@@ -127,7 +127,9 @@ var hashLogged = lazily(`^# [a-z][\w-]*: (?:error|fatal)`)
 // Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
 var (
 	sourceMark = lazily(`^(?:#|//|/\*|\* |\*\*[^* ]+ [^*]+(?:\.\*\*|\*\*:) \w` +
-		`|'|\+ |<<|--[^>-]|>>>|\$ |(?:q|question|problem|prompt|answer|assistant|description|body): |- \w+: ["']|` +
+		`|[0-9a-f]{7,40} (?:fix|catch|add|handle|avoid|prevent|report|retry)\w* ` +
+		`|'|\+ |<<|--[^>-]|>>>|\$ |(?:q|question|problem|prompt|answer|assistant|description|body): ` +
+		`|- \w+: ["']|` +
 		`\{"(?:question|prompt|instruction|input)":|[\w./-]+\.(?:log|out|err|txt):(?:\d+:)?[^\d/])`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
 		`options?|const|static|case|#define|grep|hint|tip|note|usage|example|pattern|regex|match|title|` +
@@ -169,7 +171,7 @@ func inQuotes(before, after string) bool {
 
 // Words before a sign that turn it into a denial, a guess, advice or a definition.
 var (
-	supposing = lazily(`^(?:we|i|they) |following \w+ (?:are|is|can|may) | (?:of|or|not|probably)$`)
+	supposing = lazily(`^(?:we|i|they|running) | (?:of|or|not|probably)$`)
 	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
 		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
 		`typically|simulated?|likely|possibly|perhaps|maybe|will|against|expected|earlier|previous|i|we|` +
@@ -356,8 +358,7 @@ func (s *scan) program(library record.Framework) record.Framework {
 
 func (st statement) framework(k record.MessageKind) record.Framework {
 	f := st.speaker().framework
-	ofGPU := st.facts.has[isGPU] && !strings.HasPrefix(st.text, "no space left on device")
-	if f == record.FromOther && (k != record.KindHost || ofGPU || st.facts.has[isHostCall]) {
+	if f == record.FromOther && (k != record.KindHost || st.facts.has[isGPU] || st.facts.has[isHostCall]) {
 		return record.FromCUDA
 	}
 	return f

@@ -35,6 +35,9 @@ const (
 	isCompiler class = "compiler"
 	isBroken   class = "broken" // a GPU
 	isFigure   class = "figure"
+	isWritten  class = "written" // by people
+	isAsked    class = "question"
+	isPassed   class = "passed" // a test, perhaps
 )
 
 // word is one of the texts searched for, in lower case.
@@ -58,6 +61,7 @@ type words struct {
 	byStart            map[string][]*word
 	speakers, programs []speaker
 	figures            []figureForm
+	written            map[record.MessageKind]pattern
 }
 
 // figureForm is the fixed wording of one of record.Message.Figures, or of the program's limit, which comes after them.
@@ -81,7 +85,8 @@ func newForm(w word) figureForm {
 }
 
 var vocabulary = sync.OnceValue(func() *words {
-	all, section := words{byStart: map[string][]*word{}}, word{}
+	all, section := words{byStart: map[string][]*word{}, written: map[record.MessageKind]pattern{}}, word{}
+	written := map[record.MessageKind][]string{}
 	for line := range strings.Lines(wordsFile) {
 		line = strings.TrimSuffix(line, "\n")
 		if head, begins := strings.CutPrefix(line, "== "); begins {
@@ -92,12 +97,18 @@ var vocabulary = sync.OnceValue(func() *words {
 			if line[0] == '"' {
 				w.text = line[1 : len(line)-1]
 			}
-			if w.class == isFigure {
+			switch w.class {
+			case isWritten:
+				written[w.kind] = append(written[w.kind], w.text)
+			case isFigure:
 				all.figures = append(all.figures, newForm(w))
-			} else {
+			default:
 				all.byStart[w.text[:3]] = append(all.byStart[w.text[:3]], &w)
 			}
 		}
+	}
+	for kind, list := range written {
+		all.written[kind] = lazily(strings.Join(list, "|"))
 	}
 	return &all
 })
