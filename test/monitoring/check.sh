@@ -93,6 +93,9 @@ hook() {
 }
 # written waits for what hooks left to do at the disk.
 written() { while grep -qsz -e '--dis[k]' /proc/[0-9]*/cmdline; do sleep 0.01; done; }
+# An admin wants the other GPU kept from jobs; there is no Slurm that could do it.
+mkdir -m 0755 "$dir/var"
+printf '[{"gpu": 1, "uuid": "GPU-1", "since": "2026-11-30T10:00:00Z"}]' >"$dir/var/quarantines-n1.json"
 # A clean job, one that leaves a process on its GPU, and a health check. In observe mode nothing drains.
 hook bookend-prolog prolog_slurmd 7
 hook bookend-epilog epilog_slurmd 7
@@ -162,6 +165,7 @@ done <<END
 1 1 bookend_findings_total{hook="epilog",code="BKD-ORPHAN"}
 $((2000 * mib)) $((3000 * mib)) bookend_gpu_leaked_bytes{gpu="0"}
 0 0 bookend_gpu_leaked_bytes{gpu="1"}
+0 0 bookend_gpu_quarantined{gpu="1"}
 2 2 bookend_settle_seconds_count{hook="prolog"}
 2 2 bookend_hook_duration_seconds_count{hook="epilog"}
 2 2 bookend_hook_duration_seconds_bucket{hook="prolog",le="+Inf"}
@@ -213,6 +217,7 @@ grep -v '^#' "$textfile" | awk -v begin="$begin" -v step="$step" '
 			if (series ~ /_total/ && v == 0 && (n + s) % 11 == 0) v = s
 			if (series ~ /own_errors_total.*BKD-CONFIG/) v = n % 5 == 1 ? s : 0
 			if (series ~ /last_run_own_errors/) v = n % 5 == 1
+			if (series ~ /quarantined/ && n % 17 != 7) continue
 			if (series ~ /_timestamp_seconds/) v = n % 50 == 7 ? begin : at
 			if (series ~ /(leaked|unexplained|used)_bytes/) v = (n + s) % 17 == 0 ? (n % 40 + 1) * 268435456 : 0
 			if (series ~ /mode_info/ && n % 4 == 0) sub(/observe/, "enforce", series)
