@@ -86,7 +86,8 @@ func markQuoted(lines []line) {
 			hit = i
 		}
 		text := map[bool]string{true: "i "}[l.head == "i "] + l.lower // a person, no logger's level
-		if text != "" && heads(text) {
+		prose := vocabulary().written["prose"]().MatchString(l.lower)
+		if prose || text != "" && heads(text) {
 			doc = i
 		} else if hit < i && i-hit <= linesAbove && l.facts.has[isAsked] {
 			for j := max(0, i-linesAbove); j < i; j++ {
@@ -94,7 +95,7 @@ func markQuoted(lines []line) {
 			}
 		}
 		inMail := strings.HasPrefix(l.head, "> ") && i > mail && i-mail <= maxFence
-		lines[i].quoted = inMail || i > doc && i-doc <= maxShown
+		lines[i].quoted = inMail || i > doc && i-doc <= maxShown || prose
 		var words []string
 		if l.body != "" && strings.IndexByte("`~{[<", l.body[0]) >= 0 {
 			words = fence().FindStringSubmatch(l.body)
@@ -211,6 +212,7 @@ var prefixes = []pattern{
 	lazily(`^\[([^]]*)\](?:<std\w*>)?:?`),
 	lazily(`^\(([^)]*pid=[^)]*)\)`), // "(VllmWorker rank=1 pid=4711)"
 	lazily(`^(\d+): `),              // srun --label
+	lazily(`^(rank: *\d+) \| `),     // of ParlAI
 	// loguru's "10:00:00 | ERROR | trainer:run:7 - "
 	lazily(`^(?:[\d:.,]{8,} )?\| +[A-Z]+ +\| (?:[\w.:<>]+ [|-] )?()`),
 	lazily(`^> ()`),        // as a mail or a shell's trace quotes

@@ -94,8 +94,9 @@ func (st statement) formed(before, after string) bool {
 	return after == "" || !isAlnum(after[0]) || !isAlnum(st.text[len(st.text)-1]) || strings.HasSuffix(st.text, "alloc")
 }
 
-// otherCode matches the number of an error that is no shortage, after a call that failed.
-var otherCode = lazily(`^[^a-z\d]*(?:(?:with|error|code|status|re[st]\w*|err)[ :=([]*)*-?(?:[013-9]|2[1-9]|20[^7])`)
+// otherCode matches the number or the name of an error that is no shortage, after a call that failed.
+var otherCode = lazily(`^[^a-z\d]*(?:(?:with|error|code|status|re[st]\w*|err)[ :=([]*)*-?(?:[013-9]|2[1-9]|20[^7])|` +
+	`^: (?:an? illegal|an? invalid|invalid|unspecified|misaligned|device-side|no cuda|initialization|unknown|driver|the launch)\b`)
 
 // broken reports whether the process's GPU failed before, and nothing said since that memory ran out.
 func (st statement) broken() bool {
@@ -140,7 +141,7 @@ var (
 // opensValue matches text before a quoted value: a log field, JSON, a name, or an exception printed by Python.
 var (
 	opensValue = lazily(`panicked at$|=.* (?:msg|err|error|message|reason|cause|exception|detail)=$|\{".*":$|` +
-		`named$|with message$|(?:[a-z0-9]error|outofresources)\(?$|(?:^|[ =(\[,:])b$|` +
+		`named$|with (?:message|description)$|(?:[a-z0-9]error|outofresources)\(?$|(?:^|[ =(\[,:])b$|` +
 		`^"(?:error|err|message|msg|exception|exc_info|detail|reason|cause|stderr)":$`)
 	// opensText matches text before the quoted text of an exception, which begins with its name.
 	opensText = lazily(`(?:error|failed|failure|exception|reason|cause|message|msg)['"]?:$|` +

@@ -115,6 +115,10 @@ func is(m record.Message, figure string) bool {
 	name, value, _ := strings.Cut(figure, "=")
 	figures := map[string]gpu.Figure{"total": m.Total, "free": m.Free, "in_use": m.InUse, "allocated": m.Allocated,
 		"idle": m.Idle, "cap": gpu.Bytes(m.Cap), "pid": gpu.Bytes(uint64(m.PID))}
+	is := func(p gpu.Process) bool { return value == fmt.Sprint(p.PID) }
+	if name == "pid" && slices.ContainsFunc(m.Others, is) {
+		return true
+	}
 	for name, n := range map[string]*int{"gpu": m.GPU, "rank": m.Rank} {
 		if figures[name] = gpu.Unknown("not said"); n != nil {
 			figures[name] = gpu.Bytes(uint64(*n))
