@@ -115,7 +115,8 @@ func markQuoted(lines []line) {
 
 // heads reports a sentence or title of a document that examples follow.
 func heads(text string) bool {
-	const words, maxTitle = " with is are or like as this print prints get got say says error errors message messages ", 80
+	const maxTitle = 80
+	const words = " with is are or like as this print prints get got say says error errors message messages "
 	opens := strings.ContainsAny(text[len(text)-1:], ":.") || strings.ContainsAny(text[:1], ".*<:") ||
 		strings.Contains(words, text[strings.LastIndexByte(text, ' ')+1:]+" ")
 	return opens && len(text) <= maxBefore && vocabulary().written["introduction"]().MatchString(text) ||

@@ -61,7 +61,8 @@ func (st statement) reported() bool {
 }
 
 var (
-	exemplifies = lazily(`(?:message is|for example|for instance|e\.g\.|such as|like),? ["'(]*(?:[\w.]+: )?(?:cuda |hip )?$`)
+	exemplifies = lazily(`(?:message is|for example|for instance|e\.g\.|such as|like),? ["'(]*` +
+		`(?:[\w.]+: )?(?:cuda |hip )?$`)
 	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
 	cudaLine    = lazily(`^(?:unit )?\S*(?:\.cuh?|cuda|gpu)\S*(?: at line |:)\d`)
 	raisedAs    = lazily(`(?:error|exception): $`)
@@ -96,7 +97,8 @@ func (st statement) formed(before, after string) bool {
 
 // otherCode matches the number or the name of an error that is no shortage, after a call that failed.
 var otherCode = lazily(`^[^a-z\d]*(?:(?:with|error|code|status|re[st]\w*|err)[ :=([]*)*-?(?:[013-9]|2[1-9]|20[^7])|` +
-	`^: (?:an? illegal|an? invalid|invalid|unspecified|misaligned|device-side|no cuda|initialization|unknown|driver|the launch)\b`)
+	`^: (?:an? illegal|an? invalid|invalid|unspecified|misaligned|device-side|no cuda|initialization|unknown|driver|` +
+	`the launch)\b`)
 
 // broken reports whether the process's GPU failed before, and nothing said since that memory ran out.
 func (st statement) broken() bool {
