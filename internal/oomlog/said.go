@@ -63,10 +63,10 @@ func (st statement) reported() bool {
 var (
 	exemplifies = lazily(`(?:message is|for example|for instance|e\.g\.|such as|like),? ["'(]*` +
 		`(?:[\w.]+: )?(?:cuda |hip )?$`)
-	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
-	cudaLine    = lazily(`^(?:unit )?\S*(?:\.cuh?|cuda|gpu)\S*(?: at line |:)\d`)
-	raisedAs    = lazily(`(?:error|exception): $`)
-	isCause     = lazily(`:[ (]*$`)
+	sizedTorch = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
+	cudaLine   = lazily(`^(?:unit )?\S*(?:\.cuh?|cuda|gpu)\S*(?: at line |:)\d`)
+	raisedAs   = lazily(`(?:error|exception): $`)
+	isCause    = lazily(`:[ (]*$`)
 )
 
 // formed reports whether the sign is complete: a whole name or number, and at the end if it has to be.
