@@ -81,6 +81,8 @@ func (st statement) formed(before, after string) bool {
 		return after == "" || after[0] == ':' || after[0] == '('
 	case st.text == record.SegmentFailed: // but not for what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
+	case strings.HasPrefix(st.text, "creating shared"): // which may have been forbidden
+		return !strings.Contains(after, "denied") && !st.broken()
 	case st.is("memory"):
 		return st.facts.has[isMemory] && !st.facts.has[isOther] && !st.broken() &&
 			!(st.kind == record.KindDevice && strings.HasSuffix(st.text, " failed") && otherCode().MatchString(after))
