@@ -213,7 +213,6 @@ var prefixes = []pattern{
 	lazily(`^\[([^]]*)\](?:<std\w*>)?:?`),
 	lazily(`^\(([^)]*pid=[^)]*)\)`), // "(VllmWorker rank=1 pid=4711)"
 	lazily(`^(\d+): `),              // srun --label
-	lazily(`^(rank: *\d+) \| `),     // of ParlAI
 	// loguru's "10:00:00 | ERROR | trainer:run:7 - "
 	lazily(`^(?:[\d:.,]{8,} )?\| +[A-Z]+ +\| (?:[\w.:<>]+ [|-] )?()`),
 	lazily(`^> ()`),        // as a mail or a shell's trace quotes
