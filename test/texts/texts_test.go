@@ -11,7 +11,7 @@ import (
 // never taken for a GPU's. Misses are listed, but not those of texts that are to stay unread.
 func TestCollection(t *testing.T) {
 	for path, least := range map[string]struct{ recognised, sizes, figures int }{
-		Written: {96, 95, 94}, Formats: {99, 99, 99}, Heldout: {87, 83, 87}} {
+		Written: {96, 95, 94}, Formats: {99, 99, 99}, Heldout: {96, 97, 95}} {
 		t.Run(path, func(t *testing.T) {
 			all := must.Have(Load(path))(t)
 			for _, text := range all {
