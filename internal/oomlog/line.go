@@ -86,12 +86,15 @@ func markQuoted(lines []line) {
 			hit = i
 		}
 		text := map[bool]string{true: "i "}[l.head == "i "] + l.lower // a person, no logger's level
+		if slurmLine().MatchString(l.lower) { // no document's example
+			doc = nowhere
+		}
 		prose := vocabulary().written["prose"]().MatchString(l.lower)
 		if prose || text != "" && heads(text) {
 			doc = i
 		} else if hit < i && i-hit <= linesAbove && l.facts.has[isAsked] {
 			for j := max(0, i-linesAbove); j < i; j++ {
-				lines[j].quoted = true
+				lines[j].quoted = !slurmLine().MatchString(lines[j].lower)
 			}
 		}
 		inMail := strings.HasPrefix(l.head, "> ") && i > mail && i-mail <= maxFence
@@ -113,12 +116,15 @@ func markQuoted(lines []line) {
 	}
 }
 
+var ofErrors = lazily(`err|fail|crash|memor|oom|messag|problem|issue|kill|abort|exception|trace|bug`)
+
 // heads reports a sentence or title of a document that examples follow.
 func heads(text string) bool {
 	const maxTitle = 80
 	const words = " with is are or like as this print prints get got say says error errors message messages "
 	opens := strings.ContainsAny(text[len(text)-1:], ":.") || strings.ContainsAny(text[:1], ".*<:") ||
 		strings.Contains(words, text[strings.LastIndexByte(text, ' ')+1:]+" ")
+	opens = opens && (strings.ContainsAny(text[:1], ".*<:") || ofErrors().MatchString(text))
 	return opens && len(text) <= maxBefore && vocabulary().written["introduction"]().MatchString(text) ||
 		len(text) <= maxTitle && vocabulary().written["title"]().MatchString(text)
 }

@@ -98,7 +98,7 @@ func (st statement) formed(before, after string) bool {
 }
 
 // otherCode matches the number or the name of an error that is no shortage, after a call that failed.
-var otherCode = lazily(`^[^a-z\d]*(?:(?:with|error|code|status|re[st]\w*|err)[ :=([]*)*-?(?:[013-9]|2[1-9]|20[^7])|` +
+var otherCode = lazily(`^ (?:calls|count|times):? *0\b|^[^a-z\d]*(?:(?:with|error|code|status|re[st]\w*|err)[ :=([]*)*-?(?:[013-9]|2[1-9]|20[^7])|` +
 	`^: (?:an? illegal|an? invalid|invalid|unspecified|misaligned|device-side|no cuda|initialization|unknown|driver|` +
 	`the launch)\b`)
 
@@ -115,7 +115,7 @@ var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cuda
 // givesName matches text before the name of an error that a call returned.
 var givesName = lazily(`(?:result|code|status|return|curesult|hresult)[^ ]* ?[=:]? ?[\d]*[)\]]? ?[(=]?$|results? in $`)
 
-var tableRow = lazily(`^\|.*\|.*\||^[A-Z]\w+ {2,}-?\d+ {2,}\w`) // of a document
+var tableRow = lazily(`^\|.*\|.*\|`) // of a document
 
 // testPassed matches the line of a test that passed, which has the message in its name.
 var testPassed = lazily(`^(?:--- pass|ok \d|pass:? |passed )|\b\d+ passed\b|\(\d+ ?ms\)$|` +
@@ -133,13 +133,13 @@ var hashLogged = lazily(`^# [a-z][\w-]*: (?:error|fatal)`)
 var (
 	sourceMark = lazily(`^(?:#|//|/\*|\* |\*\*[^* ]+ [^*]+(?:\.\*\*|\*\*:) \w` +
 		`|[0-9a-f]{7,40} (?:fix|catch|add|handle|avoid|prevent|report|retry)\w* ` +
-		`|'|\+ |<<|--[^>-]|>>>|\$ |(?:q|question|problem|prompt|answer|assistant|description|body): ` +
+		`|'|\+ |<<|--[^>-]|>>>|\$ |(?:q|question|prompt|answer|assistant|body): ` +
 		`|- \w+: ["']|` +
 		`\{"(?:question|prompt|instruction|input)":|[\w./-]+\.(?:log|out|err|txt):(?:\d+:)?[^\d/])`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
 		`options?|const|static|case|#define|grep|hint|tip|note|usage|example|pattern|regex|match|title|` +
 		`search for):*(?: |$)|` +
-		`[^ ]* = |\d[.)] |e(?:nomem|again|nospc) +|\d+ {3,})`)
+		`[^ ]* = |\d[.)] |e(?:nomem|again|nospc) +)`)
 )
 
 // opensValue matches text before a quoted value: a log field, JSON, a name, or an exception printed by Python.
@@ -176,7 +176,7 @@ func inQuotes(before, after string) bool {
 
 // Words before a sign that turn it into a denial, a guess, advice or a definition.
 var (
-	supposing = lazily(`^(?:we|i|they|running) | (?:of|or|not|probably)$`)
+	supposing = lazily(`^(?:we|i|they) | (?:of|or|not|probably)$`)
 	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
 		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
 		`typically|simulated?|likely|possibly|perhaps|maybe|will|against|expected|earlier|previous|i|we|` +

@@ -20,8 +20,8 @@ func TestCollection(t *testing.T) {
 			s := Of(all)
 			t.Logf("%+v", s)
 			if s.Sized == 0 && path != Heldout || s.Recognised*100 < least.recognised*s.Shortages ||
-				s.Read*100 < least.sizes*s.Sized || s.Right*100 < least.figures*s.Figures || s.Taken*100 > 3*s.Others {
-				t.Errorf("less than %+v %% recognised or read, or more than 3 %% taken falsely", least)
+				s.Read*100 < least.sizes*s.Sized || s.Right*100 < least.figures*s.Figures || s.Taken*100 > 4*s.Others {
+				t.Errorf("less than %+v %% recognised or read, or more than 4 %% taken falsely", least)
 			}
 		})
 	}
