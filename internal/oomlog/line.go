@@ -86,7 +86,7 @@ func markQuoted(lines []line) {
 			hit = i
 		}
 		text := map[bool]string{true: "i "}[l.head == "i "] + l.lower // a person, no logger's level
-		if slurmLine().MatchString(l.lower) { // no document's example
+		if slurmLine().MatchString(l.lower) {                         // no document's example
 			doc = nowhere
 		}
 		prose := vocabulary().written["prose"]().MatchString(l.lower)

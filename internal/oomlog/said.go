@@ -98,7 +98,8 @@ func (st statement) formed(before, after string) bool {
 }
 
 // otherCode matches the number or the name of an error that is no shortage, after a call that failed.
-var otherCode = lazily(`^ (?:calls|count|times):? *0\b|^[^a-z\d]*(?:(?:with|error|code|status|re[st]\w*|err)[ :=([]*)*-?(?:[013-9]|2[1-9]|20[^7])|` +
+var otherCode = lazily(`^ (?:calls|count|times):? *0\b|` +
+	`^[^a-z\d]*(?:(?:with|error|code|status|re[st]\w*|err)[ :=([]*)*-?(?:[013-9]|2[1-9]|20[^7])|` +
 	`^: (?:an? illegal|an? invalid|invalid|unspecified|misaligned|device-side|no cuda|initialization|unknown|driver|` +
 	`the launch)\b`)
 
