@@ -94,7 +94,7 @@ func markQuoted(lines []line) {
 			doc = i
 		} else if hit < i && i-hit <= linesAbove && l.facts.has[isAsked] {
 			for j := max(0, i-linesAbove); j < i; j++ {
-				lines[j].quoted = !slurmLine().MatchString(lines[j].lower)
+				lines[j].quoted = lines[j].quoted || !slurmLine().MatchString(lines[j].lower)
 			}
 		}
 		inMail := strings.HasPrefix(l.head, "> ") && i > mail && i-mail <= maxFence

@@ -149,7 +149,7 @@ type Check struct {
 	Took    time.Duration `json:"took_ns,omitempty"`
 	Stopped bool          `json:"stopped,omitempty"` // it was stopped early: nothing below is of this check
 	Epoch   gpu.Epoch     `json:"epoch,omitzero"`
-	// Cards are the node's GPUs with Slurm's numbers, -1 if not certain; empty if the driver could not be queried.
+	// The node's GPUs with Slurm's numbers, -1 if not certain; empty if the driver could not be queried.
 	Cards []Assigned `json:"cards,omitempty"`
 	// Snapshot is one sample of all of them.
 	Snapshot gpu.Snapshot `json:"snapshot"`
