@@ -14,7 +14,6 @@ import (
 	"bookend/internal/node"
 	"bookend/internal/probe"
 	"bookend/internal/slurmcmd"
-	"bookend/internal/view"
 )
 
 func quarantineCommand(a *app) *cobra.Command {
@@ -135,52 +134,4 @@ func releaseCommand(a *app) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&whole, "all-gpus", false, "all GPUs of the node")
 	return a.perNode(cmd)
-}
-
-func resetCommand(a *app) *cobra.Command {
-	var dry bool
-	cmd := &cobra.Command{
-		Use: "reset GPU", Short: "reset a GPU that no job can get, and prove that it is well",
-		Args: operands(1, 1, "a GPU: Slurm's number, a UUID, a PCI bus id or nvidiaN"),
-		RunE: func(_ *cobra.Command, args []string) error { return reset(a, args[0], dry) },
-	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the plan, or what speaks against it, and change nothing")
-	return a.perNode(a.inJSON(cmd))
-}
-
-func reset(a *app, name string, dry bool) error {
-	all, err := a.records()
-	if err != nil {
-		return err
-	}
-	release, err := all.store.Turns.Check(0) // nor does a health check open the GPUs meanwhile
-	if err != nil {
-		return fmt.Errorf("a health check or another reset is at work, try again: %w", err)
-	}
-	defer release()
-	access := all.forTests()
-	r, err := probe.NewReset(access, all.scontrol(slurmTime), all.runs, a.warn)
-	if err == nil && !dry {
-		err = r.Finish()
-	}
-	if err != nil {
-		return err
-	}
-	now := r.Look()
-	card, found := all.device(name, now)
-	switch {
-	case len(now.Snapshot.Readings) == 0 && now.Problem != "":
-		return fmt.Errorf("ask driver: %.200q; if that stays, reboot the node", now.Problem)
-	case !found:
-		return notFound("no such GPU: %q; see bookend snapshot", name)
-	}
-	r.Report.Version, r.Report.Node = view.Version, all.node
-	r.Plan(card, now)
-	switch refused := len(r.Report.Refused) > 0; {
-	case !refused && !dry:
-		r.CarryOut()
-	case refused && !dry && len(r.Facts.Counted()) == 1:
-		err = r.Refuse()
-	}
-	return cmp.Or(err, a.write(r.Report, false), error(ending{code: answers[r.Report.Succeeded()]}))
 }
