@@ -100,6 +100,17 @@ func TestExplainsWhatIsPasted(t *testing.T) {
 			t.Errorf("%q: got %q, want %q\n%s", pasted, got, want, text)
 		}
 	}
+	for pasted, cause := range map[string]string{ // no line blames more than it shows
+		"pcieport 0000:60:01.0: AER: Uncorrected (Fatal) error received: 0000:61:00.0":   "hardware: the device with this address, or",
+		"pcieport 0000:60:01.0: DPC: containment event, status:0x1f01 source:0x0000":     "hardware: the device with this address, or",
+		"NVRM: Xid (PCI:0000:1b:00): 45, pid=18, name=python3, Ch 00000001":              "what came before it: ",
+		"NVRM: Xid (PCI:0000:1b:00): 45, pid=18, name=a, Ch 1 caused by previous Xid 79": "the GPU's hardware (Xid 79: ",
+	} {
+		text := condition.Explanation(pasted, config.Default().Explain)
+		if !strings.Contains(text, "  cause:   "+cause) || strings.Contains(text, "of GPU 0000:6") {
+			t.Errorf("%q: want cause %q\n%s", pasted, cause, text)
+		}
+	}
 	for written, want := range map[string]string{
 		"orfan": "BKD-ORPHAN", "Epilog eror": "Epilog error", "kill  task faild": "Kill task failed",
 		"BKD-RESDUE": "BKD-RESIDUE", "requeu": "requeue", "ecx": "BKD-ECC", "fatalxid": "",

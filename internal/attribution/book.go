@@ -311,20 +311,6 @@ func (n Now) unread(runs []record.Run, self record.Run, id gpu.ID, since time.Du
 	return n.Unread
 }
 
-// MayOwn reports whether a recorded process in no job's cgroup may well be the run's own: it is of the same user and
-// began during the run, as far as the run's start is known. In a container the user is not known. A second end may be
-// that of a later run of the job id, whose own record was lost.
-func MayOwn(r record.Run, p record.RecordedProcess) bool {
-	sameUser := p.UID == r.Job.UID && p.UID != 0 || p.Apart
-	named := p.EnvJob == 0 || p.EnvJob == r.Job.ID || p.EnvJob == r.Job.HetJobID
-	return sameUser && named && p.Service == "" && BeganBefore(r, p) && (r.Epilog() == nil || p.Start < r.Last().At)
-}
-
-// BeganBefore reports whether a run may have begun when a process started. /proc rounds start times down to a tick.
-func BeganBefore(r record.Run, p record.RecordedProcess) bool {
-	return r.Start == nil || p.Start+record.Tick > r.Start.At
-}
-
 // LastHealth returns the newest recorded value of each fact of a GPU's condition in an epoch: in another, counters
 // start at 0 again. A fact is unknown if another run than self may have had the GPU since. The search ends at a record
 // that was cut before its condition was kept: what is older may not be the newest.

@@ -37,9 +37,17 @@ func Explanation(what string, explain func(catalog.Code) string) string {
 // explainXid explains an error of a driver: by its number alone, or with what a line of the kernel's log says.
 func explainXid(x gpu.Xid, explain func(catalog.Code) string) []string {
 	row, _ := catalog.LookupXid(x.Code)
-	title, lines := gpu.Error(x.Code), [][2]string{{"means", row.Meaning}, {"cause", string(row.Cause)}}
+	ofDevice := row.Code == catalog.KernelLog || x.Code == gpu.PCIeFatal // which need be no GPU
+	cause := string(row.Cause)
+	switch {
+	case ofDevice && row.Cause == catalog.ByHardware:
+		cause = "hardware: the device with this address, or what is behind it"
+	case x.Code == cleanedUp:
+		cause = "what came before it: an earlier error, or whatever ended the program"
+	}
+	title, lines := gpu.Error(x.Code), [][2]string{{"means", row.Meaning}, {"cause", cause}}
 	if x.BusID != "" {
-		of := map[bool]string{true: "device", false: "GPU"}[row.Code == catalog.KernelLog]
+		of := map[bool]string{true: "device", false: "GPU"}[ofDevice]
 		title += fmt.Sprintf(" of %s %s %s", of, x.BusID, x.Instance)
 	}
 	if first, _ := catalog.LookupXid(x.CausedBy); x.CausedBy != 0 { // that is the error, and this its consequence

@@ -73,6 +73,7 @@ func try(e evidence, d record.Diagnosis) []string {
 		{e.unexplained > 0 && (e.spread || e.unsampled() != ""), names{"unexplained"}},
 		{e.unexplained > 0, names{"unexplained", record.CauseOthers}},
 		{d.Reason != record.ByMessage || explained, nil},
+		{suspect(d).Name != "" && !e.spread, names{suspect(d).Name, record.CauseOwn}},
 		{e.startFailed, names{record.CauseLimits}},
 		{true, names{record.CauseOwn}},
 	}.first()

@@ -54,6 +54,7 @@ type Sighting struct {
 	Bytes   gpu.Figure
 	Own     bool // proven to belong to this job
 	Foreign bool // proven not to belong to it: in another job's cgroup, or of another user and in no job's cgroup
+	Likely  bool // of neither, and of the job's user: on a node without cgroups the job's own processes are
 }
 
 // cause is one reason why memory can run out.
@@ -116,6 +117,9 @@ func elsewhere(e evidence, c record.Cause) record.Cause {
 		everywhere = append(everywhere, record.CauseFault, record.CauseLimits)
 	}
 	if e.spread && c.Answer != record.CannotTell && !slices.Contains(everywhere, c.Name) {
+		if c.Answer == record.Yes {
+			c.Evidence += unweighed
+		}
 		c.Answer, c.Evidence = record.CannotTell, c.Evidence+"; known of "+e.in.Job.Node+" alone"
 	}
 	return c
@@ -188,7 +192,8 @@ func sightingsOf(r *record.Recording, self record.Run) (seen []Sighting) {
 			for at, bytes := range p.Known() {
 				own := self.Owns(p.Owner)
 				seen = append(seen, Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes, Own: own,
-					Foreign: !own && foreign(p, self.Job)})
+					Foreign: !own && foreign(p, self.Job),
+					Likely:  !own && !p.Owner.Found() && !p.Apart && self.MayOwn(p)})
 			}
 		}
 	}

@@ -162,6 +162,7 @@ func notRead(e evidence) string {
 		at := func(s *record.Side) bool { return s != nil && s.Curves[c.Device.ID].State == record.Clean }
 		return !at(e.in.Start) || !at(e.in.End)
 	}
+	beside := func(s Sighting) bool { return !s.Own && !s.Likely && !e.ownPIDs[s.PID] && mayMatter(s.Bytes) }
 	claim := ""
 	if len(e.faults) > 0 && !e.faults[0].ofProgram() {
 		claim = "the job's output reports " + e.faults[0].Claim
@@ -171,6 +172,7 @@ func notRead(e evidence) string {
 		{e.in.Kernel.Mismatch != "" || logged(e), "the kernel log has an error that may be of these GPUs"},
 		{claim != "", claim},
 		{e.spread, "the GPUs of other nodes are not known"},
+		{e.in.Shared == "" && slices.ContainsFunc(e.in.Seen, beside), "a process that may not be the job's was on one"},
 		{slices.ContainsFunc(e.in.Cards, unclean), "not every GPU was seen clean at both ends"},
 	}.first())
 }

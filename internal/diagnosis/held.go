@@ -186,12 +186,14 @@ func othersMeanwhile(e evidence) record.Cause {
 	}
 	stray := func(h held) bool { return h.finding.Code == catalog.Stray }
 	ownerless := func(s Sighting) bool {
-		return !s.Own && !e.foreignPIDs[s.PID] && !e.ownPIDs[s.PID] && mayMatter(s.Bytes)
+		return !s.Own && !e.foreignPIDs[s.PID] && !e.ownPIDs[s.PID] && mayMatter(s.Bytes) && !e.othersRuledOut
 	}
-	if slices.ContainsFunc(e.held, stray) || !e.othersRuledOut && slices.ContainsFunc(e.in.Seen, ownerless) {
-		return cannotTell("a process was there whose owner could not be told")
-	}
-	return record.Cause{}
+	unlikely := func(s Sighting) bool { return ownerless(s) && !s.Likely }
+	const text = "a process was there whose owner could not be told"
+	return rules[record.Cause]{
+		{slices.ContainsFunc(e.held, stray) || slices.ContainsFunc(e.in.Seen, unlikely), cannotTell(text + unweighed)},
+		{slices.ContainsFunc(e.in.Seen, ownerless), cannotTell(text)},
+	}.first()
 }
 
 func clock(in Input, at time.Duration) string {
@@ -213,7 +215,7 @@ func unlistedMeanwhile(e evidence) record.Cause {
 		text, mine := gpu.Size(r.Unlisted.Bytes)+" while your job ran", e.assigned(r.ID)
 		here := func(f failure) bool { return mine != nil && f.gpu == mine }
 		return on(mine, rules[record.Cause]{
-			{r.Together > 0, cannotTell(text + "; it may be managed memory of your job")},
+			{r.Together > 0, cannotTell(text + "; it may be managed memory of your job" + unweighed)},
 			{slices.ContainsFunc(e.failures, here), yes(text)},
 			{true, cannotTell(text + unweighed)},
 		}.first())

@@ -55,6 +55,8 @@ func TestInOrder(t *testing.T) {
 		"anyone's error in the log":      {xid(8, ""), record.CannotTell, "Xid"},
 		"hardware's error in the log":    {xid(94, ""), record.No, "Xid"},
 		"a hang that a program can be":   {finds(hung), record.CannotTell, "Xid"},
+		"another's process meanwhile":    {seeing(seen(500, 5150, 30, false)), record.CannotTell, "may not be the job's was on one"},
+		"its own, without a cgroup":      {seeing(Sighting{Device: gpu0, PID: 900, Bytes: gib(30), Likely: true}), record.Yes, "from start"},
 		"several nodes":                  {func(in *Input) { in.Job.NodeList = "n[1-2]" }, record.CannotTell, "other nodes"},
 	} {
 		in := well(1)

@@ -11,14 +11,14 @@ import (
 
 // What samples saw on a job's GPU, with whose it was as far as a cgroup or a user proves it.
 func TestSightings(t *testing.T) {
-	self, r := record.Run{Job: slurm.Job{ID: 42}}, record.Recording{GPUs: []record.GPURecording{{ID: "A"}}}
+	self, r := record.Run{Job: slurm.Job{ID: 42, UID: 1001}}, record.Recording{GPUs: []record.GPURecording{{ID: "A"}}}
 	var want []Sighting
 	for i, p := range []record.RecordedProcess{{Owner: slurm.Owner{ID: 42}}, {Owner: slurm.Owner{ID: 43}}, {}, {UID: 1002},
-		{UID: 1002, Apart: true}} {
+		{UID: 1002, Apart: true}, {UID: 1001}, {UID: 1001, EnvJob: 43}} {
 		p.PID, p.First, p.Last, p.Bytes = i, 5, 5, gpu.Bytes(uint64(i))
 		r.GPUs[0].Processes = append(r.GPUs[0].Processes, p)
 		want = append(want, Sighting{At: 5, Device: "A", PID: i, Bytes: p.Bytes, Own: i == 0,
-			Foreign: i == 1 || i == 3})
+			Foreign: i == 1 || i == 3, Likely: i == 5})
 	}
 	if got := sightingsOf(&r, self); !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)

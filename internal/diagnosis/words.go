@@ -61,10 +61,32 @@ func headline(e evidence, d record.Diagnosis) string {
 			", but no sample shows it"},
 		{e.unexplained > 0, lead + "something unknown held " + gpu.Size(e.unexplained) + " of the GPU"},
 		{!ofProgram, lead + "not known" + claim},
+		{perhaps(d) != "", lead + "not known; perhaps " + perhaps(d)},
 		{well && e.startFailed, lead + "nothing seen on " + node + " explains it; a limit such as ulimit -v would"},
 		{well, lead + "nothing seen on " + node + " explains it: most likely your job itself" + usedMost(e)},
 		{true, lead + "not known; nothing that was looked at on " + node + " explains it"},
 	}.first()
+}
+
+// suspect returns the first cause outside the job of which something was seen that may have mattered, the zero Cause
+// for none.
+func suspect(d record.Diagnosis) record.Cause {
+	for _, n := range []record.CauseName{record.CauseOthers, record.CauseLeftover, record.CauseUnlisted} {
+		if c := d.Cause(n); c.Answer == record.CannotTell && strings.Contains(c.Evidence, unweighed) {
+			return c
+		}
+	}
+	return record.Cause{}
+}
+
+// perhaps words the suspect, with what was seen of it in brackets.
+func perhaps(d record.Diagnosis) string {
+	c := suspect(d)
+	seen, _, _ := strings.Cut(c.Evidence, unweighed)
+	if seen == "" {
+		return ""
+	}
+	return causes[slices.IndexFunc(causes, func(o cause) bool { return o.name == c.Name })].sentence + " (" + seen + ")"
 }
 
 // usedMost returns the most that samples saw a process of the job use, in brackets; empty if they saw none.

@@ -42,10 +42,13 @@ func TestEpochs(t *testing.T) {
 func TestAMDErrors(t *testing.T) {
 	const place = "amdgpu 0000:e3:00.0: "
 	for text, want := range map[string]int{
-		place + "amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!":                           AMDUncorrected,
-		place + "{1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!":                                AMDUncorrected,
-		place + "amdgpu: {7}socket: 0, die: 0, 2 new uncorrectable hardware errors detected in umc block":            AMDUncorrected,
-		place + "amdgpu: GPU reset begin!":                                                                           AMDReset,
+		place + "amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!":                 AMDUncorrected,
+		place + "{1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!":                      AMDUncorrected,
+		place + "amdgpu: {7}socket: 0, die: 0, 2 new uncorrectable hardware errors detected in umc block":  AMDUncorrected,
+		place + "amdgpu: {7}socket: 0, die: 0, 0 new uncorrectable hardware errors detected in umc block":  0,
+		place + "amdgpu: socket: 1, die: 0, 0 correctable hardware errors detected in total in umc block":  0,
+		place + "amdgpu: {7}socket: 0, die: 0, 10 new uncorrectable hardware errors detected in umc block": AMDUncorrected,
+		place + "amdgpu: GPU reset begin!": AMDReset,
 		place + "VM memory stats for proc a(28374) task GPU reset begin(28320) is non-zero when fini":                AMDNotGivenBack,
 		place + "amdgpu: [gfxhub0] no-retry page fault (src_id:0 ring:24 vmid:3 pasid:32770)":                        AMDPageFault,
 		place + "amdgpu: [mmhub0] page fault (src_id:0 ring:173 vmid:0 pasid:0, for process  pid 0 thread  pid 0)":   AMDDriverFault,

@@ -228,12 +228,8 @@ func parseAMD(entry string) (Xid, bool) {
 		return Xid{}, false
 	}
 	found := amdForm().FindStringSubmatch(entry)
-	for _, total := range []string{" 0 uncorrectable hardware error", " 0 correctable hardware error"} {
-		if strings.Contains(entry, total) { // the driver counts each die if one has an error
-			found = nil
-		}
-	}
-	if found == nil {
+	none := regexp.MustCompile(`[ }]0 (new )?(un)?correctable hardware error`)
+	if found == nil || none.MatchString(entry) { // the driver counts each die if one has an error
 		return Xid{}, false
 	}
 	bus, err := ParseBusID(found[1])

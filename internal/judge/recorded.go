@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attribution"
 	"bookend/internal/catalog"
 	"bookend/internal/compare"
 	"bookend/internal/condition"
@@ -59,7 +58,7 @@ func intrudersOf(c Case) (all []intruder) {
 // isStranger reports whether a process in no job's cgroup is from outside Slurm: not the run's own, and larger than a
 // service. Root's may belong to anything, such as Bookend's own test. The start's findings have those from before it.
 func isStranger(self record.Run, p record.RecordedProcess) bool {
-	ofJob := !p.Apart && attribution.MayOwn(self, p)
+	ofJob := !p.Apart && self.MayOwn(p)
 	ofNode := p.UID == 0 && !p.Apart || p.Service != "" && p.Most <= record.MaxBaseline
 	return !ofJob && !ofNode && !slices.ContainsFunc(cmp.Or(self.Start, &record.End{}).Processes,
 		func(o record.Process) bool { return o.PID == p.PID && o.Start == p.Start })
@@ -109,7 +108,7 @@ func (n Node) jobWithout(self record.Run, p record.RecordedProcess) (job slurm.J
 		if r.Given(p.GPU) {
 			return 0, false
 		}
-		job, known = cmp.Or(job, r.Job.ID), known || attribution.BeganBefore(r, p)
+		job, known = cmp.Or(job, r.Job.ID), known || r.BeganBefore(p)
 	}
 	return job, known
 }
@@ -146,11 +145,11 @@ func (n Node) indexOf(cards []record.Assigned, id gpu.ID) *int {
 // perhapsOf says which job a process in no job's cgroup may still belong to, empty for none: without cgroup tracking a
 // job's processes carry no mark, and in a container a user has another UID.
 func (n Node) perhapsOf(self record.Run, epoch gpu.Epoch, p record.RecordedProcess) string {
-	if attribution.MayOwn(self, p) {
+	if self.MayOwn(p) {
 		return "it began in a container while the job ran, and may be the job's own"
 	}
 	for _, r := range n.Runs {
-		if r.Name() != self.Name() && !r.Epoch.OtherBoot(epoch) && attribution.MayOwn(r, p) {
+		if r.Name() != self.Name() && !r.Epoch.OtherBoot(epoch) && r.MayOwn(p) {
 			return fmt.Sprintf("it is in no job's cgroup, but may be of job %s, which ran when it began", r.JobName())
 		}
 	}

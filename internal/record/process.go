@@ -210,3 +210,17 @@ func (r Run) Had(id gpu.ID) bool {
 
 // Owns reports whether a cgroup is of the run's job.
 func (r Run) Owns(o slurm.Owner) bool { return r.Job.Owns(o) }
+
+// MayOwn reports whether a recorded process in no job's cgroup may well be the run's own: it is of the same user and
+// began during the run, as far as the run's start is known. In a container the user is not known. A second end may be
+// that of a later run of the job id, whose own record was lost.
+func (r Run) MayOwn(p RecordedProcess) bool {
+	sameUser := p.UID == r.Job.UID && p.UID != 0 || p.Apart
+	named := p.EnvJob == 0 || p.EnvJob == r.Job.ID || p.EnvJob == r.Job.HetJobID
+	return sameUser && named && p.Service == "" && r.BeganBefore(p) && (r.Epilog() == nil || p.Start < r.Last().At)
+}
+
+// BeganBefore reports whether a run may have begun when a process started. /proc rounds start times down to a tick.
+func (r Run) BeganBefore(p RecordedProcess) bool {
+	return r.Start == nil || p.Start+Tick > r.Start.At
+}
