@@ -294,7 +294,10 @@ func (h *hook) giveReason(o publish.Account) publish.Account {
 }
 
 func scene(c judge.Case, j judge.Judgement, why *record.Diagnosis) report.Scene {
+	shared, _ := c.Sharing.Reasons()
 	return report.Scene{
+		Shared: shared != "" || c.Job.MPSPercent != "" ||
+			slices.Contains(c.Config.Slurm.SharedPartitions, c.Job.Partition),
 		Run: c.Self(), Recording: c.Past.Recording, Ended: c.At,
 		Cards: c.Subjects(j), Now: c.Seen.Side, Before: c.Past.Before,
 		Findings: j.Found, Verdict: j.Verdict, Why: why, Cancelled: c.Output.Cancelled,

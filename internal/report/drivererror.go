@@ -64,12 +64,21 @@ func (s Scene) fault(f record.Finding) []string {
 	return nil
 }
 
-// amongJobs reports whether other jobs had the GPU, or may have had it, when the recorder saw an error.
+// amongJobs reports whether others had the GPU, or may have had it, when a program met an error on it: by intent, by
+// what the recorder saw, or by a process that is there at the end.
 func amongJobs(s Scene, f record.Finding) bool {
 	ofOthers := func(o record.RecordedFault) bool { return o.Code == f.Xid && len(o.Jobs) > 0 }
-	return slices.ContainsFunc(cmp.Or(s.Recording, &record.Recording{}).GPUs, func(g record.GPURecording) bool {
-		return g.ID == f.GPU && slices.ContainsFunc(g.Faults, ofOthers)
-	})
+	stranger := func(p record.RecordedProcess) bool {
+		return !s.Run.Owns(p.Owner) && (p.Owner.Found() || p.UID != 0 && p.Service == "" && !s.Run.MayOwn(p))
+	}
+	there := func(o record.Finding) bool {
+		return o.GPU == f.GPU && o.Holder != nil && !o.Holder.OfSystem() && !s.reader().owns(o.Holder, o.Owner)
+	}
+	return s.Shared || slices.ContainsFunc(s.Findings, there) ||
+		slices.ContainsFunc(cmp.Or(s.Recording, &record.Recording{}).GPUs, func(g record.GPURecording) bool {
+			return g.ID == f.GPU &&
+				(slices.ContainsFunc(g.Faults, ofOthers) || slices.ContainsFunc(g.Processes, stranger))
+		})
 }
 
 // during says when an error of the job's time was: the kernel log is read from the job's start to where its end begins,

@@ -306,6 +306,25 @@ func TestWhoseError(t *testing.T) {
 		ID: s.Findings[0].GPU, Faults: []record.RecordedFault{{Code: 31, Jobs: []slurm.JobID{43}}},
 	}}}
 	must.Not(t, strings.Contains(End(s), yours), "it may be another job's on that GPU: %s", End(s))
+	stranger := record.RecordedProcess{PID: 9, UID: 1002, Start: 200 * time.Second}
+	for name, change := range map[string]func(s *Scene){
+		"shared by intent": func(s *Scene) { s.Shared = true },
+		"another job's, at its end": func(s *Scene) {
+			s.Findings = append(s.Findings, found(catalog.Foreign, &record.Holder{Process: record.Process{PID: 9, UID: 1002}}, nil))
+			s.Findings[1].GPU = s.Findings[0].GPU
+		},
+		"another's, meanwhile": func(s *Scene) {
+			s.Recording = &record.Recording{GPUs: []record.GPURecording{{ID: s.Findings[0].GPU, Processes: []record.RecordedProcess{stranger}}}}
+		},
+	} {
+		s = scene(1, record.Clean, fails(catalog.Xid, "PID 4711", 31))
+		change(&s)
+		must.Not(t, strings.Contains(End(s), yours) || !strings.Contains(End(s), "or of another on the same GPU"), "%s: %s", name, End(s))
+	}
+	stranger.UID = s.Run.Job.UID
+	s = scene(1, record.Clean, fails(catalog.Xid, "PID 4711", 31))
+	s.Recording = &record.Recording{GPUs: []record.GPURecording{{ID: s.Findings[0].GPU, Processes: []record.RecordedProcess{stranger}}}}
+	must.Not(t, !strings.Contains(End(s), yours), "its own, on a node without cgroups: %s", End(s))
 }
 
 // A GPU whose due test is missing is not called clean, and a failed job reads that its GPUs were in order.
