@@ -115,6 +115,9 @@ type Entry struct {
 	Severity Severity
 	Scope    Scope
 	Title    string // a few words
+	Actor    string // who acts on it, as findings.txt says
+	Meaning  string // for an admin
+	Remedy   string // what an admin does about it
 	Traits
 }
 

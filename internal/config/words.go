@@ -40,7 +40,7 @@ func (c Config) Explain(code catalog.Code) string {
 		exit = fmt.Sprintf("%d if it drains", catalog.Exit(code))
 	}
 	return catalog.Paragraph(string(code), entry.Title,
-		[2]string{"means", entry.Meaning()}, [2]string{"do", entry.Remedy()}, [2]string{"policy", policy},
+		[2]string{"means", entry.Meaning}, [2]string{"do", entry.Remedy}, [2]string{"policy", policy},
 		[2]string{"drains", drains}, [2]string{"exit", exit},
 		[2]string{"more", "docs/findings.md#" + strings.ToLower(string(code))})
 }

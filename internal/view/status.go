@@ -98,7 +98,7 @@ func (s *Status) AddTrouble(c catalog.Code, seen string) {
 	if i < 0 || c == "" {
 		i = len(s.Troubles)
 		entry, _ := catalog.Lookup(c)
-		s.Troubles = append(s.Troubles, Trouble{Code: c, Title: entry.Title, Remedy: entry.Remedy()})
+		s.Troubles = append(s.Troubles, Trouble{Code: c, Title: entry.Title, Remedy: entry.Remedy})
 	}
 	s.Troubles[i].Seen = append(s.Troubles[i].Seen, seen)
 }

@@ -64,7 +64,7 @@ func (c cause) strikes(n *node, id int) {
 	entry, _ := catalog.Lookup(c.finds)
 	status, exit := n.bookend("status")
 	loud := strings.Contains(status, "trouble: "+string(c.finds)+", "+entry.Title) &&
-		strings.Contains(status, "do: "+entry.Remedy())
+		strings.Contains(status, "do: "+entry.Remedy)
 	must.Not(n, loud == c.note || exit != c.statusEnds, "status: exit %d:\n%s", exit, status)
 	c.mend(n)
 }
