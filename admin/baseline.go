@@ -40,7 +40,6 @@ func baselineCommand(a *app) *cobra.Command {
 	return a.perNode(cmd)
 }
 
-// baselines returns a node's records and its GPUs' baselines.
 func (a *app) baselines() (records, map[gpu.ID]record.Baseline, error) {
 	all, err := a.records()
 	if err != nil {

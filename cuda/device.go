@@ -78,7 +78,6 @@ func (l *library) openAsked(asked gpu.Device) opened {
 		Detail: "not found at its bus id"}}
 }
 
-// openGPU opens the whole GPU of a device.
 func (l *library) openGPU(asked gpu.Device, name string, call func() (nvml.Device, nvml.Return)) (device, *gpu.Fault) {
 	handle, failed := ask(call, l, name)
 	if failed == nil && asked.BusID == "" && isInstance(asked.ID) {

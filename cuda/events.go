@@ -26,8 +26,7 @@ type events struct {
 	devices []device      // registered, or found to be without support
 }
 
-// Bounds of one sample: of the events that it passes on, and of those that it takes from the queue. What stayed there
-// would seem to be newer than it is.
+// Bounds of one sample: of the events that it passes on, and those that it takes from the queue, where they seem new.
 const (
 	mostEvents = 64
 	mostTaken  = 10_000

@@ -8,7 +8,6 @@ import "embed"
 //go:embed slurm/hooks
 var Hooks embed.FS
 
-// Script returns a hook's script.
 func Script(name string) (string, error) {
 	text, err := Hooks.ReadFile("slurm/hooks/" + name)
 	return string(text), err

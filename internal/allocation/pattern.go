@@ -57,7 +57,6 @@ func (v *vacancy) pattern(result gpu.Probe) gpu.Probe {
 	return written
 }
 
-// write writes and reads the memory, and adds what came back to the result.
 func (v *vacancy) write(result *gpu.Probe) {
 	runtime.LockOSThread() // the context is current in this thread alone
 	defer runtime.UnlockOSThread()

@@ -26,8 +26,7 @@ type Vendor struct {
 	Path   string                 // of the library
 	Refuse func(id gpu.ID) string // why a device is not tested, empty if it may be
 	Setenv func(visible string)   // sets the variables that the library reads, given the devices' ids
-	// Open prepares what reads the devices while the library starts, and returns them in order. A fault is the
-	// driver's.
+	// Open prepares what reads the devices while the library starts, and returns them in order, or the driver's fault.
 	Open func(asked []gpu.Device) ([]Device, *gpu.Fault, error)
 }
 

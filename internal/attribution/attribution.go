@@ -39,7 +39,6 @@ func (r Allocation) Live() bool { return r.End == 0 }
 // named reports whether an id in a process's environment is this run's: its own, or its heterogeneous job's.
 func (r Allocation) named(id slurm.JobID) bool { return id != 0 && (id == r.Job || id == r.Het) }
 
-// mayHaveStarted reports whether the run's user may have started a process; in a container any user may have.
 func (r Allocation) mayHaveStarted(p record.Process) bool { return r.UID == p.UID || p.Apart() }
 
 // MayHold reports whether the job was given the GPU, or may have been.
@@ -69,8 +68,7 @@ type Attribution struct {
 	Why  string // for CannotTell
 	// Rival is another job that could own the process as well, if the evidence is weaker than a cgroup or a sighting: a
 	// live job of the same user (on nodes without cgroup tracking, a job's processes carry no mark), of any user for a
-	// process in a container, or a job without a record that the process's environment names and that may be on this
-	// node.
+	// process in a container, or a job without a record that its environment names and that may be on this node.
 	Rival slurm.JobID
 	// Contradicted is set if the evidence is as weak and the environment names another job: either may be the owner.
 	Contradicted bool

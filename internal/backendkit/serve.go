@@ -81,7 +81,6 @@ func (s Session) Finish(faults ...gpu.Fault) error {
 	return s.Out.Write(protocol.Reply{Kind: protocol.KindDone})
 }
 
-// Main runs the program and exits.
 func (p Program) Main() { os.Exit(p.run(os.Args[1:])) }
 
 func (p Program) run(args []string) (exit int) {

@@ -24,7 +24,6 @@ var entries = sync.OnceValue(func() (all []Entry) {
 	return all
 })
 
-// set sets a trait that a row names.
 func (t *Traits) set(name, value string, _ bool) {
 	switch name {
 	case "start":
@@ -65,7 +64,6 @@ func rows(table string, fields int) (all [][]string) {
 // All returns every entry, in the order of the documentation.
 func All() []Entry { return slices.Clone(entries()) }
 
-// Lookup returns a code's entry; false for a code that does not exist.
 func Lookup(c Code) (Entry, bool) {
 	for _, e := range entries() {
 		if e.Code == c {

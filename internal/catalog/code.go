@@ -147,7 +147,6 @@ type Traits struct {
 	Silence string
 }
 
-// Traits returns the code's traits, none for an unknown code.
 func (c Code) Traits() Traits {
 	e, _ := Lookup(c)
 	return e.Traits
@@ -228,9 +227,8 @@ func Exits() []Entry {
 }
 
 // Exit returns the exit code of a drain that c caused. Slurm only distinguishes zero from non-zero; the number is for
-// the reader of slurmd's log. 0 is every outcome that does not drain; 2 is left to crashes of the Go runtime; 126 and
-// above belong to shells and signals. The scripts in deploy/slurm pass on two-digit numbers only: a cause with another
-// number would never drain.
+// the reader of slurmd's log. 2 is left to crashes of the Go runtime; 126 and above belong to shells and signals. The
+// scripts in deploy/slurm pass on two-digit numbers only: a cause with another number would never drain.
 func Exit(c Code) int {
 	if exit := c.Traits().Exit; exit != 0 {
 		return exit

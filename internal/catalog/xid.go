@@ -65,7 +65,6 @@ func numbers(text string) (all []int) {
 	return all
 }
 
-// LookupXid returns what is known of an error by its number, false if it is not in the table.
 func LookupXid(number int) (DriverError, bool) {
 	for _, e := range DriverErrors() {
 		if slices.Contains(e.Numbers, number) {

@@ -30,7 +30,6 @@ func Alive(proc string, pid int, startTicks uint64) bool {
 	return st.Ticks == startTicks && !st.dead()
 }
 
-// AliveIn returns Alive for one proc.
 func AliveIn(proc string) func(pid int, startTicks uint64) bool {
 	return func(pid int, startTicks uint64) bool { return Alive(proc, pid, startTicks) }
 }

@@ -49,9 +49,8 @@ type Spec struct {
 	// Grace is how long the child may take to die once killed, at least 200 ms: a driver may hold it for a while.
 	Grace time.Duration
 	Name  string // argv[0]; Path if empty
-	// Foreign is a program that does not watch its stdin: it is killed if this process ends. It is only started if it
-	// is root's and writable by root alone, like each directory above it. If what it started stays, Run takes up to
-	// 200 ms more.
+	// Foreign is a program that does not watch its stdin: it is killed if this process ends. It is only started if root
+	// alone can write it and each directory above it. If what it started stays, Run takes up to 200 ms more.
 	Foreign bool
 }
 

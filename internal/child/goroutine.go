@@ -77,7 +77,6 @@ type Clock struct {
 // SystemClock returns the machine's clocks, for mains, which pass them on.
 func SystemClock() Clock { return Clock{Wall: time.Now, Boot: boot} }
 
-// Booted returns the time of the boot by the current wall clock.
 func (c Clock) Booted() time.Time { return c.Wall().Add(-c.Boot()) }
 
 // Deadline is when a program must have ended.

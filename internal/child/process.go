@@ -16,9 +16,8 @@ import (
 	"bookend/internal/safefile"
 )
 
-// process is the child as Run sees it. One goroutine starts it and sleeps in waitid. Only Run's own goroutine kills and
-// reaps it, so that a signal never goes to a PID that was reused. The sleeping goroutine reaps a child that Run
-// abandoned.
+// process is the child as Run sees it. One goroutine starts it and sleeps in waitid; it reaps a child that Run
+// abandoned. Only Run's own goroutine kills and reaps others, so that a signal never goes to a PID that was reused.
 type process struct {
 	born   chan birth    // unbuffered
 	ended  chan error    // unbuffered: the child is a zombie and waits to be reaped

@@ -1,6 +1,5 @@
-// Package compare compares a job's start and end, and returns what it finds as data. Each rule is a function of one
-// GPU: fault, process (an orphan, a stray, another job's, or there before), phantom, unlisted and moving. Trespasses is
-// the rule of a whole node.
+// Package compare compares a job's start and end, and returns what it finds as data. Each rule is a function of a GPU:
+// fault, process (an orphan, a stray, another job's, or there before), phantom, unlisted, moving; Trespasses of a node.
 package compare
 
 import (
@@ -160,7 +159,6 @@ func (v view) fault() (record.Finding, bool) {
 	return record.Finding{}, false
 }
 
-// isSame reports whether two findings have the same code, GPU and process.
 func isSame(f, o record.Finding) bool {
 	who := func(h *record.Holder) (i record.Instance) {
 		if h != nil {

@@ -12,7 +12,6 @@ import (
 	"bookend/internal/slurm"
 )
 
-// process judges a process that the driver lists on the GPU.
 func (v view) process(p gpu.Process) (record.Finding, bool) {
 	facts, read := v.in.Now.Processes[p.PID]
 	if !read {
@@ -169,8 +168,7 @@ func (s Input) sawAlive(pid int, o record.Owner) bool {
 }
 
 // holdersJob returns the job of all that have a dead process's GPU open. It confirms f's owner, which had the GPU alone
-// meanwhile; without one it is a guess. Another job is not blamed: a program that only monitors has it open too. An
-// incomplete search blames no job.
+// meanwhile; without one it is a guess. Another job may only monitor: it is not blamed, nor any after a partial search.
 func holdersJob(f record.Finding, holders []holder) *record.Owner {
 	switch {
 	case !f.Searched:

@@ -31,9 +31,8 @@ type nodeVerdict struct {
 	} `json:"affected_components"`
 }
 
-// External returns what follows from the reply of the site's own check, nil for none: one finding or none. last is the
-// last health check, nil for none: if it drained the node for this, a reply without fault has to come before another
-// drain.
+// External returns what follows from the reply of the site's own check, nil for none: one finding or none. If the last
+// health check, nil for none, drained the node for this, a reply without fault has to come before another drain.
 func External(r *Reply, last *record.Check) []record.Finding {
 	if r == nil {
 		return nil

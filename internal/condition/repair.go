@@ -31,7 +31,6 @@ func (r Reset) RepairRefusals(k Repair) []string {
 	return append(r.Refusals(), given(then.again(), r.unsettled(k), r.fault(k))...)
 }
 
-// unsettled returns why it is not certain that memory of no process is left on the GPU.
 func (r Reset) unsettled(k Repair) string {
 	isLeft := func(f record.Finding) bool {
 		return f.GPU == r.Card.Device.ID && f.Code.Traits().Memory == catalog.Unlisted && f.Unknown == "" &&

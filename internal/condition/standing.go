@@ -67,7 +67,6 @@ func (l Look) Absorb(s record.Standing) record.Standing {
 	return s
 }
 
-// recovered reports whether the driver says now that the GPU of a fault needs no recovery.
 func (l Look) recovered(f record.StandingFault) bool {
 	id := l.onBus(f.Xid.BusID)
 	return slices.ContainsFunc(l.Health, func(h gpu.Health) bool {
@@ -146,7 +145,6 @@ func OnRecord(s record.Standing, now gpu.Epoch) func(gpu.Xid) bool {
 	}
 }
 
-// Without removes the faults that are over.
 func Without(s record.Standing, over func(record.StandingFault) bool) record.Standing {
 	s.Faults = slices.DeleteFunc(slices.Clone(s.Faults), over)
 	return s

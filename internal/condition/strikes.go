@@ -17,8 +17,7 @@ const sameFault = 10 * time.Minute
 
 // StruckBy returns the GPUs with faults that the records prove within the time before now, by Slurm's index; with so
 // many faults one is a repeat offender. Only what has neither doubts nor an unknown part counts, and no error that a
-// program can cause. A GPU is left out if another one is at its bus id by now, as the driver or else the newest
-// record says.
+// program can cause. A GPU is left out if, by the driver or else the newest record, another is at its bus id by now.
 func StruckBy(runs []record.Run, driver gpu.Snapshot, faults int, within time.Duration, now time.Time,
 ) []record.Struck {
 	present := map[gpu.BusID]record.Assigned{}
@@ -53,7 +52,6 @@ func StruckBy(runs []record.Run, driver gpu.Snapshot, faults int, within time.Du
 	return all
 }
 
-// strikes returns the faults of a GPU from all runs, of which the newest is first.
 func strikes(runs []record.Run, d gpu.Device) (all []record.Strike) {
 	counted, boots, last := map[string]bool{}, record.BootsOf(runs), time.Time{}
 	for _, r := range slices.Backward(runs) {

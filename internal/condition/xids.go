@@ -125,7 +125,6 @@ func mended(lines []gpu.Xid, x gpu.Xid) bool {
 	return over
 }
 
-// about returns the finding of lines with one number and one cause.
 func about(alike []gpu.Xid) record.Finding {
 	first := alike[0]
 	own, _ := catalog.LookupXid(first.Code)

@@ -275,8 +275,7 @@ type Strikes struct {
 type Policy struct {
 	Prolog map[catalog.Code]Action `yaml:"prolog" allow:"ignore note warn repeat drain"`
 	Epilog map[catalog.Code]Action `yaml:"epilog" allow:"ignore note warn repeat drain"`
-	// HealthCheck contains Drain for catalog.External alone: Slurm only logs the health check's exit code. What else it
-	// may drain for follows from Epilog.
+	// HealthCheck contains Drain for catalog.External alone: Slurm only logs its exit code. Epilog has other drains.
 	HealthCheck map[catalog.Code]Action    `yaml:"health_check" allow:"ignore note warn drain"`
 	Partitions  map[string]PartitionPolicy `yaml:"partitions"`
 }
@@ -329,8 +328,7 @@ type Metrics struct {
 	JobMap   JobMap `yaml:"job_map"`
 }
 
-// JobMap says which exporters of GPU metrics learn which job has which GPU. Its directories are as Textfile's; the last
-// of a path is created.
+// JobMap says which exporters of GPU metrics learn which job has which GPU. Directories, created, are as Textfile's.
 type JobMap struct {
 	DCGM    string `yaml:"dcgm" allow:"path or empty"`    // of dcgm-exporter --hpc-job-mapping-dir
 	Gpustat string `yaml:"gpustat" allow:"path or empty"` // of jobstats' exporter

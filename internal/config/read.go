@@ -14,9 +14,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// reader fills a Config from YAML nodes. The struct and its tags are the schema: yaml is the key, and allow limits its
-// value. The YAML package's own decoder would take yes for true and 2.5 for 2, follow aliases, clear what has no value,
-// and name no keys in errors.
+// reader fills a Config from YAML nodes. The struct's tags are the schema: yaml is the key, and allow limits its value.
+// The YAML package's decoder would take yes for true and 2.5 for 2, follow aliases, and name no keys in errors.
 type reader struct {
 	problems []Problem
 	unused   []Problem
@@ -141,7 +140,6 @@ func (r *reader) entry(v reflect.Value, name, at string, value *yaml.Node, allow
 	v.SetMapIndex(k, elem)
 }
 
-// scalar sets v from the single value of a key, or returns what is wrong with it.
 func scalar(n *yaml.Node, v reflect.Value, key, allow string) (problem string) {
 	quoted, isText := fmt.Sprintf("%q", clip(n.Value)), v.Type() == reflect.TypeFor[string]()
 	switch kind := v.Kind(); {

@@ -87,8 +87,7 @@ func gather(in Input) evidence {
 	return e
 }
 
-// notOurs reports whether a message is about a GPU with much more or less memory than each of the job's. MPS may show
-// less.
+// notOurs reports whether a message is about a GPU much larger or smaller than each of the job's. MPS may show less.
 func (in Input) notOurs(m record.Message) bool {
 	likely := func(c record.Assigned) bool {
 		room := in.capacity(c.Device.ID)
@@ -171,7 +170,6 @@ func identified(in Input, found []held) (ours, foreign map[int]bool) {
 
 func live(f record.Finding) bool { return f.Holder != nil && !f.Holder.Gone }
 
-// balance weighs the failures that the messages report.
 func (e *evidence) balance() {
 	for _, m := range e.messages[record.KindDevice] {
 		f := e.failure(m)
@@ -346,8 +344,7 @@ func (in Input) capacity(id gpu.ID) uint64 {
 	return 0
 }
 
-// roomFor returns the memory of the GPU of a failure, 0 if unknown: at most that of the job's largest one, if all are
-// on this node.
+// roomFor returns the memory of the GPU of a failure, 0 if unknown; on this node at most the largest GPU's.
 func (e evidence) roomFor(f failure) uint64 {
 	if e.spread {
 		return f.total

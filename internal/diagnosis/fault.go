@@ -87,8 +87,7 @@ func unfound(e evidence) record.Cause {
 	}.first()
 }
 
-// logged reports whether the kernel log has a fault that may be on a GPU of the job and is not known as a program's. A
-// note is none.
+// logged reports whether the kernel log has a fault, not a note, that may be on the job's GPUs and is no program's.
 func logged(e evidence) bool {
 	return slices.ContainsFunc(e.in.Kernel.Xids, func(x gpu.Xid) bool {
 		mayBeOn := func(c record.Assigned) bool { return c.Device.BusID == "" || c.Device.BusID == x.BusID }

@@ -240,9 +240,8 @@ func unrecorded(e evidence) record.Cause {
 	return record.Cause{}
 }
 
-// absent answers for a cause that neither end found. What is not from before the job is ruled out only by the messages'
-// figures, by a limit that kept CUDA from starting, or if every interval was recorded and the job's own use explains
-// the failure.
+// absent answers for a cause that neither end found. What is not from before the job is ruled out only by messages'
+// figures, a limit that kept CUDA from starting, or the job's own use if every interval was recorded.
 func absent(e evidence, n record.CauseName) record.Cause {
 	why := unlooked(e.in, n)
 	return rules[record.Cause]{

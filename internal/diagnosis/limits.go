@@ -58,8 +58,7 @@ func takenBefore(e evidence) string {
 	return ""
 }
 
-// killed returns the first kill of a process of the job for host memory, the zero value for none. Its time is unknown:
-// the log has its own clock.
+// killed returns the first kill of a process of the job for host memory, zero for none. Its time is of another clock.
 func killed(e evidence) gpu.HostKill {
 	for _, k := range e.in.Kernel.Kills {
 		if e.in.Job.Owns(slurm.OwnerOfCgroup("0::" + k.Cgroup)) {

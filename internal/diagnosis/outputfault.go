@@ -78,8 +78,7 @@ func faultsIn(all []record.Message) (found []*OutputFault) {
 	return found
 }
 
-// afterFault reports whether a message about memory follows one about a fault that is not known as the program's: that
-// may have caused it.
+// afterFault reports whether a message about memory follows a fault, not the program's own, that may have caused it.
 func afterFault(e evidence) bool {
 	faulty := map[int]bool{}
 	for _, m := range e.in.Messages {

@@ -118,8 +118,7 @@ func mostTogether(e evidence) (most record.GPURecording, several string) {
 	return most, fmt.Sprintf("%d processes with %s", most.Together, gpu.Size(most.Own.Bytes)) + idleGPUs(e)
 }
 
-// fillTogether reports whether the job's processes together filled a GPU, or left too little for the request, while the
-// largest alone did not.
+// fillTogether reports whether the job's processes together, but none alone, left too little of a GPU for the request.
 func fillTogether(e evidence, r record.GPURecording) bool {
 	room, asked, largest := e.in.capacity(r.ID), uint64(0), uint64(0)
 	for _, f := range e.failures {

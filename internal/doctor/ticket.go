@@ -70,7 +70,6 @@ func (t *Ticket) head(title string, lines ...string) {
 	fmt.Fprintf(&t.page, "\n%s\n", strings.Join(append([]string{title}, lines...), "\n  "))
 }
 
-// line adds a fact to the page, or why it is unknown.
 func (t *Ticket) line(name, value, why string) {
 	text := safetext.Clean(value, 100)
 	if value == "" || why != "" {
@@ -152,7 +151,6 @@ func (t *Ticket) summarize(tried []string) {
 
 func utc(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// firstLine returns the rest of a file's first line that begins with key.
 func firstLine(path, key string) string {
 	// Threat: none: users can write none of these files; firmware may have any text in them.
 	data, _ := safefile.ReadGiven(path, 64<<10)

@@ -189,7 +189,6 @@ func (a answer) row() Node {
 	return n
 }
 
-// addLeftover adds a GPU with memory or processes that no running job accounts for.
 func (n *Node) addLeftover(g gpuStatus) {
 	if g.State != strings.ToUpper(g.State) || g.State == "" {
 		return // states in capitals need an admin

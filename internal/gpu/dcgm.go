@@ -231,8 +231,7 @@ func (w diagWarning) isAbout(number int) bool {
 	return !slices.ContainsFunc(named, func(m []string) bool { return m[1] != strconv.Itoa(number) })
 }
 
-// DCGMIDs reads dcgmi discovery -l: the GPUs by DCGM's numbers. A GPU that the driver does not have is left out, and a
-// number or GPU that is there twice.
+// DCGMIDs reads dcgmi discovery -l: the driver's GPUs by DCGM's numbers. What is there twice is left out.
 func DCGMIDs(text string, now Snapshot) map[int]ID {
 	ids, twice, number := map[int]ID{}, map[ID]int{}, -1
 	for line := range strings.Lines(text) {

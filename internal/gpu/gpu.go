@@ -30,7 +30,6 @@ const ImpossibleSize = "not a possible size"
 
 func (f Figure) Known() bool { return f.Unknown == "" }
 
-// Text formats the figure, or returns a text for an unknown one.
 func (f Figure) Text(unknown string) string {
 	if !f.Known() {
 		return unknown
@@ -56,7 +55,6 @@ func (d Device) Node() string {
 	return VendorOf(d).DeviceNode(*d.Minor)
 }
 
-// Named reports whether the name is this device's UUID, bus ID or device node.
 func (d Device) Named(name string) bool {
 	if bus, err := ParseBusID(name); err == nil && bus == d.BusID {
 		return true
@@ -166,7 +164,6 @@ func (s Snapshot) Reading(id ID) (Reading, bool) {
 	return first(s.Readings, func(r Reading) bool { return r.Device.ID == id })
 }
 
-// first returns the first of a list for which is holds, or false if there is none.
 func first[T any](list []T, is func(T) bool) (none T, ok bool) {
 	if i := slices.IndexFunc(list, is); i >= 0 {
 		return list[i], true

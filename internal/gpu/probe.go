@@ -203,7 +203,6 @@ type ExpectedProcess struct {
 	Share uint64 `json:"share,omitempty"` // memory the driver allocates for it in addition
 }
 
-// Expects returns what is expected of a PID, or false if the PID is not expected.
 func (e Expected) Expects(pid int) (ExpectedProcess, bool) {
 	return first(e.Processes, func(p ExpectedProcess) bool { return p.PID == pid })
 }

@@ -72,7 +72,6 @@ func (l library) codes() []ReturnCode {
 	})...)
 }
 
-// ReturnNames returns the names of all codes that are known.
 func ReturnNames() (names []string) {
 	for _, l := range libraries {
 		for _, c := range l.codes() {

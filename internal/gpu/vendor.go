@@ -40,7 +40,6 @@ type Nodes struct {
 // Vendors are the supported vendors. A device without a vendor, as in old records, belongs to the first.
 var Vendors = [...]*Vendor{&NVIDIA, &AMD}
 
-// VendorOf returns a device's vendor.
 func VendorOf(d Device) *Vendor {
 	for _, v := range Vendors {
 		if v.Name == d.Vendor {
@@ -105,7 +104,6 @@ func ParseNode(file string) (n Node, folder string, ok bool) {
 	return Node{}, "", false
 }
 
-// ParseMinor parses the number after a prefix in a device node's name.
 func ParseMinor(name, prefix string) (int, bool) {
 	number, ok := strings.CutPrefix(name, prefix)
 	minor, decimal := Decimal(number, 1<<20-1) // Linux minors have 20 bits

@@ -65,7 +65,6 @@ func recall(a *node.Access, c judge.Case) judge.Case {
 	return withStanding(a, c)
 }
 
-// closing returns a function that records an end.
 func closing(store *state.Store, run record.Run) func(record.End) {
 	return func(e record.End) { _ = store.Close(run, e) }
 }

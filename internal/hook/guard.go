@@ -16,9 +16,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// checkpoint is all that SIGTERM and the watchdog publish when they stop a hook: the exit code reached so far, the end
-// that it follows from, and the record of an end that the steps could not write. They run concurrently with the steps
-// and touch nothing else.
+// checkpoint is all that SIGTERM and the watchdog, concurrently with the steps, touch and publish if they stop a hook:
+// the exit code reached so far, the end that it follows from, and the record of an end that the steps could not write.
 type checkpoint struct {
 	exit       atomic.Int32
 	judged     atomic.Pointer[record.End] // what a drain's exit code follows from

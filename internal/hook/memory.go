@@ -63,7 +63,6 @@ func readHost(a *node.Access, r sharedmem.HostRequest, faults []record.Finding) 
 	return &now, faults
 }
 
-// leftByJobs returns what the ends of jobs found in shared memory in this boot, by job.
 func leftByJobs(runs []record.Run, boot string) map[string]string {
 	all := map[string]string{}
 	for _, r := range runs {

@@ -41,7 +41,6 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	return h.keep(c, j.With(c, faults...))
 }
 
-// begin returns a function that records a start.
 func begin(store *state.Store, run record.Run) func(record.End) {
 	return func(start record.End) {
 		run.Start = &start

@@ -14,8 +14,7 @@ import (
 	"bookend/internal/state"
 )
 
-// listTime is far more than the list of a full /dev/shm takes, which is 40 ms, or that of 20,000 processes, 0.9 s, on a
-// busy node too.
+// listTime is far more, on a busy node too, than to list a full /dev/shm takes (40 ms), or 20,000 processes (0.9 s).
 const listTime = 3 * time.Second
 
 // sharedMemory is where the job's user may leave memory of the node's. Inside a job nothing is read.

@@ -69,7 +69,6 @@ func hangsAt(a *node.Access, pids []int) bool {
 	})
 }
 
-// isNamed reports whether a finding names a process.
 func isNamed(pid int, found []record.Finding) bool {
 	is := func(h record.Holder) bool { return h.PID == pid }
 	return slices.ContainsFunc(found, func(f record.Finding) bool {

@@ -25,8 +25,7 @@ import (
 	"bookend/internal/state"
 )
 
-// taskHook is a task hook. It runs as the user and in the user's environment: nothing in it is trusted. It always
-// exits 0.
+// taskHook runs as the user and in the user's environment: nothing in it is trusted. It always exits 0.
 type taskHook struct {
 	a    *node.Access
 	task slurm.Task

@@ -19,8 +19,7 @@ import (
 )
 
 // tell leaves the end report for the job's user: in the node's state, in the job's output, there with the start report
-// if no task hook printed that, and in the user's spool. It returns what became of it in the output and in the spool,
-// for the log.
+// if no task hook printed that, and in the user's spool. It returns for the log what became of the last two.
 func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.End, of func() (joblog.Account, error)) (
 	log, spool string, faults []record.Finding,
 ) {
@@ -79,8 +78,7 @@ func soFar(a *node.Access, run record.Run, seen record.Recording, now record.Sid
 	return report.Running(scene), report.VetRunning(scene)
 }
 
-// spooled is what the user's spool has of the run. An epilog after a requeue counts that restart already: the start's
-// count is the run's.
+// spooled is what the user's spool has of the run. After a requeue an epilog counts that restart already, a start not.
 func spooled(c judge.Case, run record.Run, name string, end record.End) joblog.Spooled {
 	s := joblog.Spooled{Node: run.Job.Node, Job: run.JobName(), User: run.Job.User, ID: run.Job.ID,
 		SLUID: run.Job.SLUID, Restart: run.Job.Restarts, Exit: run.Job.Exit, At: end.Wall,

@@ -60,8 +60,7 @@ func LocateOf(proc string, pid, fd int, uid uint32) slurm.OutputFile {
 
 const maxDescriptors = 256 // of a process that are examined
 
-// Written returns the files that a process under proc has open for writing, in order of descriptors. Like Locate, it
-// belongs in a child.
+// Written returns the files that a process has open for writing, by descriptor. Like Locate, it belongs in a child.
 func Written(proc string, pid int) ([]Target, error) {
 	// Threat: a process of the user's may have any number of descriptors, and any name for its files.
 	dir, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "fd"))

@@ -98,8 +98,7 @@ type Searched struct {
 }
 
 // Join returns the outputs with the search's results, one in the same order for each that has a path, and the messages
-// with the numbers of their outputs. In a requeued job's output, what precedes an end report is an earlier run's, and
-// not part of this one's output.
+// with the numbers of their outputs. In a requeued job's output, what precedes an end report is an earlier run's.
 func (r TailReply) Join(all []Stream, requeued bool) (outputs []record.Output, messages []record.Message) {
 	messages = slices.Clone(r.Messages)
 	file := 0
@@ -205,7 +204,6 @@ func (r TailReply) Check(targets int) error {
 	return nil
 }
 
-// Why returns why a file was not searched, or why the search stopped.
 func (f Searched) Why() string {
 	switch {
 	case f.Refused != "":

@@ -151,7 +151,6 @@ type Search struct {
 	file *os.File
 }
 
-// NewSearch prepares the search of a text of size bytes.
 func NewSearch(text io.ReaderAt, size int64) *Search { return &Search{text: text, Size: size} }
 
 // Begin opens the target, a regular file of uid's with one name, as that user (child.Become), and reads its end.
@@ -180,8 +179,7 @@ func cancelled(text []byte) bool {
 	return found && bytes.Contains(after, []byte(" CANCELLED AT "))
 }
 
-// Cancelled reports whether the end of the target, a regular file of uid's with one name, has that line. The process
-// must be that user's.
+// Cancelled reports whether the end of the target, a regular file with one name of this process's user, has that line.
 func Cancelled(t Target, uid uint32) bool {
 	f, st, refused := t.open(uid, unix.O_RDONLY)
 	if refused != "" {

@@ -78,8 +78,7 @@ const (
 	onFirstNode = "is on the job's first node: srun -w %s bookend why %d"
 )
 
-// Streams returns a job's outputs, as far as they are known: its script's output, and errors if these are apart, and
-// what its steps write to.
+// Streams returns a job's known outputs: its script's, the script's errors if these are apart, and what steps write to.
 func (p Place) Streams() (all []Stream) {
 	drop, errors := p.Drop, p.errors()
 	switch {

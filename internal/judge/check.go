@@ -201,7 +201,6 @@ func (c Check) residue(trespasses []record.Finding) []record.Finding {
 	return append(found, untraced(r.Side)...)
 }
 
-// condition returns what the driver and the kernel log report about the GPUs since the last check.
 func (c Check) condition() []record.Finding {
 	in := condition.Input{Cards: c.Given(), Now: c.Seen.Health, Standing: standingOf(c.Case)}
 	now, last := c.Seen.Kernel, c.Last
@@ -235,7 +234,6 @@ func (c Check) Leaked(j Judgement) map[gpu.ID]uint64 {
 	return all
 }
 
-// Unexplained returns the unexplained memory of each GPU for which it is known, in bytes.
 func (c Check) Unexplained() map[gpu.ID]uint64 {
 	all := map[gpu.ID]uint64{}
 	for _, card := range c.Seen.Cards {

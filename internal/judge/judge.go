@@ -100,7 +100,6 @@ func Learn(c Case) (news []record.Baseline) {
 	return news
 }
 
-// EndRecord returns the record of one end of a job, made of the case and its judgement.
 func (c Case) EndRecord(j Judgement) record.End {
 	side := c.Seen.Side
 	e := record.End{
@@ -209,7 +208,6 @@ func (n Node) Doubt(self slurm.JobID, id gpu.ID) string {
 	return ""
 }
 
-// damaged returns the damaged records of all nodes on the host.
 func (n Node) damaged() (all []record.Damaged) {
 	for _, node := range append([]Node{n}, n.SameHost...) {
 		all = append(all, node.Damaged...)
@@ -293,7 +291,6 @@ const (
 // (slurm.TellsStart): those observed came at once. Until then a requeued job's end drains nothing.
 const twice = 5 * time.Minute
 
-// Scene returns the input of a comparison of what was seen now.
 func (c Case) Scene(now record.Side) compare.Input {
 	s := compare.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Before: c.Past.Before, Now: now,

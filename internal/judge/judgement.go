@@ -12,7 +12,6 @@ import (
 	"bookend/internal/slurm"
 )
 
-// With returns the judgement with more findings added at the end, and decides again.
 func (j Judgement) With(c Case, more ...record.Finding) Judgement {
 	return c.decide(slices.Concat(j.Found, more))
 }
@@ -48,8 +47,7 @@ func (c Case) decide(found []record.Finding) Judgement {
 	return Judgement{found, v}
 }
 
-// AsksExpedited reports whether the exit status depends on slurm.conf: an epilog drains, and no fault justifies that
-// the job starts again.
+// AsksExpedited reports whether slurm.conf decides the exit status: an epilog drains, and no fault justifies a restart.
 func (c Case) AsksExpedited(j Judgement) bool {
 	return c.Phase == slurm.Epilog && c.Expedited == "" && policy.Spare(j.Verdict, j.Found).ByScontrol
 }

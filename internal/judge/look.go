@@ -35,8 +35,7 @@ type Order struct {
 	Known     map[int]time.Duration
 	Limits    record.Limits
 	Baselines map[gpu.ID]record.Baseline
-	// Sure asks for what certainty needs beyond one more sample, at the cost of another flat time: an end may drain for
-	// memory that a start only reports.
+	// Sure asks for more than one more sample, which takes another flat time: an end may drain for what it finds.
 	Sure bool
 	// Neighbours is one sample of the node's other GPUs, zero if there was none.
 	Neighbours gpu.Snapshot
@@ -95,9 +94,8 @@ func (o *Order) watch(e Eyes) (record.Side, []gpu.Snapshot) {
 	return side, looks
 }
 
-// stayed returns what every sample showed on a GPU whose memory is still changing: processes, and memory that no
-// process is listed for. /proc is read after the samples, so a process that started before the first sample is the one
-// that each of them listed.
+// stayed returns what every sample showed on a GPU whose memory is still changing: processes, and memory without one.
+// /proc is read after the samples, so a process that started before the first one is the one that each of them listed.
 func (o Order) stayed(side record.Side, looks []gpu.Snapshot) map[gpu.ID][]record.Stay {
 	all := map[gpu.ID][]record.Stay{}
 	for _, c := range o.Cards {

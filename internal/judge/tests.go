@@ -245,9 +245,8 @@ func MarkOfTests(tested map[gpu.ID]record.TestRecord, now time.Duration) (mark *
 	return mark
 }
 
-// PatternDue reports whether a test of a GPU also writes and reads its memory: after a sign of a fault in this job or a
-// bad last test, and if the last time is as long ago as the site wants it. A sign that stands until a reset counts once
-// a day.
+// PatternDue reports whether a test of a GPU also writes and reads its memory: if the last time is as long ago as the
+// site wants, or after a bad test or a sign of a fault in this job. A sign that stands until a reset counts once a day.
 func PatternDue(id gpu.ID, found []record.Finding, last gpu.Probe, every, now time.Duration) bool {
 	is := func(codes ...catalog.Code) bool {
 		return slices.ContainsFunc(found, func(f record.Finding) bool {

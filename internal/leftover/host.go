@@ -231,7 +231,6 @@ func (u HostUse) shared() string {
 	return inBrackets(all)
 }
 
-// largest names the largest processes of users, or of system services.
 func (u HostUse) largest(system bool) string {
 	var all []string
 	for _, p := range u.Processes {

@@ -40,7 +40,6 @@ var Others = []struct{ Dir, File string }{{"mqueue", "POSIX message queue"}, {"h
 // MaxMarked bounds the files, and the segments, in a record: 2,000 numbers take some 20 KiB.
 const MaxMarked = 2000
 
-// Mark returns what a record keeps of the listing.
 func (l Listing) Mark() *record.SharedMark {
 	m := &record.SharedMark{Wall: l.Wall.UTC().Round(0), Device: l.Device, Login: l.Login, Unknown: l.Unknown}
 	if max(len(l.Files), len(l.Segments)) > MaxMarked {
@@ -143,7 +142,6 @@ func (r Remains) Only(files ...[]uint64) Remains {
 	return left
 }
 
-// Without returns the remains without these files.
 func (r Remains) Without(files []uint64) Remains { return r.without(files, true) }
 
 func (r Remains) without(files []uint64, these bool) Remains {

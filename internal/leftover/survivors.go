@@ -123,7 +123,6 @@ func (s Span) origin(p Survivor, alone bool) origin {
 	return unrelated
 }
 
-// loginOf reports whether a process is of a login, and whether it is of its user's systemd manager.
 func loginOf(cgroups string) (login, manager bool) {
 	for path := range slurm.CgroupPaths(cgroups) {
 		login = login || strings.HasPrefix(path, "/user.slice")
@@ -156,7 +155,6 @@ func roots(left []Survivor) []Survivor {
 
 const mostNames = 3
 
-// names lists processes by PID and name.
 func names(left []Survivor) string {
 	text := "process"
 	if len(left) > 1 {

@@ -24,7 +24,6 @@ type eyes struct {
 	faults []record.Finding
 }
 
-// seen returns the case with what the eyes kept.
 func (e *eyes) seen(c judge.Case) judge.Case {
 	c.Seen.Looks += e.looks
 	if e.health != nil {

@@ -82,7 +82,6 @@ func HostRecords(a *Access) (*judge.Node, []record.Finding) {
 	return all, faults
 }
 
-// runsOf reads the records of one of this host's nodes.
 func runsOf(store *state.Store) (n judge.Node, faults []record.Finding) {
 	runs, damaged := store.Runs()
 	n.Runs = runs

@@ -170,7 +170,6 @@ var KnownBadAMD = map[string]string{
 		"the node is rebooted: ROCm 7.2 is mended (ROCm/rocm-systems#8263)",
 }
 
-// Memory returns a GPU's VRAM.
 func (c AMDDevice) Memory() gpu.Memory {
 	if c.Parent != "" {
 		no := gpu.Unknown(c.Unjudged)

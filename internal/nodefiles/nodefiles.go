@@ -194,8 +194,7 @@ func version(proc, sys string, v *gpu.Vendor) string {
 
 // moduleIdentity distinguishes one load of the module from the next by the inode of its sysfs directory: sysfs creates
 // that at each load and numbers directories in a cycle (since Linux 4.14), so the number of an unloaded module does not
-// come back. On older kernels it may; there srcversion, a checksum of the module's sources, differs unless the same
-// build is loaded again.
+// come back. On older kernels srcversion, a checksum of the sources, differs unless the same build is loaded again.
 func moduleIdentity(dir string) string {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
@@ -213,7 +212,6 @@ func readWord(file string) string {
 	return text
 }
 
-// hasGPU reports whether a GPU is on the PCI bus, one of AMD's with its driver.
 func hasGPU(sys string) (bool, error) {
 	if present := Present(sys); present[len(present)-1] == &gpu.AMD {
 		return true, nil

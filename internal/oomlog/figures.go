@@ -217,8 +217,7 @@ func (st statement) fill(m *record.Message) bool {
 	return true
 }
 
-// fillFromAbove reads the request from the line above, if that ends with it: some programs write two lines, and a
-// console's width parts a message.
+// fillFromAbove reads the request from the end of the line above: some programs, and narrow consoles, part a message.
 func (st statement) fillFromAbove(m *record.Message) {
 	for _, l := range st.near(-1, 1) {
 		text := l.body + " " + st.line.body[:st.pos]

@@ -188,8 +188,7 @@ func (s *scan) add(f found) {
 
 func (f found) isNear(old found) bool { return f.stream == old.stream && f.at-old.at <= episode }
 
-// mayContinue reports whether the message may be a later part of another: it is near, and asks for no other size, but
-// for the rounding to MiB.
+// mayContinue reports whether the message may be a later part of another: it is near and asks for the same MiB or none.
 func (f found) mayContinue(old found) bool {
 	a, b := f.Asked.Bytes, old.Asked.Bytes
 	return f.isNear(old) && (!f.Asked.Known() || max(a, b)-min(a, b) < 1<<20)

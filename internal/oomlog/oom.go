@@ -1,5 +1,4 @@
-// Package oomlog finds messages of frameworks, CUDA, HIP and Slurm about memory in a job's output, which users can
-// forge.
+// Package oomlog finds messages of frameworks, CUDA, HIP and Slurm about memory in a job's output: users can forge it.
 package oomlog
 
 import (

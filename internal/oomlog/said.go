@@ -201,7 +201,6 @@ var discusses = lazily(`^(?:\?|"?: ?false|(?: events?)?: 0\b| 0 |\|| \| |: the a
 	`^(?:s| bandwidth| clock| usage| utili[sz]ation| info| count(?:s|er))\b|` + // and then a place for a number
 	`^[a-z ]* (?:[a-z]|xx+|%[\w.]+|<\w+>|\{[^}]*\}) ?(?:bytes|[kmgt]i?b)\b`)
 
-// failed reports whether the line has a word for an error, or a requested size.
 func (st statement) failed() bool {
 	if st.facts.has[isError] || st.line.facts.has[isError] || st.facts.has[givesUp] {
 		return true
@@ -283,7 +282,6 @@ func (st statement) placeNear() (record.MessageKind, bool) {
 	return record.KindHost, slices.ContainsFunc(st.neighbours(), failedOnHost)
 }
 
-// neighbours returns the lines above and below the statement that may belong to it.
 func (st statement) neighbours() []*line {
 	below := linesBelow
 	if frames := st.lines[st.at:min(st.at+3, len(st.lines))]; len(frames) == 3 && frames[2].lower == stackTrace {

@@ -73,7 +73,6 @@ func (f Filter) FirstGPU(all []record.Assigned, first int) (record.Assigned, boo
 	return all[i], true
 }
 
-// Pick returns the runs that match the filter, in their order.
 func (f Filter) Pick(runs []record.Run) []record.Run {
 	return slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return !f.matches(r) })
 }

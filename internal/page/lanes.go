@@ -263,7 +263,6 @@ func (h *layout) addLooks(r record.Run, id gpu.ID) {
 	}
 }
 
-// leaves reports whether an end found memory on a GPU that stays there.
 func leaves(e record.End, id gpu.ID) bool {
 	return slices.ContainsFunc(e.Findings, func(f record.Finding) bool {
 		kind, _ := catalog.Lookup(f.Code)

@@ -70,7 +70,6 @@ var functions = template.FuncMap{
 	"moment":   func(t time.Time) string { return t.Local().Format("2 January 2006, 15:04 (UTC-07:00)") },
 }
 
-// NewPage returns the page of a node's records.
 func NewPage(node string, runs []record.Run, r Request) Page {
 	p := Page{Node: node, Chart: Lay(runs, r)}
 	for _, r := range runs {
@@ -79,7 +78,6 @@ func NewPage(node string, runs []record.Run, r Request) Page {
 	return p
 }
 
-// Write writes the page as HTML.
 func (r Page) Write(w io.Writer) error {
 	s := sheet{Page: r, Style: template.CSS(Style), Script: template.JS(script)}
 	if !r.Users {

@@ -32,8 +32,7 @@ func Diagnoses(a *node.Access) ([]gpu.Diagnosis, error) {
 	return node.Journal[[]gpu.Diagnosis](a, "diagnoses").Read()
 }
 
-// Diagnosed says what hardware failed in a diagnosis and passed none of that level or a higher one since, empty if none
-// did or they are gone.
+// Diagnosed says what hardware that is still here failed in a diagnosis and passed none of at least that level since.
 func Diagnosed(a *node.Access) string {
 	all, _ := Diagnoses(a) // bookend diagnose reports an unreadable one
 	last, passed := state.LastCheck.Peek(a.Store), 0
@@ -148,7 +147,6 @@ func (d Diagnose) made(run func(command ...string) (text string, ended bool, err
 	return found
 }
 
-// keep puts a diagnosis on record, and into the reason of a drain of ours.
 func (d Diagnose) keep(found gpu.Diagnosis) error {
 	const most = 20
 	all, err := Diagnoses(d.Access)
@@ -170,7 +168,6 @@ func (d Diagnose) keep(found gpu.Diagnosis) error {
 	return err
 }
 
-// asJob prints or submits the job that diagnoses the node.
 func (d Diagnose) asJob(why string) (record.Answer, error) {
 	name := d.Access.Job.Node
 	command := fmt.Sprintf("exec bookend diagnose --level %d %s", d.Level, name)
@@ -189,8 +186,7 @@ func (d Diagnose) asJob(why string) (record.Answer, error) {
 	return record.CannotTell, nil
 }
 
-// Renew gives a drain of ours a reason of its own for a finding that no health check can tell to be over; left is why
-// not.
+// Renew gives a drain of ours the reason of a finding that no health check can tell to be over; left is why not.
 func Renew(a *node.Access, s slurmcmd.Scontrol, f record.Finding) (left string, err error) {
 	memory, err := a.Store.Drain()
 	now, unread := s.Node(a.Job.Node)

@@ -1,5 +1,4 @@
-// Package probe tests a job's GPUs by an allocation, as far as no job can be affected, and uses the results of earlier
-// tests that still hold.
+// Package probe tests a job's GPUs by an allocation if no job can be affected, and uses earlier results that hold.
 package probe
 
 import (
@@ -52,8 +51,7 @@ func (t *tester) complete(c judge.Case, j judge.Judgement, l last) judge.Case {
 	return c
 }
 
-// recheck reads the records right before a test, again if they are stale. isAgain means that another hook has handled
-// this start or end.
+// recheck reads stale records again right before a test. isAgain means that another hook has handled this start or end.
 func (t *tester) recheck(now judge.Case, stale bool) (_ judge.Case, isAgain bool, faults []record.Finding) {
 	if !now.Past.Turn.Leads() {
 		return now, true, nil
@@ -70,7 +68,6 @@ func (t *tester) recheck(now judge.Case, stale bool) (_ judge.Case, isAgain bool
 	return now, lost || closed, faults
 }
 
-// testable reports whether a backend can test the GPUs: they are of one vendor.
 func testable(c judge.Case) bool {
 	if len(c.Seen.Cards) == 0 {
 		return false

@@ -45,7 +45,6 @@ func Quarantine(a *node.Access, q slurmcmd.Quarantine, wait time.Duration, why s
 	}
 }
 
-// notHeld returns the error with the GPUs that it is about.
 func notHeld(wanted []int, held []state.Quarantine, err error) error {
 	rest := slices.DeleteFunc(wanted, func(n int) bool {
 		return slices.ContainsFunc(held, state.Quarantine{GPU: n}.SameGPU)
@@ -74,7 +73,6 @@ func splitAll(a *node.Access, s slurmcmd.Scontrol, wanted []state.Quarantine,
 	return held, rest, err
 }
 
-// hold has jobs hold GPUs, and returns those that they hold now.
 func hold(a *node.Access, q slurmcmd.Quarantine, wanted ...state.Quarantine) (held []state.Quarantine, err error) {
 	last, kept := state.LastCheck.Peek(a.Store), node.Numbering.Peek(a.Store)
 	q.Node, q.Clock, q.GPUs = a.Job.Node, a.Env.Clock.Boot, nil
@@ -125,8 +123,7 @@ func Quarantines(a *node.Access, now time.Time) (texts []string, err error) {
 	return texts, err
 }
 
-// numbered returns the GPU that has the number in Slurm, empty if that is not certain. After a reboot it asks slurmd if
-// no hook of a job has.
+// numbered returns the GPU with a number in Slurm, empty if not certain. After a boot it asks slurmd if no hook has.
 func numbered(a *node.Access, q state.Quarantine) gpu.ID {
 	last, env := state.LastCheck.Peek(a.Store), a.Env
 	if last != nil && last.IDAt(q.GPU) == "" && q.Conf != "" {

@@ -13,8 +13,7 @@ import (
 	"bookend/internal/state"
 )
 
-// Repaired is what became of a repair. Without a text or an error the GPU is proven well, and the node's drain is
-// over.
+// Repaired is what became of a repair. Without a text or an error the GPU is proven well and the node's drain over.
 type Repaired struct {
 	GPU     record.Assigned // without an id there was nothing to repair
 	Refused string          // why the GPU was not touched

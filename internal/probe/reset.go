@@ -209,7 +209,6 @@ func (r *Reset) carryOut() {
 
 var errStopped = errors.New("stopped by a signal")
 
-// steps runs the plan, or returns why the GPU is not known to be reset.
 func (r *Reset) steps() error {
 	plan := r.Report.Steps
 	for _, s := range plan[:len(plan)-1] {
@@ -268,7 +267,6 @@ func (r *Reset) endOlder(log gpu.KernelLog) {
 	}
 }
 
-// prove waits until the GPU is as it has to be, and tests it.
 func (r *Reset) prove(log gpu.KernelLog) {
 	clock, limits := r.Access.Env.Clock, record.NewLimits(r.Access.Config.Thresholds.Bytes())
 	compare := func(test string, passed record.Answer) record.Answer {

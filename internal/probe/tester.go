@@ -35,8 +35,7 @@ type tester struct {
 	faults []record.Finding
 }
 
-// test tests GPUs as far as time allows, and returns the result or the reason for each. known are the processes that
-// belong to the node.
+// test tests GPUs as far as time allows, and returns the result or the reason for each. known are the node's processes.
 func (t *tester) test(turn judge.Turn, cards []record.Assigned, known []int) (
 	tested []judge.TestResult, skipped []gpu.Probe,
 ) {

@@ -147,7 +147,6 @@ func (c *crew) await(r *round) (unread int, at []int) {
 	return r.hung()
 }
 
-// wait calls await and records what was not read as a trouble.
 func (c *crew) wait(r *round, what string) {
 	unread, at := c.await(r)
 	if unread == 0 {

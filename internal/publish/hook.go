@@ -224,8 +224,7 @@ func counted(a *node.Access, o Account) metrics.JobRun {
 	}
 	for i, f := range j.Found {
 		entry, _ := catalog.Lookup(f.Code)
-		// Own is a finding about Bookend itself, or the driver as a whole. What policy ignores or only notes does not
-		// count: at some sites it is normal.
+		// Own is about Bookend or the driver as a whole. What policy ignores or only notes is normal at some sites.
 		counted := metrics.Finding{Code: f.Code}
 		counted.Own = (entry.Scope == catalog.Own || entry.Scope == catalog.Driver) && j.Tells(i)
 		if counted.Own {

@@ -55,7 +55,6 @@ func (e End) Probe(id gpu.ID) (gpu.Probe, bool) {
 // Over returns when the job was over, on CLOCK_BOOTTIME: its epilog then spends seconds watching what the job left.
 func (e End) Over() time.Duration { return cmp.Or(e.Began, e.At) }
 
-// Clock converts a time since this end's boot to wall time.
 func (e End) Clock(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }
 
 // Leftovers returns the findings of an end that may still be on a GPU at a later one. Memory without a process has no

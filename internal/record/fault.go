@@ -89,7 +89,6 @@ func (s Struck) Name() string {
 	return string(s.Device.ID)
 }
 
-// Words returns the one line about a repeat offender, empty for another GPU.
 func (s Struck) Words() string {
 	if !s.Repeats {
 		return ""

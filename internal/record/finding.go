@@ -65,7 +65,6 @@ func Saw(c catalog.Code, observed, expected string) Finding {
 // Unsure returns a question about no GPU in particular that could not be answered, and why.
 func Unsure(c catalog.Code, why string) Finding { return Finding{Code: c, Unknown: why} }
 
-// FromFault turns a fault that the driver reported into a finding.
 func FromFault(f gpu.Fault) Finding {
 	codes := map[gpu.FaultCode]catalog.Code{
 		gpu.FaultNoDriver: catalog.NoDriver, gpu.FaultNoLibrary: catalog.NoDriver,
@@ -162,7 +161,6 @@ const (
 // Signal names the signal that ended the process, as signal(7) does, empty if clean-up did not end it.
 func (o Outcome) Signal() string { return map[Outcome]string{ByTerm: "SIGTERM", ByKill: "SIGKILL"}[o] }
 
-// Text returns the outcome in words.
 func (o Outcome) Text() string {
 	words := map[Outcome]string{
 		ByTerm: "ended by SIGTERM", ByKill: "ended by SIGKILL", AlreadyGone: "already gone", StillThere: "still there",

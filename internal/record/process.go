@@ -143,7 +143,6 @@ func (h Holding) minors(v *gpu.Vendor) []int {
 	return h.Minors
 }
 
-// Open names the device nodes that the process has open, as in /dev.
 func (h Holding) Open() (names []string) {
 	v := &gpu.NVIDIA
 	for _, minor := range h.Minors {
@@ -208,7 +207,6 @@ func (r Run) Had(id gpu.ID) bool {
 	return slices.ContainsFunc(r.Devices, func(d Assigned) bool { return d.Device.ID == id && id != "" })
 }
 
-// Owns reports whether a cgroup is of the run's job.
 func (r Run) Owns(o slurm.Owner) bool { return r.Job.Owns(o) }
 
 // MayOwn reports whether a recorded process in no job's cgroup may well be the run's own: it is of the same user and

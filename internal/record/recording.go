@@ -61,7 +61,6 @@ type Beyond struct {
 // Recordings are the recordings of a node's open runs, by Run.Name.
 type Recordings map[string]Recording
 
-// About returns what was recorded of a run, nil if nothing was.
 func (r Recordings) About(run Run) *Recording {
 	if own, ok := r[run.Name()]; ok {
 		return &own

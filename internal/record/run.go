@@ -182,7 +182,6 @@ func (r Run) JobName() string {
 // Name distinguishes a run from all others of its node.
 func (r Run) Name() string { return fmt.Sprintf("%d-%s", r.Job.ID, r.Key) }
 
-// EpochOf returns the driver's epoch at one of the run's ends.
 func (r Run) EpochOf(e End) gpu.Epoch { return e.Epoch.Or(r.Epoch) }
 
 // First returns the earliest end on record, zero if there is none.

@@ -184,7 +184,6 @@ func keepLargest(g *record.GPURecording, first, last, now time.Duration) {
 	g.Processes = g.Processes[:maxProcesses]
 }
 
-// account keeps the memory that no process accounts for, if it lasts.
 func account(g *record.GPURecording, r gpu.Reading, limits record.Limits, at time.Duration) {
 	rest := record.Unexplained(r, limits, record.Baseline{})
 	if g.Beyond == nil && rest.Known() {
@@ -194,8 +193,7 @@ func account(g *record.GPURecording, r gpu.Reading, limits record.Limits, at tim
 	if b == nil {
 		return
 	}
-	// The smallest Client that two successive samples show: one alone may have read memory and processes at different
-	// moments.
+	// The smallest Client of two successive samples: one may have read memory and processes at different moments.
 	now, last := client(r), b.Client
 	if both := max(now, last); now > 0 && last > 0 {
 		g.Client = min(both, cmp.Or(g.Client, both))
@@ -271,9 +269,8 @@ const (
 	maxFaultJobs = 16
 )
 
-// addFault adds to the recordings an error, which occurred after since, of the GPU that is meant. It belongs to each of
-// the open runs that has the GPU and had begun by then: an earlier run may have met it otherwise. It reports whether
-// there is one.
+// addFault adds an error, which occurred after since, of the GPU that is meant to the recording of each open run that
+// has the GPU and had begun by then: an earlier run may have met it otherwise. It reports whether there is one.
 func addFault(to record.Recordings, f record.RecordedFault, since time.Duration, isMeant func(gpu.Device) bool,
 	runs []record.Run,
 ) (added bool) {

@@ -66,7 +66,6 @@ func busy(s Scene) string {
 	return fmt.Sprintf("busy %d (GPU %d) to %d %%", low, numberOf(s, lowOn), high)
 }
 
-// foundBefore words the memory that the job's start found in use, empty if it found none.
 func foundBefore(s Scene) string {
 	var most uint64
 	for _, f := range cmp.Or(s.Run.Start, &record.End{}).Findings {

@@ -8,8 +8,7 @@ import (
 	"bookend/internal/safetext"
 )
 
-// Printed returns a text as a TaskProlog writes it to its stdout, where Slurm obeys "export" and strips leading blanks.
-// Nothing else may be written there.
+// Printed returns a text as a TaskProlog writes it to its stdout, where Slurm obeys other words and strips blanks.
 func Printed(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -113,7 +113,6 @@ var kinds = []struct {
 	{"limits", []record.CauseName{record.CauseLimits}},
 }
 
-// byAnswer groups the kinds by the strongest answer of their causes.
 func byAnswer(causes []record.Cause) map[record.Answer][]string {
 	names := map[record.Answer][]string{}
 	for _, k := range kinds {

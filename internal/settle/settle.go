@@ -25,8 +25,7 @@ const (
 
 // JudgeDevice judges a series of samples, oldest first, of a device, which may be known by its bus id alone; its faults
 // may name it either way. For a clean device the final equal samples are those that are clean. Unknown means that the
-// last sample shows nothing unexpected but could not read all that would make it clean; an unexpected process is proof
-// enough that it is not clean.
+// last sample shows nothing unexpected, such as a process, but could not read all that would make it clean.
 func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) record.Curve {
 	if len(looks) == 0 {
 		return record.Curve{State: record.Unreadable, Why: "never looked at"}
@@ -196,8 +195,7 @@ func soon(looks []gpu.Snapshot, held []gpu.Figure) uint64 {
 
 // tolerance is how far two readings may differ and still count as equal: 2 MiB, the page in which the driver allocates
 // and frees memory. Leftovers were measured not to change at all, teardown to change by hundreds of MiB between two
-// samples, so nothing real lies in between; with an exact comparison, a single page of the driver's own could keep a
-// leak "moving" for ever.
+// samples; with an exact comparison, a single page of the driver's own could keep a leak "moving" for ever.
 const tolerance = 2 << 20
 
 type look struct {

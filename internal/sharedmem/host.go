@@ -97,7 +97,6 @@ func (r HostRequest) readFiles(use *leftover.HostUse) (device uint64, err error)
 	return device, present(err)
 }
 
-// readMounts finds each tmpfs but that of /dev/shm.
 func (p Place) readMounts(use *leftover.HostUse, shm uint64) error {
 	text, err := p.text("self/mountinfo")
 	seen := map[uint64]bool{shm: true}

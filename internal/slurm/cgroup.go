@@ -29,7 +29,6 @@ func OwnerOfCgroup(text string) Owner {
 	return owner
 }
 
-// CgroupPaths returns the paths in the text of a /proc/PID/cgroup, one for each hierarchy.
 func CgroupPaths(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(text) {
@@ -168,9 +167,8 @@ func isNumbered(s, prefix string) bool {
 // maxUnit bounds the name of a unit; the kernel bounds the name of a directory at 255.
 const maxUnit = 128
 
-// UnitOfCgroup returns the systemd service or the container in a /proc/PID/cgroup without a job. A process in
-// user.slice is never a service, whatever another hierarchy of cgroup v1 contains, and no name below a user's manager
-// counts.
+// UnitOfCgroup returns the systemd service or the container in a /proc/PID/cgroup without a job. One in user.slice is
+// never a service, whatever another hierarchy of cgroup v1 contains; names below a user's manager do not count.
 func UnitOfCgroup(text string) (service, container string) {
 	users := false
 	for path := range CgroupPaths(text) {

@@ -30,8 +30,7 @@ func (n Node) Drained() bool { return slices.Contains(n.Flags, Drained) }
 // IdleFlags are those of a node without jobs in normal operation, drained or not.
 var IdleFlags = []string{"IDLE", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", Drained}
 
-// Idle reports whether Slurm has no job on the node, not even one that completes, and hears from it. It may have other
-// flags as well.
+// Idle reports whether the node, whatever its other flags, answers Slurm and has no job, not even a completing one.
 func (n Node) Idle(other ...string) bool {
 	busy := func(flag string) bool { return !slices.Contains(IdleFlags, flag) && !slices.Contains(other, flag) }
 	return slices.Contains(n.Flags, "IDLE") && !n.Silent && !slices.ContainsFunc(n.Flags, busy)

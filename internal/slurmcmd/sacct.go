@@ -18,8 +18,7 @@ type Accounted struct {
 	State, Exit string // "FAILED", "1:0"
 	Nodes       string // a host list; empty if it never ran
 	Comment     string // SystemComment: any operator's
-	// Memory is the most that gres/gpumem has of one step, in bytes; 0 if the site does not record it. Slurm samples it
-	// every 30 s unless told otherwise.
+	// Memory is the most that gres/gpumem has of one step, in bytes, by default sampled every 30 s; 0 if not recorded.
 	Memory uint64
 	More   int // other jobs that the reference names, as of an array
 }

@@ -265,7 +265,6 @@ func (c Scontrol) Alone(node, name, output, command string) ([]string, error) {
 		"--export=NONE", "--time=3:00:00", "--output=" + output, "--wrap=" + command}, nil
 }
 
-// Submit runs sbatch.
 func (c Scontrol) Submit(args []string) (text string, err error) {
 	text, err = c.sibling("sbatch").run(args...)
 	return strings.TrimSpace(text), err

@@ -18,7 +18,6 @@ type Script struct {
 	Text    string // of a file that is no script
 }
 
-// Render returns a script's text. shipped returns the text of a shipped script.
 func (s Script) Render(shipped func(name string) (string, error)) (string, error) {
 	// Threat: root runs this script; a quote or a line feed would let the shell run what follows in the path.
 	if strings.ContainsAny(s.Own, "'\n") {

@@ -124,7 +124,6 @@ type Value struct {
 	Line Line
 }
 
-// All returns the values of a key in order, one for each line that has it.
 func (c Conf) All(key string) (all []Value) {
 	for _, l := range c.Lines {
 		if text, ok := l.Get(key); ok {
@@ -162,8 +161,7 @@ func HasWord(list, word string) bool {
 	})
 }
 
-// Expedites reports whether an epilog's exit status decides if a failed job starts again at once. Slurm looks for the
-// word anywhere in the value.
+// Expedites reports whether an epilog's exit status decides if a failed job starts again: if the word is anywhere.
 func (c Conf) Expedites() slurm.Answer {
 	const word = "enable_expedited_requeue"
 	switch v, _ := c.Get("SlurmctldParameters"); {

@@ -65,7 +65,6 @@ func (f File[T]) Peek(s *Store) T {
 	return content
 }
 
-// PeekNode is Peek for a node whose store is not open.
 func (f File[T]) PeekNode(run, node string) (none T) {
 	s, err := storeAt(run, node)
 	if err != nil {
@@ -110,9 +109,8 @@ func (f File[T]) Save(s *Store, content T) error {
 	return f.failed("keep", locked(s.dir, f.lock, func() error { return f.Write(s, content) }))
 }
 
-// Update lets edit change the content, under the lock, and writes it. It does not write it if edit returns
-// ErrUnchanged, and removes the file if that is ErrNone. An unusable file is set aside and counts as none; one that
-// cannot be read now stays.
+// Update lets edit change the content, under the lock, and writes it, unless edit returns ErrUnchanged; with ErrNone it
+// removes the file. An unusable file is set aside and counts as none; one that cannot be read now stays.
 func (f File[T]) Update(s *Store, edit func(*T) error) error {
 	return f.failed("change", locked(s.dir, f.lock, func() error {
 		content, err := f.read(s)

@@ -120,7 +120,6 @@ func (s *Store) Find(job slurm.Job) (record.Run, error) {
 // Runs returns every usable record of the node, and the damage: if there are too many, the newest, and an Unread one.
 func (s *Store) Runs() ([]record.Run, []Damage) { return s.readRuns(true) }
 
-// readRuns returns as many records as can be read: the newest, or the oldest.
 func (s *Store) readRuns(newest bool) (runs []record.Run, damage []Damage) {
 	jobs, err := s.jobs()
 	if err != nil {

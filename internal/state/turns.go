@@ -115,7 +115,6 @@ func (t Turns) next(part Part, answered bool, release func()) {
 // answer is the name of a file whose time of change is when the part last answered.
 func (p Part) answer() string { return string(p) + "-answered" }
 
-// DriverAnswered records that a part of the driver has answered now.
 func (t Turns) DriverAnswered(part Part) {
 	for _, p := range slices.Compact([]Part{part, Files}) { // a driver whose library answers has files that do
 		if unix.Utimes(filepath.Join(t.dir, p.answer()), nil) != nil {

@@ -226,7 +226,6 @@ func (u Users) EditDrop(
 	return safefile.Edit(u.dir(drops, uid), name, wait, maxDrop, change)
 }
 
-// RemoveDrop removes the drop file of a user's job that has ended.
 func (u Users) RemoveDrop(uid uint32, job slurm.Owner) error { return u.remove(drops, uid, job) }
 
 func (u Users) remove(tree string, uid uint32, job slurm.Owner) error {

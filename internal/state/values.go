@@ -245,8 +245,7 @@ func (p PerGPU[T]) Load(s *Store) (map[gpu.ID]T, error) {
 	return known, err
 }
 
-// Put replaces the entries of these GPUs and removes those of other epochs. Without a GPU or a known epoch that all of
-// them share it returns ErrEpoch.
+// Put replaces the entries of these GPUs and removes those of other epochs; ErrEpoch unless they share a known epoch.
 func (p PerGPU[T]) Put(s *Store, entries ...T) error {
 	if len(entries) == 0 {
 		return nil

@@ -125,7 +125,6 @@ func (in Readings) process(listed gpu.Process) Process {
 	return p
 }
 
-// read reports whether /proc was read for the process.
 func (p Process) read() bool { return !p.Gone && p.Why == "" }
 
 func (in Readings) jobs(d gpu.Device) []string {
@@ -197,7 +196,6 @@ func (c GPU) identity() string {
 	return strings.Join(given(string(c.ID), c.Name, c.Node()), "  ")
 }
 
-// row is a GPU in the table of "bookend status", with a line for each process.
 func (c GPUStatus) row(now time.Time) string {
 	processes := some(c.Processes, 8, "and %d more: bookend snapshot",
 		func(p Process) string { return p.short(now, len(c.Processes) > 1) })
@@ -292,7 +290,6 @@ func NewSnapshot(in Readings, problem string) Snapshot {
 	return d
 }
 
-// Text writes one sample of the node's GPUs and their processes.
 func (s Snapshot) Text(w io.Writer) {
 	for _, c := range s.GPUs {
 		m, reserve := c.Memory, amount(c.Memory.Reserved) // neither used nor free: the driver reserves it on every GPU

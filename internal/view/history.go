@@ -153,7 +153,6 @@ func newRepeat(code catalog.Code, all []occurrence) Repeat {
 		slices.MaxFunc(all, byTime).at, suspect}
 }
 
-// Text writes the GPUs that had the same finding in several runs.
 func (l Offenders) Text(w io.Writer) {
 	if len(l.GPUs) == 0 {
 		fmt.Fprintf(w, "node %s has no GPU with the same finding in two runs: %s searched\n",

@@ -107,14 +107,12 @@ func (s *Status) trouble(c catalog.Code) int {
 	return slices.IndexFunc(s.Troubles, func(t Trouble) bool { return t.Code == c })
 }
 
-// AddUnread adds an error in reading one part of the status.
 func (s *Status) AddUnread(what string, err error) {
 	if err != nil {
 		s.AddTrouble("", fmt.Sprintf("%s cannot be read: %v", what, err))
 	}
 }
 
-// AddCounts adds what the hooks have counted below varDir.
 func (s *Status) AddCounts(varDir string) {
 	counts, err := metrics.Read(varDir)
 	s.AddUnread("what the hooks have counted", err)
@@ -134,7 +132,6 @@ func (s *Status) addMet(counted []metrics.Trouble) {
 	}
 }
 
-// AddCheck adds the result of the last health check.
 func (s *Status) AddCheck(c record.Check) {
 	s.Check = &LastCheck{At: c.Wall, TookSeconds: c.Took.Round(time.Millisecond).Seconds(), Stopped: c.Stopped,
 		Codes: []catalog.Code{}}
@@ -317,7 +314,6 @@ func (s Status) jobsText(w io.Writer) {
 	}
 }
 
-// hooksText writes when each hook last ran, what the last health check found, and whether a recorder is running.
 func (s Status) hooksText(w io.Writer) {
 	var ran []string
 	for _, h := range []metrics.Hook{metrics.Prolog, metrics.Epilog, metrics.HealthCheck} {

@@ -35,7 +35,6 @@ func head(kind string) Head { return Head{Version, kind} }
 // Document is what a command prints, unless it prints JSON.
 type Document interface{ Text(w io.Writer) }
 
-// Write writes a document as indented JSON.
 func Write(w io.Writer, document any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
