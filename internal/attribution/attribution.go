@@ -26,9 +26,8 @@ type Allocation struct {
 	// Unplaced is set if the job's GPUs are unknown: it may be on any. Perhaps are those that it may have besides.
 	Unplaced bool
 	Perhaps  []gpu.ID
-	// Unseen is set if the run counts as over without proof: it makes nothing certain.
-	Unseen bool
-	Seen   []record.Sighting
+	Unseen   bool // set if the run counts as over without proof: it makes nothing certain
+	Seen     []record.Sighting
 }
 
 func (r Allocation) Owner() slurm.Owner { return slurm.Owner{ID: r.Job, SLUID: r.SLUID} }

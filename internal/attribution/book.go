@@ -14,8 +14,7 @@ import (
 type Book struct {
 	Self   Allocation
 	Others []Allocation
-	// Left are the findings on record that may still be on a GPU, newest first.
-	Left []record.Finding
+	Left   []record.Finding // the findings on record that may still be on a GPU, newest first
 	// Ending are the processes that recorded ends saw ending, with the time of the first such end (CLOCK_BOOTTIME).
 	Ending map[record.Instance]time.Duration
 }
@@ -26,10 +25,8 @@ type Now struct {
 	Epoch gpu.Epoch
 	// Beginning is set at the run's start: it has no record yet, and did not overlap with what ended before now.
 	Beginning bool
-	// Idle is the number of bytes below which a GPU without processes counts as idle.
-	Idle uint64
-	// Proofs are what the recordings of runs that have not ended prove.
-	Proofs []record.Sighting
+	Idle      uint64            // the number of bytes below which a GPU without processes counts as idle
+	Proofs    []record.Sighting // what the recordings of runs that have not ended prove
 	// Unread is why there may be more runs than those on record; empty if there are no others.
 	Unread string
 }

@@ -4,12 +4,10 @@ package catalog
 import "slices"
 
 type (
-	// Code names one kind of finding, "BKD-…".
-	Code string
+	Code string // Code names one kind of finding, "BKD-…"
 	// Severity ranks a finding for display. It decides nothing; policy does.
 	Severity string
-	// Scope is what a finding is about, and so whether it may decide a hook's exit code.
-	Scope string
+	Scope    string // what a finding is about, and so whether it may decide a hook's exit code
 )
 
 // The severities and the scopes.
@@ -136,15 +134,13 @@ type Traits struct {
 	Condition bool
 	// Unusable means that GPU programs may fail on the GPU, however much of its memory is free.
 	Unusable bool
-	// Milder is what reports say of a GPU instead of "had a fault" if it is not a fault.
-	Milder string
+	Milder   string // what reports say of a GPU instead of "had a fault" if it is not a fault
 
 	// Fault is what failed, for the diagnosis of why a job ran out of memory; empty if nothing did. Doubtful means that
 	// it proves nothing once there is a doubt. Other faults did happen, whatever the driver reports later.
 	Fault    string
 	Doubtful bool
-	// Silence is why it is unknown whether driver and GPU are well; empty if it is known.
-	Silence string
+	Silence  string // why it is unknown whether driver and GPU are well; empty if it is known
 }
 
 func (c Code) Traits() Traits {
@@ -153,12 +149,9 @@ func (c Code) Traits() Traits {
 }
 
 type (
-	// Action is what policy does with a finding.
-	Action string
-	// Group is a kind of findings that drain by default, as the key drain_on names it.
-	Group string
-	// Memory classifies memory that should not be on a GPU by its owner.
-	Memory string
+	Action string // what policy does with a finding
+	Group  string // a kind of findings that drain by default, as the key drain_on names it
+	Memory string // Memory classifies memory that should not be on a GPU by its owner
 )
 
 // The actions, mildest first; the groups; the kinds of memory.

@@ -65,14 +65,13 @@ func Parent(proc string, pid int) (parent int, startTicks uint64, err error) {
 
 // Stat is the content of /proc/PID/stat.
 type Stat struct {
-	Name    string // chosen by the process
-	State   byte
-	Parent  int
-	Flags   uint64
-	Threads int
-	Ticks   uint64 // start time
-	// Terminal reports a controlling terminal, which a daemon does not have.
-	Terminal bool
+	Name     string // chosen by the process
+	State    byte
+	Parent   int
+	Flags    uint64
+	Threads  int
+	Ticks    uint64 // start time
+	Terminal bool   // Terminal reports a controlling terminal, which a daemon does not have
 }
 
 func (s Stat) dead() bool { return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1 }

@@ -16,9 +16,8 @@ import (
 
 // Programs runs programs of the node's, one at a time. One that could not be killed is not run again.
 type Programs struct {
-	Limit time.Duration // for each
-	// Stuck stores that a program could not be killed; failed has its PID.
-	Stuck func(failed *Error) error
+	Limit time.Duration             // for each
+	Stuck func(failed *Error) error // Stuck stores that a program could not be killed; failed has its PID
 	stuck []string
 }
 

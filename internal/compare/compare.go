@@ -14,14 +14,13 @@ import (
 
 // Input is the input of one comparison. Without a record of the job's start, Before is nil.
 type Input struct {
-	Job    slurm.Job
-	Cards  []record.Assigned
-	Before *record.Side
-	Now    record.Side
-	Book   attribution.Book // the node's records
-	Limits record.Limits
-	// Baselines are what each GPU carries without any job, as recorded earlier in this epoch.
-	Baselines map[gpu.ID]record.Baseline
+	Job       slurm.Job
+	Cards     []record.Assigned
+	Before    *record.Side
+	Now       record.Side
+	Book      attribution.Book // the node's records
+	Limits    record.Limits
+	Baselines map[gpu.ID]record.Baseline // what each GPU carries without any job, as recorded earlier in this epoch
 	// Clients is what the driver was seen to hold for a listed process beyond its figure, by GPU model. A job may have
 	// made it larger, so it only makes amounts unknown that are too small to drain.
 	Clients map[string]uint64

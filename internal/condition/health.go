@@ -20,15 +20,13 @@ type Input struct {
 	Before map[gpu.ID]gpu.Health
 	// Unseen are GPUs of the job, by its start, that could not be read now: only the kernel log reports on them.
 	Unseen []record.Assigned
-	// Kernel is the kernel log since the job began; nil if it was not read.
-	Kernel *gpu.KernelLog
+	Kernel *gpu.KernelLog // the kernel log since the job began; nil if it was not read
 	// KernelDoubt makes that log's entries uncertain: the driver was reloaded since, which may have cured the GPU.
 	KernelDoubt string
 	// Standing are fatal errors from before the job or, for a health check, on record since an earlier hook or check.
 	// All are of the driver's present epoch.
 	Standing []record.StandingFault
-	// Doubt makes every finding uncertain (the hook sees only part of the node).
-	Doubt string
+	Doubt    string // Doubt makes every finding uncertain (the hook sees only part of the node)
 }
 
 // Judge returns what is wrong, GPU by GPU: first what the driver reports, then the kernel log. What could not be read

@@ -13,21 +13,19 @@ import (
 
 // Input is everything that a diagnosis uses. Unknown values are empty, with the reason in a field if there is one.
 type Input struct {
-	Job   slurm.Job
-	Cards []record.Assigned
-	// Start and End are the job's two ends, nil for an end without samples.
-	Start, End    *record.Side
+	Job           slurm.Job
+	Cards         []record.Assigned
+	Start, End    *record.Side // Start and End are the job's two ends, nil for an end without samples
 	StartFindings []record.Finding
 	Findings      []record.Finding // at the end
 	// Disputed reports whether a program may have caused what a finding is about; nil if that is never so.
-	Disputed      func(record.Finding) bool
-	Probes        []gpu.Probe // of the end, or of the start if the end made none
-	Health        []gpu.Health
-	HealthUnknown string         // which part was not read
-	Kernel        *gpu.KernelLog // since the job's start
-	Messages      []record.Message
-	// MessagesUnknown is why the job's output was not searched.
-	MessagesUnknown string
+	Disputed        func(record.Finding) bool
+	Probes          []gpu.Probe // of the end, or of the start if the end made none
+	Health          []gpu.Health
+	HealthUnknown   string         // which part was not read
+	Kernel          *gpu.KernelLog // since the job's start
+	Messages        []record.Message
+	MessagesUnknown string // why the job's output was not searched
 	// Cancelled reports Slurm's line about cancellation or the time limit in the output. The exit status may then be 0.
 	Cancelled bool
 	// MessagesPart describes output that was not searched although some was; empty if there is none.

@@ -24,17 +24,16 @@ import (
 
 // Ticket is what a vendor's ticket about a GPU is made of.
 type Ticket struct {
-	Node     string
-	Made     time.Time
-	Paths    config.Paths
-	Device   gpu.Device
-	Faults   []record.Strike // that the records prove
-	Runs     []record.Run    // of the node, the newest first
-	Drain    string          // what Bookend last did about a drain of the node
-	Glance   node.Glance     // the driver's answer, with the GPUs' condition
-	Programs string          // the directory of nvidia-smi
-	// Diagnoses are DCGM's tests of the node, the newest last.
-	Diagnoses []gpu.Diagnosis
+	Node      string
+	Made      time.Time
+	Paths     config.Paths
+	Device    gpu.Device
+	Faults    []record.Strike // that the records prove
+	Runs      []record.Run    // of the node, the newest first
+	Drain     string          // what Bookend last did about a drain of the node
+	Glance    node.Glance     // the driver's answer, with the GPUs' condition
+	Programs  string          // the directory of nvidia-smi
+	Diagnoses []gpu.Diagnosis // DCGM's tests of the node, the newest last
 
 	page strings.Builder
 }

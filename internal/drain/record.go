@@ -97,12 +97,9 @@ func Exits(runs []record.Run, boot string) (list []Exit) {
 
 // Remembered is what a node stores about drains between hooks and health checks.
 type Remembered struct {
-	// Written is the reason that we wrote last, nil if none of ours is in place.
-	Written *Written `json:"written,omitempty"`
-	// Settled are the exits on record that need no further attention.
-	Settled []Ref `json:"settled,omitempty"`
-	// Last is the last decision, for display.
-	Last *Said `json:"last,omitempty"`
+	Written *Written `json:"written,omitempty"` // the reason that we wrote last, nil if none of ours is in place
+	Settled []Ref    `json:"settled,omitempty"` // the exits on record that need no further attention
+	Last    *Said    `json:"last,omitempty"`    // the last decision, for display
 	// Resetting is the time of the reason whose GPU a health check has begun to reset, until that is over.
 	Resetting time.Time `json:"resetting,omitzero"`
 }
@@ -112,11 +109,10 @@ type Written struct {
 	Reason string    `json:"reason"`
 	Wall   time.Time `json:"wall"`
 	// At is the CLOCK_BOOTTIME of the exit that it was written for; 0 in files of earlier versions.
-	At time.Duration `json:"at_ns,omitempty"`
-	// Conf is the SLURM_CONF of the controller that has it.
-	Conf   string    `json:"slurm_conf,omitempty"`
-	Epoch  gpu.Epoch `json:"epoch"`
-	Causes []Cause   `json:"causes"`
+	At     time.Duration `json:"at_ns,omitempty"`
+	Conf   string        `json:"slurm_conf,omitempty"` // the SLURM_CONF of the controller that has it
+	Epoch  gpu.Epoch     `json:"epoch"`
+	Causes []Cause       `json:"causes"`
 	// Clean counts the health checks in a row that found none of the causes any more.
 	Clean int `json:"clean"`
 }

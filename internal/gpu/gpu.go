@@ -175,9 +175,8 @@ func first[T any](list []T, is func(T) bool) (none T, ok bool) {
 type Physical struct {
 	Device Device `json:"device"` // ID is empty until the driver has cached the GPU's UUID
 	// Excluded is true for a GPU that the driver does not manage: no process can use it. It still has a minor.
-	Excluded bool `json:"excluded,omitempty"`
-	// Unknown is why only the bus ID is known; empty if more is known.
-	Unknown string `json:"unknown,omitempty"`
+	Excluded bool   `json:"excluded,omitempty"`
+	Unknown  string `json:"unknown,omitempty"` // why only the bus ID is known; empty if more is known
 }
 
 // Ordinal returns the number that NVML has for a device among a node's GPUs, and DCGM if it was started with these:

@@ -122,8 +122,7 @@ type HostKill struct {
 	Cgroup string `json:"cgroup,omitempty"` // the process's cgroup; empty if the log does not contain it
 	// Limit is the memory limit of the job or step that was full, in bytes; 0 if it was the node's memory, or unknown.
 	Limit uint64 `json:"limit_bytes,omitempty"`
-	// Whole reports that the node's memory was full, and no limit.
-	Whole bool `json:"whole,omitempty"`
+	Whole bool   `json:"whole,omitempty"` // Whole reports that the node's memory was full, and no limit
 }
 
 // Describe says the end of a process, for admins.

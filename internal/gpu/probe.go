@@ -186,8 +186,7 @@ type WatchRule struct {
 	// SlackBytes: a device is clean if Used exceeds the expected amount by less than this.
 	SlackBytes uint64          `json:"slack_bytes"`
 	Expect     map[ID]Expected `json:"expect,omitempty"`
-	// Every is the interval between two samples of a recording.
-	Every time.Duration `json:"every_ns,omitempty"`
+	Every      time.Duration   `json:"every_ns,omitempty"` // the interval between two samples of a recording
 }
 
 // Expected is what a clean device may already hold, for example from before the job. The zero value is an idle device.

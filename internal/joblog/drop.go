@@ -25,8 +25,7 @@ type Drop struct {
 	Array  slurm.ArrayTask `json:"array,omitzero"`   // zero if the job is not an array task
 	HetID  slurm.JobID     `json:"het_id,omitempty"` // 0 if the job is not heterogeneous
 	Name   string          `json:"name,omitempty"`   // of the job; empty if it is not known
-	// Steps are the files that the job's steps write to, the most recent first.
-	Steps []Target `json:"steps,omitempty"`
+	Steps  []Target        `json:"steps,omitempty"`  // the files that the job's steps write to, the most recent first
 	// Elsewhere is set if a step's output goes to no file that its node can identify: to srun's own terminal, a pipe,
 	// or one file per task other than that of the task's errors; or if there are more files than a record holds.
 	Elsewhere bool `json:"elsewhere,omitempty"`

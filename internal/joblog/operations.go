@@ -76,17 +76,15 @@ type TailRequest struct {
 	GID     uint32   `json:"gid"`
 	Targets []Target `json:"targets"`
 	// Back extends the search to what comes before the ends of the outputs, if these do not mention memory.
-	Back bool `json:"back,omitempty"`
-	// Within is how long the hook waits for the whole search.
-	Within time.Duration `json:"within_ns"`
+	Back   bool          `json:"back,omitempty"`
+	Within time.Duration `json:"within_ns"` // how long the hook waits for the whole search
 }
 
 // TailReply is untrusted: the user may have tampered with the process that wrote it.
 type TailReply struct {
-	Messages []record.Message `json:"messages,omitempty"`
-	Files    []Searched       `json:"files,omitempty"` // one for each target
-	// Cancelled is Search's, of any target.
-	Cancelled bool `json:"cancelled,omitempty"`
+	Messages  []record.Message `json:"messages,omitempty"`
+	Files     []Searched       `json:"files,omitempty"`     // one for each target
+	Cancelled bool             `json:"cancelled,omitempty"` // Search's, of any target
 }
 
 // Searched is the result for one target.

@@ -77,9 +77,8 @@ type JobOutput struct {
 	Unknown  string          // why they were not read
 	Part     string          // which part was not read
 	// Cancelled is set if Slurm's own line says that the job was cancelled or met its time limit.
-	Cancelled bool
-	// AddressSpace is the limit that a task hook of the job recorded; the user could forge it.
-	AddressSpace gpu.Figure
+	Cancelled    bool
+	AddressSpace gpu.Figure // the limit that a task hook of the job recorded; the user could forge it
 }
 
 // symptoms returns the input of a diagnosis, as far as this hook saw it. Why adds the rest.

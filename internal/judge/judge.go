@@ -126,15 +126,14 @@ func (c Case) EndRecord(j Judgement) record.End {
 
 // Case is the input of one judgement.
 type Case struct {
-	Phase  slurm.Context
-	Job    slurm.Job
-	Config config.Config
-	At     time.Duration // CLOCK_BOOTTIME when the hook began
-	InJob  bool          // PrologFlags=RunInJob: the hook runs in the job's own cgroup
-	Past   Past
-	Seen   Seen
-	// Node and Sharing are nil if nothing needs them: on clean GPUs nothing does.
-	Node    *Node
+	Phase   slurm.Context
+	Job     slurm.Job
+	Config  config.Config
+	At      time.Duration // CLOCK_BOOTTIME when the hook began
+	InJob   bool          // PrologFlags=RunInJob: the hook runs in the job's own cgroup
+	Past    Past
+	Seen    Seen
+	Node    *Node // Node and Sharing are nil if nothing needs them: on clean GPUs nothing does
 	Sharing *slurm.Sharing
 	Cleaned *Cleaned // nil if no process was to be ended
 	// Expedited reports whether an epilog's exit status may start the job again at once; empty if it was not asked.
@@ -185,10 +184,9 @@ type Seen struct {
 
 // Node is what the records of all hooks of a node contain.
 type Node struct {
-	Runs   []record.Run
-	Unread string // why there may be more of them, empty if there are none
-	// Damaged are the records that were set aside as damaged.
-	Damaged []record.Damaged
+	Runs    []record.Run
+	Unread  string            // why there may be more of them, empty if there are none
+	Damaged []record.Damaged  // the records that were set aside as damaged
 	Proofs  []record.Sighting // processes that the recorder saw in a job's cgroup
 	Check   *record.Check     // the last health check, nil if none is on record
 	// SameHost are the host's other nodes, for a health check: with several slurmd, their jobs may have a GPU.

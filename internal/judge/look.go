@@ -36,9 +36,8 @@ type Order struct {
 	Limits    record.Limits
 	Baselines map[gpu.ID]record.Baseline
 	// Sure asks for more than one more sample, which takes another flat time: an end may drain for what it finds.
-	Sure bool
-	// Neighbours is one sample of the node's other GPUs, zero if there was none.
-	Neighbours gpu.Snapshot
+	Sure       bool
+	Neighbours gpu.Snapshot // one sample of the node's other GPUs, zero if there was none
 }
 
 // Observe samples GPUs until they have settled, lists their processes, searches for holders of unexplained memory, and

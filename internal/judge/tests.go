@@ -114,9 +114,8 @@ func (c TestCase) Known(test []record.Assigned) (pids []int) {
 // TestResult is the result of a GPU's test, with what affects how much it proves.
 type TestResult struct {
 	gpu.Probe
-	Seen int // processes that came to this result, one after the other
-	// Earlier is when an earlier hook tested the GPU (wall time), zero if this hook did.
-	Earlier time.Time
+	Seen    int       // processes that came to this result, one after the other
+	Earlier time.Time // when an earlier hook tested the GPU (wall time), zero if this hook did
 }
 
 // Bad reports whether no memory could be allocated, or not be trusted.

@@ -166,12 +166,11 @@ type Mount struct {
 
 // HostProcess is a process by its memory.
 type HostProcess struct {
-	PID   int    `json:"pid"`
-	UID   uint32 `json:"uid"`
-	Bytes uint64 `json:"bytes"`
-	Name  string `json:"name"` // chosen by the process
-	// Service is the systemd service that it is of, whichever user that runs as.
-	Service string `json:"service,omitempty"`
+	PID     int    `json:"pid"`
+	UID     uint32 `json:"uid"`
+	Bytes   uint64 `json:"bytes"`
+	Name    string `json:"name"`              // chosen by the process
+	Service string `json:"service,omitempty"` // the systemd service that it is of, whichever user that runs as
 }
 
 // ParseProcess reads the texts of /proc/PID/status and /proc/PID/cgroup.

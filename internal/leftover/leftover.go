@@ -25,13 +25,12 @@ type Item struct {
 // Listing is what a user has in a node's shared memory at one moment.
 type Listing struct {
 	Wall     time.Time
-	Device   uint64 // of /dev/shm: inode numbers mean nothing on another
-	Files    []Item // at a start only the numbers, of all users; Made is zero if the kernel does not show it
-	Segments []Item // Made is to the second: when it was created, or its owner or mode was set
-	// Others are the files in the directories of Others, each with what it needs of this.
-	Others  []Listing
-	Login   bool   // the user is logged in on the node, or has lingering services there
-	Unknown string // why something may be missing, empty if it is complete
+	Device   uint64    // of /dev/shm: inode numbers mean nothing on another
+	Files    []Item    // at a start only the numbers, of all users; Made is zero if the kernel does not show it
+	Segments []Item    // Made is to the second: when it was created, or its owner or mode was set
+	Others   []Listing // the files in the directories of Others, each with what it needs of this
+	Login    bool      // the user is logged in on the node, or has lingering services there
+	Unknown  string    // why something may be missing, empty if it is complete
 }
 
 // Others are the directories next to /dev/shm with memory of users', and what a file in them is called.

@@ -31,9 +31,8 @@ type sample struct {
 
 // Trouble is a trouble of Bookend itself, or of the driver as a whole, as seen by hooks.
 type Trouble struct {
-	Code catalog.Code `json:"code"`
-	// Since is when it began: since then no day was without it.
-	Since  time.Time     `json:"since"`
+	Code   catalog.Code  `json:"code"`
+	Since  time.Time     `json:"since"` // when it began: since then no day was without it
 	Last   time.Time     `json:"last"`
 	Count  uint64        `json:"count"`            // runs that met it since Since
 	Hook   Hook          `json:"hook"`             // the last that met it

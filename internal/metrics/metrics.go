@@ -49,8 +49,7 @@ type JobRun struct {
 	// Again is set if the node was drained before, or the last health check held its drain back too: it is no new one.
 	Again    bool      `json:"again,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
-	// Mode is the configured mode; if empty, that of an earlier run stays.
-	Mode string `json:"mode,omitempty"`
+	Mode     string    `json:"mode,omitempty"` // the configured mode; if empty, that of an earlier run stays
 	// Took is how long a job's hook ran until it was counted. Settled is how long each GPU's memory took to settle.
 	Took    time.Duration   `json:"took_ns,omitempty"`
 	Settled []time.Duration `json:"settled_ns,omitempty"`
@@ -61,9 +60,8 @@ type JobRun struct {
 	// Check is what a health check saw, valid until the next; nil for a job's hooks. Unknown figures are not shown.
 	Check *record.Check `json:"check,omitempty"`
 	// Running are the jobs that have GPUs when the run is recorded, if the textfile is to show them.
-	Running []GPUJob `json:"-"`
-	// Quarantined are the jobs of root's that keep a GPU from others then.
-	Quarantined []GPUJob `json:"-"`
+	Running     []GPUJob `json:"-"`
+	Quarantined []GPUJob `json:"-"` // the jobs of root's that keep a GPU from others then
 }
 
 // Recorded is what was seen of a job while it ran.

@@ -43,9 +43,8 @@ type family struct {
 	kind, help string
 	labels     []string
 	// from lists the label values that are shown from the start, as 0, so that the first event is an increase.
-	from [][]string
-	// bounds are the upper bounds of a histogram's buckets, in its unit.
-	bounds []float64
+	from   [][]string
+	bounds []float64 // the upper bounds of a histogram's buckets, in its unit
 }
 
 // The bounds of histograms. A hook without leftovers takes 0.05 to 0.5 s; the default deadlines are 5 and 15 s. Memory

@@ -17,9 +17,8 @@ type Request struct {
 	// Since and Until limit the time shown. If zero, it begins at the first record and ends at Now.
 	Since, Until time.Time
 	// Now is when the records were read. If zero, they are a copy, and the time of their last sample is used.
-	Now time.Time
-	// Check is the last health check, nil if none is recorded.
-	Check *record.Check
+	Now   time.Time
+	Check *record.Check // the last health check, nil if none is recorded
 }
 
 // Chart is a node's records as the page draws them.

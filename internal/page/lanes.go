@@ -25,8 +25,7 @@ type Block struct {
 	Start, End time.Time
 	// Running: it has not ended. NoStart and NoEnd: that end is not recorded, and Start or End is only a bound for it.
 	Running, NoStart, NoEnd bool
-	// Most is the largest recorded memory use, a lower bound.
-	Most gpu.Figure
+	Most                    gpu.Figure // the largest recorded memory use, a lower bound
 	// Course draws the recorded memory in use: in total, then of the largest processes if there are several.
 	// Horizontally, one step is 1/Wide of the block; vertically, 1/100 of the GPU's memory.
 	Course []string

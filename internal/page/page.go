@@ -22,15 +22,13 @@ import (
 
 // Page shows a node's records over time. It is self-contained, and usable without scripts, on paper and by keyboard.
 type Page struct {
-	Node  string
-	Chart Chart
-	// Offenders are the GPUs that had the same finding in several runs.
-	Offenders []gpu.ID
+	Node      string
+	Chart     Chart
+	Offenders []gpu.ID // the GPUs that had the same finding in several runs
 	Damaged   []string // the records that cannot be used, and why
 	Made      time.Time
 	Version   string
-	// Copy is true for records copied from elsewhere: the current state is unknown.
-	Copy bool
+	Copy      bool // true for records copied from elsewhere: the current state is unknown
 	// Users shows the names of the jobs' users. If false, these names, listed in People, are replaced.
 	Users  bool
 	People []string

@@ -26,11 +26,10 @@ const forSteps = 4
 
 // steps are the slurmstepd processes of a node, and the users of their children.
 type steps struct {
-	mu   sync.Mutex
-	jobs map[int]slurm.JobID      // of each slurmstepd, by PID
-	uids map[slurm.JobID][]uint32 // of the children of a job's slurmstepds
-	// Each is empty, or the reason why some may be missing.
-	whyJobs, whyUIDs string
+	mu               sync.Mutex
+	jobs             map[int]slurm.JobID      // of each slurmstepd, by PID
+	uids             map[slurm.JobID][]uint32 // of the children of a job's slurmstepds
+	whyJobs, whyUIDs string                   // Each is empty, or the reason why some may be missing
 }
 
 // backEnvironments checks the processes whose job is named by their environment and by no cgroup, and records which of

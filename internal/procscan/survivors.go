@@ -33,11 +33,10 @@ var Survivors = child.NewOperation("survivors", SurvivorRequest.survivors)
 
 // SurvivorRequest asks for those of the processes.
 type SurvivorRequest struct {
-	Proc string `json:"proc"`
-	UID  uint32 `json:"uid"`
-	PIDs []int  `json:"pids"`
-	// Variables are the names of those that matter in an environment.
-	Variables []string `json:"variables"`
+	Proc      string   `json:"proc"`
+	UID       uint32   `json:"uid"`
+	PIDs      []int    `json:"pids"`
+	Variables []string `json:"variables"` // the names of those that matter in an environment
 }
 
 func (r SurvivorRequest) survivors() (all []leftover.Survivor, err error) {

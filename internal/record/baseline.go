@@ -12,15 +12,13 @@ const MaxBaseline = 64 << 20
 
 // Baseline is what a GPU carries without any job, in one epoch. Only an admin can add memory without a holder to it.
 type Baseline struct {
-	GPU   gpu.ID    `json:"gpu"`
-	Epoch gpu.Epoch `json:"epoch"`
-	// Bytes is memory beyond the listed processes, at most MaxBaseline.
-	Bytes uint64 `json:"bytes"`
-	// Residents are listed processes of system services.
-	Residents []Resident    `json:"residents,omitempty"`
-	Accepted  bool          `json:"accepted,omitempty"` // accepted by an admin: learning does not replace it
-	Holder    string        `json:"holder,omitempty"`   // what holds Bytes: a service's name, or "accepted"
-	At        time.Duration `json:"at_ns"`              // CLOCK_BOOTTIME of the sample it was learned from
+	GPU       gpu.ID        `json:"gpu"`
+	Epoch     gpu.Epoch     `json:"epoch"`
+	Bytes     uint64        `json:"bytes"`               // memory beyond the listed processes, at most MaxBaseline
+	Residents []Resident    `json:"residents,omitempty"` // listed processes of system services
+	Accepted  bool          `json:"accepted,omitempty"`  // accepted by an admin: learning does not replace it
+	Holder    string        `json:"holder,omitempty"`    // what holds Bytes: a service's name, or "accepted"
+	At        time.Duration `json:"at_ns"`               // CLOCK_BOOTTIME of the sample it was learned from
 }
 
 // Resident is one process of a baseline.
@@ -35,12 +33,10 @@ type Resident struct {
 type TestRecord struct {
 	Probe  gpu.Probe      `json:"probe"`
 	Epoch  gpu.Epoch      `json:"epoch"`
-	Kernel gpu.KernelMark `json:"kernel"` // the newest entry of the kernel log then; zero if it was not read
-	Wall   time.Time      `json:"wall"`   // for display
-	// Seen is how many processes came to this result, one after the other.
-	Seen int `json:"seen,omitempty"`
-	// Jobs is how many jobs have ended since without another test.
-	Jobs int `json:"jobs,omitempty"`
+	Kernel gpu.KernelMark `json:"kernel"`         // the newest entry of the kernel log then; zero if it was not read
+	Wall   time.Time      `json:"wall"`           // for display
+	Seen   int            `json:"seen,omitempty"` // how many processes came to this result, one after the other
+	Jobs   int            `json:"jobs,omitempty"` // how many jobs have ended since without another test
 	// Speeds are those of the pattern tests so far.
 	Speeds gpu.Speeds `json:"speeds,omitempty"`
 }

@@ -11,10 +11,9 @@ import (
 
 // End is the start or an end of a run: what its prolog or epilog saw and concluded.
 type End struct {
-	At time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
-	// Began is when the hook began; 0 in records of earlier versions.
-	Began time.Duration `json:"began_ns,omitzero"`
-	Wall  time.Time     `json:"wall"` // for display
+	At    time.Duration `json:"at_ns"`             // CLOCK_BOOTTIME
+	Began time.Duration `json:"began_ns,omitzero"` // when the hook began; 0 in records of earlier versions
+	Wall  time.Time     `json:"wall"`              // for display
 	// Epoch is the driver's epoch as this end found it, if that is not the run's.
 	Epoch     gpu.Epoch        `json:"epoch,omitzero"`
 	Snapshot  gpu.Snapshot     `json:"snapshot"`
@@ -73,14 +72,13 @@ func (e End) Leftovers() (left []Finding) {
 
 // SharedMark is what the record of a job's start keeps of its user's shared memory.
 type SharedMark struct {
-	Wall     time.Time `json:"wall,omitzero"`
-	Device   uint64    `json:"device"`          // of the directory: inode numbers mean nothing on another
-	Files    []uint64  `json:"files,omitempty"` // inode numbers, sorted
-	Segments []uint64  `json:"segments,omitempty"`
-	Login    bool      `json:"login,omitempty"` // the user was logged in, or had lingering services
-	// Unknown is why something may be missing, empty if it is complete.
-	Unknown string       `json:"unknown,omitempty"`
-	Others  []SharedMark `json:"others,omitempty"` // of message queues and huge pages
+	Wall     time.Time    `json:"wall,omitzero"`
+	Device   uint64       `json:"device"`          // of the directory: inode numbers mean nothing on another
+	Files    []uint64     `json:"files,omitempty"` // inode numbers, sorted
+	Segments []uint64     `json:"segments,omitempty"`
+	Login    bool         `json:"login,omitempty"`   // the user was logged in, or had lingering services
+	Unknown  string       `json:"unknown,omitempty"` // why something may be missing, empty if it is complete
+	Others   []SharedMark `json:"others,omitempty"`  // of message queues and huge pages
 }
 
 // Judged is what policy decided about one finding.
@@ -93,13 +91,11 @@ type Judged struct {
 type Verdict struct {
 	Action catalog.Action `json:"action"`
 	// Exit is the exit code of the drain, 0 for none. With ByScontrol the hook itself exits 0.
-	Exit       int  `json:"exit"`
-	ByScontrol bool `json:"by_scontrol,omitempty"`
-	// Code is the finding that decided, empty if none did.
-	Code catalog.Code `json:"code,omitempty"`
-	// Held is why a drain was not carried out: observe mode, or a guard.
-	Held   string   `json:"held,omitempty"`
-	Judged []Judged `json:"judged,omitempty"` // one for each finding, in order
+	Exit       int          `json:"exit"`
+	ByScontrol bool         `json:"by_scontrol,omitempty"`
+	Code       catalog.Code `json:"code,omitempty"`   // the finding that decided, empty if none did
+	Held       string       `json:"held,omitempty"`   // why a drain was not carried out: observe mode, or a guard
+	Judged     []Judged     `json:"judged,omitempty"` // one for each finding, in order
 }
 
 // Status returns what the hook exits with.
@@ -149,9 +145,8 @@ type Check struct {
 	Stopped bool          `json:"stopped,omitempty"` // it was stopped early: nothing below is of this check
 	Epoch   gpu.Epoch     `json:"epoch,omitzero"`
 	// The node's GPUs with Slurm's numbers, -1 if not certain; empty if the driver could not be queried.
-	Cards []Assigned `json:"cards,omitempty"`
-	// Snapshot is one sample of all of them.
-	Snapshot gpu.Snapshot `json:"snapshot"`
+	Cards    []Assigned   `json:"cards,omitempty"`
+	Snapshot gpu.Snapshot `json:"snapshot"` // one sample of all of them
 	// Unexplained is the memory that no listed process accounts for, in bytes, for GPUs where it is known.
 	Unexplained map[gpu.ID]uint64 `json:"unexplained,omitempty"`
 	// Leaked is what was found on GPUs that no job has, in bytes; no entry for a GPU that is clean or a job's.

@@ -39,9 +39,8 @@ func (f RecordedFault) Text() string {
 
 // Standing is what a node keeps of fatal errors of its GPUs that nothing is known to have ended, in one epoch.
 type Standing struct {
-	Epoch gpu.Epoch `json:"epoch,omitzero"`
-	// Mark is the newest entry of the kernel's log that was considered.
-	Mark   gpu.KernelMark  `json:"mark"`
+	Epoch  gpu.Epoch       `json:"epoch,omitzero"`
+	Mark   gpu.KernelMark  `json:"mark"` // the newest entry of the kernel's log that was considered
 	Faults []StandingFault `json:"faults,omitempty"`
 	// Resets are GPUs that were reset, with the newest entry of the log then: what it has of them up to that is over.
 	Resets map[gpu.BusID]gpu.KernelMark `json:"resets,omitempty"`

@@ -26,10 +26,9 @@ type Finding struct {
 	Candidates []Holder `json:"candidates,omitempty"`
 	Searched   bool     `json:"searched,omitempty"`
 
-	Xid      int `json:"xid,omitempty"`       // number or code of the driver error it is about; 0 for none
-	CausedBy int `json:"caused_by,omitempty"` // number of the error that caused that one; 0 if none is known
-	// NoteOnly is why no policy makes more of it than a note; empty if one may.
-	NoteOnly string `json:"note_only,omitempty"`
+	Xid      int    `json:"xid,omitempty"`       // number or code of the driver error it is about; 0 for none
+	CausedBy int    `json:"caused_by,omitempty"` // number of the error that caused that one; 0 if none is known
+	NoteOnly string `json:"note_only,omitempty"` // why no policy makes more of it than a note; empty if one may
 	// Seen is when the recorder first saw that error (CLOCK_BOOTTIME); 0 if it did not.
 	Seen time.Duration `json:"seen_ns,omitempty"`
 

@@ -78,10 +78,9 @@ type Scan struct {
 	Holdings []Holding `json:"holdings"`
 	Looked   int       `json:"looked"` // processes that were examined
 	// Partial is why holders may have been missed, apart from Unread: processes that could not be read completely.
-	Partial string    `json:"partial,omitempty"`
-	Unread  []Process `json:"unread,omitempty"`
-	// Hung are the processes whose memory was still being read when time was up.
-	Hung []Instance `json:"hung,omitempty"`
+	Partial string     `json:"partial,omitempty"`
+	Unread  []Process  `json:"unread,omitempty"`
+	Hung    []Instance `json:"hung,omitempty"` // the processes whose memory was still being read when time was up
 }
 
 // Missed says why holders may have been missed, empty if every process was read completely.

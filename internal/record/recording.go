@@ -33,15 +33,14 @@ type GPURecording struct {
 	Peak    Most   `json:"peak"`             // memory in use
 	Own     Most   `json:"own,omitzero"`     // of the job's own processes together
 	// Unlisted is the memory that no process accounts for, beyond the first sample's, and for at least lasting.
-	Unlisted  Most              `json:"unlisted,omitzero"`
-	Together  int               `json:"together,omitempty"` // most processes of the job at the same time
-	Busy      Busy              `json:"busy,omitzero"`
-	Processes []RecordedProcess `json:"processes,omitempty"` // at most 32, the largest
-	More      int               `json:"more,omitempty"`      // processes that were dropped
-	Curve     Course            `json:"curve,omitzero"`
-	// Faults are errors of the GPU, one for each code; at most 16.
-	Faults     []RecordedFault `json:"faults,omitempty"`
-	MoreFaults int             `json:"more_faults,omitempty"` // that were not kept
+	Unlisted   Most              `json:"unlisted,omitzero"`
+	Together   int               `json:"together,omitempty"` // most processes of the job at the same time
+	Busy       Busy              `json:"busy,omitzero"`
+	Processes  []RecordedProcess `json:"processes,omitempty"` // at most 32, the largest
+	More       int               `json:"more,omitempty"`      // processes that were dropped
+	Curve      Course            `json:"curve,omitzero"`
+	Faults     []RecordedFault   `json:"faults,omitempty"`      // errors of the GPU, one for each code; at most 16
+	MoreFaults int               `json:"more_faults,omitempty"` // that were not kept
 
 	Beyond *Beyond `json:"beyond,omitempty"`
 	// Client is the least memory, in bytes, that the driver was seen to hold for a process beyond the process's figure;

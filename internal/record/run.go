@@ -15,9 +15,8 @@ import (
 
 // Run is one run of a job on this node: what its prolog and epilog saw.
 type Run struct {
-	Version int `json:"version"`
-	// Key distinguishes this run from others of the job id; see NewKey.
-	Key     string     `json:"key"`
+	Version int        `json:"version"`
+	Key     string     `json:"key"` // Key distinguishes this run from others of the job id; see NewKey
 	Job     slurm.Job  `json:"job"`
 	Display Display    `json:"display,omitzero"`
 	Epoch   gpu.Epoch  `json:"epoch"`

@@ -126,8 +126,7 @@ type Curve struct {
 // Stay is the least memory that any sample showed of a process or, with PID 0, of what no listed one accounts for.
 type Stay struct {
 	gpu.Process
-	// Soon is how many bytes will be left in 5 s if the trend of all samples continues.
-	Soon uint64
+	Soon uint64 // how many bytes will be left in 5 s if the trend of all samples continues
 	// Ending is set if a process that holds it, or may hold it, ended too recently to tell what stays.
 	Ending bool
 }

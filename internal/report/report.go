@@ -31,9 +31,8 @@ type Scene struct {
 	Verdict  record.Verdict
 	Show     config.Show
 	Privacy  config.Privacy
-	Help     string // where the site's users find help; empty if not configured
-	// Why is the diagnosis of why the job ran out of memory; nil if it is not wanted.
-	Why *record.Diagnosis
+	Help     string            // where the site's users find help; empty if not configured
+	Why      *record.Diagnosis // the diagnosis of why the job ran out of memory; nil if it is not wanted
 	// Recording is what was seen of the job while it ran, nil for nothing. Ended is its end on CLOCK_BOOTTIME; of a job
 	// that still runs, the newest sample.
 	Recording *record.Recording

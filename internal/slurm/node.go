@@ -13,8 +13,7 @@ const (
 
 // Node is a node's state, as scontrol shows it.
 type Node struct {
-	// Flags are the words of its state: "IDLE", "DRAIN", "COMPLETING".
-	Flags  []string
+	Flags  []string  // the words of its state: "IDLE", "DRAIN", "COMPLETING"
 	Silent bool      // it does not respond to slurmctld
 	Reason string    // byte for byte, without the "[user@time]" that Slurm shows after it; empty for none
 	By     string    // the user who wrote the reason, as Slurm shows it

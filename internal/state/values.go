@@ -156,11 +156,10 @@ func wrongDrain(c drainContent) string {
 
 // RecorderState is what the node's recorder has seen so far.
 type RecorderState struct {
-	PID   int           `json:"pid"`
-	Since time.Duration `json:"since_ns"` // CLOCK_BOOTTIME of its start
-	At    time.Duration `json:"at_ns"`    // of its last update
-	// Problem is why it sees nothing now, empty if it does see.
-	Problem string            `json:"problem,omitempty"`
+	PID     int               `json:"pid"`
+	Since   time.Duration     `json:"since_ns"`          // CLOCK_BOOTTIME of its start
+	At      time.Duration     `json:"at_ns"`             // of its last update
+	Problem string            `json:"problem,omitempty"` // why it sees nothing now, empty if it does see
 	Runs    record.Recordings `json:"runs,omitempty"`
 	Outputs Outputs           `json:"outputs,omitempty"`
 }
