@@ -13,7 +13,7 @@ var table string
 
 // entries has the rows of findings.txt.
 var entries = sync.OnceValue(func() (all []Entry) {
-	for _, f := range rows(table, 8) {
+	for _, f := range Rows(table, 8) {
 		e := Entry{Code: Code(f[0]), Severity: Severity(f[1]), Scope: Scope(f[2]), Title: f[3], Actor: f[5],
 			Meaning: f[6], Remedy: f[7]}
 		for _, trait := range slices.Concat(strings.Fields(f[4]), f[8:]) {
@@ -51,8 +51,8 @@ func (t *Traits) set(name, value string, _ bool) {
 	}
 }
 
-// rows returns the fields of a table's rows that have at least so many. Its comments have none.
-func rows(table string, fields int) (all [][]string) {
+// Rows returns the fields of a table's rows that have at least so many. Its comments have none.
+func Rows(table string, fields int) (all [][]string) {
 	for line := range strings.Lines(table) {
 		if row := strings.Split(strings.TrimSpace(line), " | "); len(row) >= fields {
 			all = append(all, row)

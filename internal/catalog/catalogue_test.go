@@ -58,7 +58,7 @@ func product(t *testing.T) string {
 
 func TestEntriesAreComplete(t *testing.T) {
 	grammar := regexp.MustCompile(`^BKD-[A-Z]+(-[A-Z]+)?$`)
-	for _, row := range rows(table, 2) {
+	for _, row := range Rows(table, 2) {
 		if len(row) < 8 || whose[row[5]] == "" {
 			t.Errorf("findings.txt: %q has %d fields, want at least 8, the sixth job, node, site, self or none", row[0],
 				len(row))

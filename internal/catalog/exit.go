@@ -102,7 +102,7 @@ func SlurmReasons(text string) (found []SlurmReason) {
 }
 
 func matching(is func(form string) bool) (found []SlurmReason) {
-	for _, row := range rows(reasonsFile, 3) {
+	for _, row := range Rows(reasonsFile, 3) {
 		for form := range strings.SplitSeq(row[0], "; ") {
 			if is(strings.ToLower(form)) {
 				found = append(found, SlurmReason{form, row[1], row[2]})

@@ -40,7 +40,7 @@ var DriverErrors = sync.OnceValue(func() (all []DriverError) {
 	causes := map[string]Cause{
 		"program": ByProgram, "hardware": ByHardware, "driver": ByDriver, "link": ByLink, "unclear": Unclear,
 	}
-	for _, f := range rows(xidTable, 5) {
+	for _, f := range Rows(xidTable, 5) {
 		all = append(all, DriverError{Numbers: numbers(f[2]), Code: codes[f[0]], Cause: causes[f[1]], Meaning: f[3],
 			Asks: f[4], Doubt: strings.Join(f[5:], "")})
 	}

@@ -97,7 +97,7 @@ func (in Input) facts(now gpu.Health) []record.Finding {
 			continue
 		}
 		last, _ := in.Before[now.Device].Fact(fact.Code)
-		for _, r := range factRows {
+		for _, r := range factRows() {
 			if r.Fact != fact.Code {
 				continue
 			}
@@ -132,7 +132,7 @@ func another(r Row, value string, _ gpu.Fact) (observed, unknown string) {
 	if err != nil || n == 0 {
 		return "", ""
 	}
-	return r.Meaning + strconv.FormatUint(n, 10), ""
+	return fmt.Sprintf("%s %d", r.Meaning, n), ""
 }
 
 func underWay(r Row, value string, last gpu.Fact) (observed, unknown string) {
@@ -171,7 +171,7 @@ func slowed(r Row, value string, _ gpu.Fact) (observed, unknown string) {
 	if len(reasons) == 0 {
 		return "", ""
 	}
-	return r.Meaning + strings.Join(reasons, ", "), ""
+	return r.Meaning + ": " + strings.Join(reasons, ", "), ""
 }
 
 func known(h gpu.Health, c gpu.FactCode) string {
@@ -194,6 +194,6 @@ func Disputed(f record.Finding) bool {
 	has := func(c catalog.Code, doubt string) bool {
 		return c == f.Code && doubt != "" && slices.Contains(f.Doubts, doubt)
 	}
-	return slices.ContainsFunc(factRows, func(r Row) bool { return has(r.Code, r.Doubt) }) ||
+	return slices.ContainsFunc(factRows(), func(r Row) bool { return has(r.Code, r.Doubt) }) ||
 		slices.ContainsFunc(catalog.DriverErrors(), func(e catalog.DriverError) bool { return has(e.Code, e.Doubt) })
 }

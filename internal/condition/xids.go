@@ -179,7 +179,7 @@ func meaning(x gpu.Xid) string {
 	if x.Code != recoveryChanged || x.Recovery == "" {
 		return lookup(x).Meaning
 	}
-	for _, r := range factRows {
+	for _, r := range factRows() {
 		if asked, _ := r.judge(r, x.Recovery, gpu.Fact{}); r.Fact == gpu.RecoveryAction && asked != "" {
 			return asked
 		}

@@ -53,7 +53,7 @@ func (b *book) sample(name string, labels ...string) *sample {
 func (b *book) at(name string, labels ...string) *float64 { return &b.sample(name, labels...).Value }
 
 func (b *book) observe(name string, value float64, label string) {
-	bounds := families[name].bounds
+	bounds := families()[name].bounds
 	value = max(0, value)
 	s := b.sample(name, label)
 	if s.Value += value; len(s.Counts) == 0 {
@@ -194,7 +194,7 @@ func decode(data []byte) (book, error) {
 	if err == nil && b.Version != bookVersion {
 		err = fmt.Errorf("version %d, not %d", b.Version, bookVersion)
 	}
-	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool { _, known := families[s.Name]; return !known })
+	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool { _, known := families()[s.Name]; return !known })
 	seen := map[string]bool{}
 	for _, s := range b.Samples {
 		key := fmt.Sprintf("%s%q", s.Name, s.Labels)
@@ -217,7 +217,7 @@ func decode(data []byte) (book, error) {
 }
 
 func (s sample) whole() bool {
-	f := families[s.Name]
+	f := families()[s.Name]
 	counts := len(s.Counts) == 0 || f.bounds != nil && len(s.Counts) == len(f.bounds)+1
 	return len(s.Labels) == len(f.labels) && counts && s.Value >= 0
 }

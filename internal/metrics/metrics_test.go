@@ -326,8 +326,8 @@ func checked(minute int, c record.Check, used ...gpu.Figure) JobRun {
 // is off by default.
 func TestMetricsDoc(t *testing.T) {
 	table := "| metric | labels | kind | meaning |\n| --- | --- | --- | --- |\n"
-	for _, name := range slices.Sorted(maps.Keys(families)) {
-		f := families[name]
+	for _, name := range slices.Sorted(maps.Keys(families())) {
+		f := families()[name]
 		must.Not(t, strings.HasSuffix(name, "_total") != (f.kind == "counter"), "%s is a %s", name, f.kind)
 		for _, label := range f.labels {
 			must.Not(t, name != gpuJobInfo && regexp.MustCompile(`job|(^|[^u])uid|pid|user|^le$`).MatchString(label),

@@ -2,11 +2,13 @@ package metrics
 
 import (
 	"bytes"
+	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"bookend/internal/catalog"
 	"bookend/internal/record"
@@ -55,51 +57,22 @@ var (
 	shareBounds  = []float64{0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1}
 )
 
-// families are all metrics by name. The label gpu is Slurm's number of a GPU, empty if it is not certain.
-var families = map[string]family{
-	hookRuns: {kind: "counter", labels: []string{"hook", "action"}, from: runsFrom,
-		help: "Runs of the hooks for jobs with GPUs, and of the health check, by the strongest action of the policy."},
-	findings: {kind: "counter", labels: []string{"code", "hook"}, from: everySerious(),
-		help: "Findings of all kinds, by code and hook."},
-	ownErrors: {kind: "counter", labels: []string{"code"}, from: everyOwnCode(),
-		help: "Errors of Bookend itself or of the driver as a whole, by code; not what the policy only notes."},
-	drains: {kind: "counter", labels: []string{"hook"}, from: everyHook,
-		help: "Runs that drained the node; of health checks those that found it not drained."},
-	heldDrains: {kind: "counter", labels: []string{"hook"}, from: everyHook,
-		help: "Runs that would have drained the node: observe mode, a job started too often; of checks in a row, one."},
-	lastRun: {kind: "gauge", labels: []string{"hook"},
-		help: "When the hook last ran for a job with GPUs, or the health check, in seconds since 1970."},
-	lastOwnErrors: {kind: "gauge", labels: []string{"hook"},
-		help: "How many errors of Bookend itself or of the driver as a whole the hook's last run met."},
-	hookTime: {kind: "histogram", labels: []string{"hook"}, from: jobHooks, bounds: hookBounds,
-		help: "How long hooks of jobs with GPUs took until they were counted, before their records reach the disk."},
-	settleTime: {kind: "histogram", labels: []string{"hook"}, from: jobHooks, bounds: settleBounds,
-		help: "Time from the hook's first sample until a GPU's memory had settled, clean or not; only if it did."},
-	peakShare: {kind: "histogram", labels: []string{"slurm_partition"}, bounds: shareBounds,
-		help: "Most memory that an ended job's processes had on a GPU, as a part of all of it; for each GPU used."},
-	busyShare: {kind: "histogram", labels: []string{"slurm_partition"}, bounds: shareBounds,
-		help: "Mean part of an ended job's time in which its GPU was busy; one figure for each GPU of the job."},
-	unusedGPUs: {kind: "counter", labels: []string{"slurm_partition"},
-		help: "GPUs of ended jobs on which no process of the job was seen while it ran."},
-	recorded: {kind: "counter", labels: []string{"seen"}, from: [][]string{{Whole}, {Part}, {Nothing}},
-		help: "Ended jobs by what was recorded of their time: whole, part (some was missed) or nothing."},
-	outOfMemory: {kind: "counter", labels: []string{"cause"}, from: everyCause(),
-		help: "Ended jobs whose output says that memory ran out, by cause found; a job can have several."},
-	usedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
-		help: "Memory in use on the GPU at the last health check, in bytes."},
-	unexplainedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
-		help: "Memory in use beyond listed processes and the GPU's baseline at the last health check, in bytes."},
-	leakedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
-		help: "Memory on a GPU that no job had at the last health check, in bytes; 0 on a clean GPU and a job's."},
-	gpuJobInfo: {kind: "gauge", labels: []string{"gpu", "uuid", "jobid"},
-		help: "Always 1, for each job and each GPU that it has; only with metrics.job_map.metric."},
-	gpuQuarantined: {kind: "gauge", labels: []string{"gpu", "uuid"},
-		help: "For each GPU in quarantine: 1 while a job of root's keeps it from all others, 0 while none does."},
-	modeInfo: {kind: "gauge", labels: []string{"mode"},
-		help: "Always 1; mode is what the configuration said at the last run: observe or enforce."},
-	buildInfo: {kind: "gauge", labels: []string{"version"},
-		help: "Always 1; version is that of the hook that ran last."},
-}
+//go:embed families.txt
+var familyTable string
+
+// families has the rows of families.txt, by name.
+var families = sync.OnceValue(func() map[string]family {
+	all := map[string]family{}
+	from := map[string][][]string{hookRuns: runsFrom, findings: everySerious(), ownErrors: everyOwnCode(),
+		drains: everyHook, heldDrains: everyHook, hookTime: jobHooks, settleTime: jobHooks,
+		recorded: {{Whole}, {Part}, {Nothing}}, outOfMemory: everyCause()}
+	bounds := map[string][]float64{hookTime: hookBounds, settleTime: settleBounds, peakShare: shareBounds,
+		busyShare: shareBounds}
+	for _, f := range catalog.Rows(familyTable, 4) {
+		all[f[0]] = family{f[1], f[3], strings.Fields(f[2]), from[f[0]], bounds[f[0]]}
+	}
+	return all
+})
 
 // The values of labels that are shown from the start.
 var (
@@ -147,8 +120,8 @@ func text(b book, version string) []byte {
 		*b.at(modeInfo, string(b.Mode)) = 1
 	}
 	var out bytes.Buffer
-	for _, name := range slices.Sorted(maps.Keys(families)) {
-		f := families[name]
+	for _, name := range slices.Sorted(maps.Keys(families())) {
+		f := families()[name]
 		for _, labels := range f.from {
 			b.at(name, labels...)
 		}
