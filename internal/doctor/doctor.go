@@ -7,6 +7,7 @@
 package doctor
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -49,59 +50,48 @@ const (
 
 type Check struct {
 	Name  string
-	why   string             // it matters
 	files bool               // it reads files, which may hang
 	path  func(Site) string  // shown with each result, unless the judge names another
 	judge func(*view) string // reports problems to the view, and returns what to print if there are none
 }
 
+//go:embed why.txt
+var whyFile string
+
+// why returns why a check matters, as why.txt has it.
+func why(check string) string {
+	_, text, _ := strings.Cut(whyFile, "\n"+check+": ")
+	text, _, _ = strings.Cut(text, "\n")
+	return text
+}
+
 // slurmChecks are the checks of slurm.conf, slurmd and the driver, except for the hooks.
 var slurmChecks = []Check{
-	{Name: "slurm-version", path: fixed("slurmd"), judge: judgeVersion,
-		why: "what hooks are told depends on the version"},
-	{Name: "hook-timeout", path: slurmConfPath, judge: judgeTimeout,
-		why: "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script of the " +
-			"site's own then drains the node"},
-	{Name: "cgroups", path: slurmConfPath, judge: judgeCgroups,
-		why: "a process may outlive its job, and no cgroup proves which job's it is"},
-	{Name: "devices", path: slurmConfPath, judge: judgeDevices,
-		why: "every job can use all GPUs of its node, whatever it was given, and fail other jobs"},
-	{Name: "leftovers", path: mpsDir, files: true, judge: judgeLeftovers,
-		why: "CUDA programs without CUDA_MPS_PIPE_DIRECTORY look there for a daemon, and may fail"},
-	{Name: "requeue", path: slurmConfPath, judge: judgeRequeue,
-		why: "with sbatch --requeue=expedite a failed job starts again at once if an epilog fails, and is held " +
-			"otherwise; if slurmctld does not answer scontrol, a leftover does not drain"},
-	{Name: "pyxis", path: slurmConfPath, judge: judgePyxis,
-		why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
-			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"},
-	{Name: "prolog-flags", path: slurmConfPath, judge: judgeFlags,
-		why: "starts are not looked at on all nodes, hooks wait for each other, or cannot drain"},
-	{Name: "partitions", path: func(s Site) string { return s.ConfigPath }, judge: judgePartitions,
-		why: "jobs of the partition that is meant are judged by the rules for all others: mode, policy and sharing"},
-	{Name: "gpu-order", path: slurmConfPath, judge: judgeOrder,
-		why: "hooks look at no GPU whose number is not certain (BKD-AMBIGUOUS)"},
-	{Name: "gpu-shards", path: slurmConfPath, judge: judgeShards,
-		why: "nothing found on a GPU drains, and none is tested by an allocation"},
-	{Name: "driver", path: fixed("driver"), judge: judgeDriver, why: "GPUs are not examined"},
+	{Name: "slurm-version", path: fixed("slurmd"), judge: judgeVersion},
+	{Name: "hook-timeout", path: slurmConfPath, judge: judgeTimeout},
+	{Name: "cgroups", path: slurmConfPath, judge: judgeCgroups},
+	{Name: "devices", path: slurmConfPath, judge: judgeDevices},
+	{Name: "leftovers", path: mpsDir, files: true, judge: judgeLeftovers},
+	{Name: "requeue", path: slurmConfPath, judge: judgeRequeue},
+	{Name: "pyxis", path: slurmConfPath, judge: judgePyxis},
+	{Name: "prolog-flags", path: slurmConfPath, judge: judgeFlags},
+	{Name: "partitions", path: func(s Site) string { return s.ConfigPath }, judge: judgePartitions},
+	{Name: "gpu-order", path: slurmConfPath, judge: judgeOrder},
+	{Name: "gpu-shards", path: slurmConfPath, judge: judgeShards},
+	{Name: "driver", path: fixed("driver"), judge: judgeDriver},
 }
 
 func Checks() []Check {
 	all := []Check{
 		{Name: "programs", path: func(s Site) string { return s.programs()[0].at[0] }, files: true,
-			judge: judgePrograms,
-			why:   "root starts or loads it; a Prolog or Epilog that cannot be started drains the node"},
-		{Name: "config", path: func(s Site) string { return s.ConfigPath }, files: true, judge: judgeConfig,
-			why: "it says what root runs"},
-		{Name: "drop-filesystem", path: dropDir, files: true, judge: judgeDrop,
-			why: "users write here: without a small tmpfs of its own, one user can fill it for all hooks"},
-		{Name: "remove-ipc", path: logindMain, files: true, judge: judgeRemoveIPC,
-			why: "when a user's last login on the node ends, systemd deletes the shared memory of the jobs that this " +
-				"user still has there, as of NCCL and data loaders"},
-		{Name: "slurm-conf", path: slurmConfPath, judge: judgeConf,
-			why: "it says whether and how Slurm calls the hooks: without all of it what depends on it is not checked"},
+			judge: judgePrograms},
+		{Name: "config", path: func(s Site) string { return s.ConfigPath }, files: true, judge: judgeConfig},
+		{Name: "drop-filesystem", path: dropDir, files: true, judge: judgeDrop},
+		{Name: "remove-ipc", path: logindMain, files: true, judge: judgeRemoveIPC},
+		{Name: "slurm-conf", path: slurmConfPath, judge: judgeConf},
 	}
 	for _, h := range slots() {
-		all = append(all, Check{Name: h.check, why: h.why, files: true, path: slurmConfPath, judge: h.judge})
+		all = append(all, Check{Name: h.check, files: true, path: slurmConfPath, judge: h.judge})
 	}
 	return append(all, slurmChecks...)
 }
@@ -115,7 +105,7 @@ type view struct {
 
 func (v *view) say(level, seen, fix string) *Result {
 	v.found = append(v.found,
-		Result{Check: v.check.Name, Level: level, Path: v.path, Seen: seen, Why: v.check.why, Fix: fix})
+		Result{Check: v.check.Name, Level: level, Path: v.path, Seen: seen, Why: why(v.check.Name), Fix: fix})
 	return &v.found[len(v.found)-1]
 }
 

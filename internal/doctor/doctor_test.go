@@ -164,6 +164,10 @@ func TestDoc(t *testing.T) {
 	have := must.Read(t, "../../docs/doctor.md")
 	for _, c := range Checks() {
 		must.Not(t, !strings.Contains(have, "`"+c.Name+"`"), "docs/doctor.md says nothing of the check %s", c.Name)
+		must.Not(t, why(c.Name) == "", "why.txt has no row of the check %s", c.Name)
+	}
+	for _, h := range slots() {
+		must.Not(t, h.without() == "", "why.txt does not say what happens without %s", h.key)
 	}
 }
 

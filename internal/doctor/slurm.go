@@ -137,30 +137,22 @@ func judgePyxis(v *view) string {
 	return "no pyxis with a task hook"
 }
 
-type slot struct {
-	check, key, program string
-	why, without        string // what happens if the file cannot be run, or is not named
-}
+type slot struct{ check, key, program string }
 
 const healthKey = "HealthCheckProgram"
 
 func slots() []slot {
-	const (
-		drains = "the node drains at the next job if slurmd cannot run it"
-		task   = "if it cannot be run, every job's tasks fail, or every job's output has an error"
-	)
 	return []slot{
-		{"slurm-prolog", "Prolog", "bookend-prolog", drains, "job starts are not examined, so nothing can be compared"},
-		{"slurm-epilog", "Epilog", "bookend-epilog", drains, "job ends are not examined, so leftovers are not seen"},
-		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", task,
-			"a job's log named with %x, %A or %a gets no report if the job ends at once or record.every is 0s, " +
-				"and the start report comes with the end report"},
-		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", task,
-			"at the end of a script its processes that still use a GPU are not named"},
-		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "the health check never runs",
-			"between jobs nothing is examined: leftovers are not found, and no drain gets Bookend's reason"},
+		{"slurm-prolog", "Prolog", "bookend-prolog"},
+		{"slurm-epilog", "Epilog", "bookend-epilog"},
+		{"slurm-taskprolog", "TaskProlog", "bookend-prolog"},
+		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog"},
+		{"slurm-healthcheck", healthKey, "bookend-healthcheck"},
 	}
 }
+
+// without returns what happens if the file is not named.
+func (h slot) without() string { return why(h.check + " without") }
 
 // drains reports whether the hook's failure drains the node; of these two Slurm runs all lines (slurm.SeveralHooks).
 func (h slot) drains() bool { return h.key == "Prolog" || h.key == "Epilog" }
@@ -206,12 +198,12 @@ func (h slot) judge(v *view) string {
 	case len(paths) == 0 && other != "":
 		return h.program + " by " + other
 	case len(paths) == 0 && h.task():
-		return none + ": " + h.without
+		return none + ": " + h.without()
 	case len(paths) == 0 && h.drains():
-		v.wrong(none+": Slurm does not call "+h.program, setUp).Why = h.without
+		v.wrong(none+": Slurm does not call "+h.program, setUp).Why = h.without()
 		return ""
 	case len(paths) == 0:
-		v.warn(none, setUp).Why = h.without
+		v.warn(none, setUp).Why = h.without()
 		return ""
 	}
 	if len(paths) > 1 && v.slurmdLacks(slurm.SeveralHooks) {
@@ -224,14 +216,14 @@ func (h slot) judge(v *view) string {
 	switch {
 	case len(order) == 0: // already reported
 	case ours == 0 && h.task():
-		v.warn(fmt.Sprintf("%s: none names %s", all, h.program), setUp).Why = h.without
+		v.warn(fmt.Sprintf("%s: none names %s", all, h.program), setUp).Why = h.without()
 	case ours == 0 && other == "": // a script that runs it through another file is not recognised
 		fix := setUp
 		if h.key == healthKey { // the key is in use
 			fix = "systemctl enable --now bookend-healthcheck.timer   # or, with Node Health Check, check_bookend in " +
 				"nhc.conf (/usr/share/doc/bookend/nhc/bookend.nhc)"
 		}
-		v.unknown(fmt.Sprintf("%s: none is %s or names it", all, h.program), fix).Why = h.without
+		v.unknown(fmt.Sprintf("%s: none is %s or names it", all, h.program), fix).Why = h.without()
 	case ours > 1:
 		v.wrong(fmt.Sprintf("%s: %s %d times", all, h.program, ours), "name it once").
 			Why = "the second finds what the first has recorded"
@@ -239,7 +231,7 @@ func (h slot) judge(v *view) string {
 		h.judgeOrder(v, all, later)
 	}
 	if h.key == healthKey {
-		v.judgeInterval(other, h.without)
+		v.judgeInterval(other, h.without())
 	}
 	return all
 }

@@ -252,7 +252,7 @@ func judgeShards(v *view) string {
 		v.warn("whether GPUs are given out in parts is not known: "+answer.Why,
 			"shards: no   # below slurm: in bookend.yaml")
 	case answer.Shared == slurm.Yes || said == config.ShardsYes:
-		return "GPUs are given out in parts: " + v.check.why
+		return "GPUs are given out in parts: " + why(v.check.Name)
 	}
 	return "none: " + answer.Why
 }
