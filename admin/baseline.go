@@ -32,11 +32,9 @@ func baselineCommand(a *app) *cobra.Command {
 			Args: operands(1, 1, "a GPU: a UUID, a PCI bus id or nvidiaN"),
 			RunE: func(_ *cobra.Command, args []string) error { return acceptBaseline(a, args[0]) },
 		}),
-		a.perNode(&cobra.Command{
-			Use: "reset UUID|all", Short: "remove the baseline of a GPU, or of all",
+		a.perNode(&cobra.Command{Use: "reset UUID|all", Short: "remove the baseline of a GPU, or of all",
 			Args: operands(1, 1, "a UUID, as bookend baseline shows it, or all"), ValidArgs: []string{"all"},
-			RunE: func(_ *cobra.Command, args []string) error { return resetBaselines(a, args[0]) },
-		}))
+			RunE: func(_ *cobra.Command, args []string) error { return resetBaselines(a, args[0]) }}))
 	return a.perNode(cmd)
 }
 

@@ -20,10 +20,8 @@ type historyAsk struct {
 
 func historyCommand(a *app) *cobra.Command {
 	var q historyAsk
-	cmd := &cobra.Command{
-		Use: "history", Short: "list recorded jobs by GPU, user, finding and time",
-		Args: none, RunE: func(cmd *cobra.Command, _ []string) error { return history(a, cmd, q) },
-	}
+	cmd := &cobra.Command{Use: "history", Short: "list recorded jobs by GPU, user, finding and time",
+		Args: none, RunE: func(cmd *cobra.Command, _ []string) error { return history(a, cmd, q) }}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&q.filter.GPU, "gpu", "", "`GPU` by Slurm's number, UUID or PCI bus id, or as nvidiaN")

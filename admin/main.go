@@ -24,11 +24,9 @@ import (
 var version = "unknown" // set by the linker
 
 func main() {
-	env := child.Env{
-		Args: os.Args, Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+	env := child.Env{Args: os.Args, Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		EUID: os.Geteuid(), PID: os.Getpid(),
-		Clock: child.SystemClock(), Exit: os.Exit, Version: version,
-	}
+		Clock: child.SystemClock(), Exit: os.Exit, Version: version}
 	if code, done := env.Serve(); done {
 		os.Exit(code)
 	}
@@ -159,11 +157,9 @@ func (a *app) end(err error) int {
 }
 
 func rootCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "bookend [COMMAND]", Short: "show what Bookend recorded of this node's GPUs and jobs",
+	cmd := &cobra.Command{Use: "bookend [COMMAND]", Short: "show what Bookend recorded of this node's GPUs and jobs",
 		Args: cobra.ArbitraryArgs, SilenceErrors: true, SilenceUsage: true,
-		RunE: noCommand("a command"), Version: cmp.Or(a.env.Version, version),
-	}
+		RunE: noCommand("a command"), Version: cmp.Or(a.env.Version, version)}
 	cobra.EnableCommandSorting = false
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	// Records contain text from outside and only root may read them, so a shell completes neither them nor file names.
@@ -208,10 +204,8 @@ func describe(root *cobra.Command) {
 }
 
 func versionCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "print the version", Args: none,
-		Run: func(*cobra.Command, []string) { fmt.Fprintf(a.env.Stdout, "bookend %s\n", a.env.Version) },
-	}
+	return &cobra.Command{Use: "version", Short: "print the version", Args: none,
+		Run: func(*cobra.Command, []string) { fmt.Fprintf(a.env.Stdout, "bookend %s\n", a.env.Version) }}
 }
 
 // help returns a command's --help text, without the exit codes, which are the same for all commands.

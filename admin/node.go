@@ -155,10 +155,8 @@ func (r records) stuck() string {
 
 func statusCommand(a *app) *cobra.Command {
 	var recordsAlone bool
-	cmd := &cobra.Command{
-		Use: "status", Short: "show the node at a glance: driver, GPUs, jobs, findings, errors",
-		Args: none, RunE: func(*cobra.Command, []string) error { return status(a, recordsAlone) },
-	}
+	cmd := &cobra.Command{Use: "status", Short: "show the node at a glance: driver, GPUs, jobs, findings, errors",
+		Args: none, RunE: func(*cobra.Command, []string) error { return status(a, recordsAlone) }}
 	cmd.Flags().BoolVar(&recordsAlone, "records", false, "use records only: do not ask the driver or Slurm")
 	cmd.Flags().BoolVar(&a.check, "exit-code", false, "exit 1 if something is wrong, 5 if the driver did not answer")
 	return a.perNode(a.inJSON(cmd))

@@ -34,15 +34,11 @@ func configCommand(a *app) *cobra.Command {
 	}
 	check.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault) // file names
 	check.Flags().BoolVar(&syntax, "syntax", false, "check only the text of FILE")
-	show := &cobra.Command{
-		Use: "show", Short: "show every key in effect, and where it is set",
-		Args: none, RunE: func(*cobra.Command, []string) error { return showConfig(a, defaults) },
-	}
+	show := &cobra.Command{Use: "show", Short: "show every key in effect, and where it is set",
+		Args: none, RunE: func(*cobra.Command, []string) error { return showConfig(a, defaults) }}
 	show.Flags().BoolVar(&defaults, "defaults", false, "show the defaults only")
-	cmd := &cobra.Command{
-		Use: "config", Short: "show or check the configuration",
-		Args: cobra.ArbitraryArgs, RunE: noCommand("show or check"),
-	}
+	cmd := &cobra.Command{Use: "config", Short: "show or check the configuration",
+		Args: cobra.ArbitraryArgs, RunE: noCommand("show or check")}
 	cmd.AddCommand(show, check)
 	return cmd
 }
@@ -109,10 +105,8 @@ func verdict(ok bool) error {
 
 func doctorCommand(a *app) *cobra.Command {
 	var all bool
-	cmd := &cobra.Command{
-		Use: "doctor", Short: "check the installation and show how to fix it",
-		Args: none, RunE: func(*cobra.Command, []string) error { return examine(a, all) },
-	}
+	cmd := &cobra.Command{Use: "doctor", Short: "check the installation and show how to fix it",
+		Args: none, RunE: func(*cobra.Command, []string) error { return examine(a, all) }}
 	cmd.Flags().BoolVar(&all, "all", false, "show the checks that are ok, too")
 	return a.inJSON(cmd)
 }

@@ -9,12 +9,10 @@ import (
 
 // moving returns the findings on a GPU that did not settle: what stayed on it, and other live jobs' processes.
 func (v view) moving() []record.Finding {
-	return append(v.certain(v.stayed()), record.Finding{
-		Code: catalog.Moving, Bytes: v.now.Memory.Used,
+	return append(v.certain(v.stayed()), record.Finding{Code: catalog.Moving, Bytes: v.now.Memory.Used,
 		Unknown: fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s",
 			v.curve.Span.Seconds()),
-		Expected: "memory given back within the settle time",
-	})
+		Expected: "memory given back within the settle time"})
 }
 
 // stayed returns what every sample showed, with its smallest figure. For a live job's process one sample is enough.

@@ -236,11 +236,9 @@ func (s Input) Trespasses() (all []record.Finding) {
 			o := s.Decide(facts, r.Device.ID)
 			proven := read && !facts.Gone && o.Level.Certain() &&
 				!facts.Cgroup.Elsewhere(s.Job.Node) // the check of that node judges it
-			f := record.Finding{
-				Code: catalog.Trespass, GPU: r.Device.ID, Index: &c.Index, Bytes: p.Memory,
+			f := record.Finding{Code: catalog.Trespass, GPU: r.Device.ID, Index: &c.Index, Bytes: p.Memory,
 				Holder: listedOn(p, facts), Owner: o.Blamed(),
-				Expected: "processes on none but their job's own GPUs",
-			}
+				Expected: "processes on none but their job's own GPUs"}
 			switch {
 			case !proven || r.ProcessesUnknown != "":
 				continue

@@ -42,10 +42,8 @@ func (v view) search(f *record.Finding, may func(record.Holding) bool, class []r
 			continue
 		}
 		o := v.in.Decide(h.Process, v.device.ID)
-		candidate := record.Holder{
-			Process: h.Process, Memory: gpu.Unknown("a descriptor proves a holder, not bytes"),
-			Classes: slices.Concat(v.in.orphan(o), class, classes(h.Process)), Open: h.Open(),
-		}
+		candidate := record.Holder{Process: h.Process, Memory: gpu.Unknown("a descriptor proves a holder, not bytes"),
+			Classes: slices.Concat(v.in.orphan(o), class, classes(h.Process)), Open: h.Open()}
 		if !o.Ambiguous() {
 			candidate.Owner = o.Blamed()
 		}

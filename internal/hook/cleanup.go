@@ -65,11 +65,9 @@ func endAll(a *node.Access, seen judge.Seen, targets []record.Holder) (did []rec
 
 // outcome returns the finding for one process, with its GPU. A process that only had a GPU open is on none.
 func outcome(seen judge.Seen, h record.Holder, result procscan.CleanupResult) record.Finding {
-	f := record.Finding{
-		Code: catalog.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: result.Outcome,
+	f := record.Finding{Code: catalog.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: result.Outcome,
 		Expected: "a job that ends its own processes",
-		Observed: fmt.Sprintf("process %d: %s", result.PID, result.Outcome.Text()),
-	}
+		Observed: fmt.Sprintf("process %d: %s", result.PID, result.Outcome.Text())}
 	if result.Why != "" {
 		f.Observed += ": " + result.Why
 	}

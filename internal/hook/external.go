@@ -32,10 +32,8 @@ func startExternal(a *node.Access) (wait func() (*judge.Reply, []record.Finding)
 		stuck = errors.New("an earlier one cannot be killed")
 	}
 	// Threat: it runs as root, so only root may have written it; what it writes is tainted.
-	spec := child.Spec{
-		Path: c.Program, Args: c.Arguments, MaxOutput: maxExternal, Timeout: a.Left(c.Limit),
-		Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SLURMD_NODENAME=" + a.Job.Node}, Foreign: true,
-	}
+	spec := child.Spec{Path: c.Program, Args: c.Arguments, MaxOutput: maxExternal, Timeout: a.Left(c.Limit),
+		Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SLURMD_NODENAME=" + a.Job.Node}, Foreign: true}
 	if conf := a.Env.Getenv("SLURM_CONF"); conf != "" {
 		spec.Env = append(spec.Env, "SLURM_CONF="+conf)
 	}

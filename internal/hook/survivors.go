@@ -32,10 +32,8 @@ func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]
 	if !hasSpan(c) || len(pids) == 0 || err != nil || hangsAt(a, pids) {
 		return c
 	}
-	ended := leftover.Span{
-		Job:  a.Job.OwnerHere(),
-		From: cmp.Or(start.Began, start.At), To: a.Deadline.Start, Cluster: a.Env.Getenv(leftover.ClusterVariable),
-	}
+	ended := leftover.Span{Job: a.Job.OwnerHere(),
+		From: cmp.Or(start.Began, start.At), To: a.Deadline.Start, Cluster: a.Env.Getenv(leftover.ClusterVariable)}
 	request := procscan.SurvivorRequest{
 		Proc: a.Config.Paths.Proc, UID: a.Job.UID, PIDs: pids, Variables: leftover.Variables(),
 	}

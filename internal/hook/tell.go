@@ -71,10 +71,8 @@ func account(a *node.Access) (wait func() (joblog.Account, error)) {
 
 // soFar returns what the user of a running job reads about it, and a reason to leave its node.
 func soFar(a *node.Access, run record.Run, seen record.Recording, now record.Side, shared bool) (text, why string) {
-	scene := report.Scene{
-		Run: run, Cards: run.Devices, Now: now, Show: a.Config.JobLog.Show, Recording: &seen,
-		Ended: now.Snapshot.At, Shared: shared,
-	}
+	scene := report.Scene{Run: run, Cards: run.Devices, Now: now, Show: a.Config.JobLog.Show, Recording: &seen,
+		Ended: now.Snapshot.At, Shared: shared}
 	return report.Running(scene), report.VetRunning(scene)
 }
 

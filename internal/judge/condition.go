@@ -84,12 +84,10 @@ type JobOutput struct {
 // symptoms returns the input of a diagnosis, as far as this hook saw it. Why adds the rest.
 func (c Case) symptoms(j Judgement) diagnosis.Input {
 	h := c.Output
-	in := diagnosis.Input{
-		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
+	in := diagnosis.Input{Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
 		Probes: probesOf(c.Tests), Health: c.Seen.Health, Kernel: errorsOf(c),
 		AddressSpace: h.AddressSpace, Disputed: condition.Disputed,
-		Messages: h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
-	}
+		Messages: h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled}
 	if c.Seen.Brief {
 		in.HealthUnknown = "ECC counters, after a good end"
 	}
@@ -133,11 +131,9 @@ func (c Case) StandingAfter(now record.Standing, j Judgement, drained bool) reco
 
 // glanceOf is what this hook has seen of fatal errors.
 func glanceOf(c Case) condition.Look {
-	return condition.Look{
-		Epoch: c.Seen.Epoch, Kernel: c.Seen.Kernel, Health: c.Seen.Health,
+	return condition.Look{Epoch: c.Seen.Epoch, Kernel: c.Seen.Kernel, Health: c.Seen.Health,
 		Cards: slices.Concat(c.Seen.Cards, notFound(c)),
-		Known: c.Past.Standing, Hook: record.StandingFault{At: c.At, Hook: c.Phase, Job: c.Job.ID},
-	}
+		Known: c.Past.Standing, Hook: record.StandingFault{At: c.At, Hook: c.Phase, Job: c.Job.ID}}
 }
 
 // standingOf returns the fatal errors from before this job; for a health check, those that are on record.

@@ -102,11 +102,9 @@ func Learn(c Case) (news []record.Baseline) {
 
 func (c Case) EndRecord(j Judgement) record.End {
 	side := c.Seen.Side
-	e := record.End{
-		At: side.Snapshot.At, Began: c.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan,
+	e := record.End{At: side.Snapshot.At, Began: c.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan,
 		Processes: slices.Collect(maps.Values(side.Processes)), Probes: probesOf(c.Tests), Kernel: c.Seen.Kernel,
-		Findings: j.Found, Verdict: j.Verdict,
-	}
+		Findings: j.Found, Verdict: j.Verdict}
 	if c.Phase == slurm.Epilog {
 		e.Recording = c.Past.Recording
 		if began := c.Past.Run.Epoch; began != (gpu.Epoch{}) && c.Seen.Epoch != began {
@@ -264,14 +262,12 @@ func BaselinesOf(all map[gpu.ID]record.Baseline, epoch gpu.Epoch) map[gpu.ID]rec
 // Order says how to sample GPUs. An end may drain for memory that a start only reports, so an end makes sure.
 func (c Case) Order(cards []record.Assigned, settle config.SettleTimes) Order {
 	expect, known := compare.Expectations(c.Past.Before, c.Past.Baselines, c.limits())
-	return Order{
-		Job: c.Job, Cards: cards, Known: known, Limits: c.limits(), Baselines: c.Past.Baselines,
+	return Order{Job: c.Job, Cards: cards, Known: known, Limits: c.limits(), Baselines: c.Past.Baselines,
 		Sure: c.Phase != slurm.Prolog,
 		Rule: gpu.WatchRule{
 			Max: time.Duration(settle.Max), Flat: time.Duration(settle.Flat),
 			SlackBytes: c.limits().Report, Expect: expect,
-		},
-	}
+		}}
 }
 
 // Asks reports whether attribution needs the node's records: on clean GPUs it does not.
@@ -290,10 +286,8 @@ const (
 const twice = 5 * time.Minute
 
 func (c Case) Scene(now record.Side) compare.Input {
-	s := compare.Input{
-		Job: c.Job, Cards: c.Seen.Cards, Before: c.Past.Before, Now: now,
-		Limits: c.limits(), Baselines: c.Past.Baselines, MPSUIDs: c.Config.NVIDIA.MPSUIDs,
-	}
+	s := compare.Input{Job: c.Job, Cards: c.Seen.Cards, Before: c.Past.Before, Now: now,
+		Limits: c.limits(), Baselines: c.Past.Baselines, MPSUIDs: c.Config.NVIDIA.MPSUIDs}
 	if c.InJob {
 		s.Doubt = insideDoubt
 	}

@@ -37,10 +37,8 @@ func (c TestCase) Plan(cards []record.Assigned) (test []record.Assigned, skipped
 }
 
 func SkippedTest(id gpu.ID, why string) gpu.Probe {
-	return gpu.Probe{
-		Device: id, Result: gpu.ProbeSkipped, Why: why, Free: gpu.Unknown("not tested"),
-		Largest: gpu.Unknown("not tested"),
-	}
+	return gpu.Probe{Device: id, Result: gpu.ProbeSkipped, Why: why, Free: gpu.Unknown("not tested"),
+		Largest: gpu.Unknown("not tested")}
 }
 
 func (c TestCase) forbids(card record.Assigned) string {

@@ -42,10 +42,8 @@ func outputOfJob(a *Access, c judge.Case, seen slurm.OutputFiles) (o Output, fau
 	}
 	o.Place = joblog.PlaceOf(a.Job, raw, seen)
 	all, exit := o.Place.Streams(), a.Job.Exit
-	request := joblog.TailRequest{
-		UID: a.Job.UID, GID: a.Job.GID, Within: time.Duration(a.Times.Append),
-		Back: !exit.Known || exit.Raw != 0 || exit.Derived != 0,
-	}
+	request := joblog.TailRequest{UID: a.Job.UID, GID: a.Job.GID, Within: time.Duration(a.Times.Append),
+		Back: !exit.Known || exit.Raw != 0 || exit.Derived != 0}
 	for _, w := range all {
 		if w.Path != "" {
 			request.Targets = append(request.Targets, w.Target)

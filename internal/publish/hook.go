@@ -44,12 +44,10 @@ func Hook(a *node.Access, o Account) {
 		lines = append(lines, e.Line(a.Config.Log)...)
 		sendSyslog(a, e)
 	}
-	req := DiskRequest{
-		Run: a.Config.Paths.Run, Var: a.Config.Paths.Var, Node: a.Job.Node, Now: a.Env.Clock.Wall(),
+	req := DiskRequest{Run: a.Config.Paths.Run, Var: a.Config.Paths.Var, Node: a.Job.Node, Now: a.Env.Clock.Wall(),
 		Textfile: a.Config.Metrics.Textfile, JobMap: a.Config.Metrics.JobMap, Counted: counted(a, o),
 		Boot: a.Env.Clock.Boot(), Words: a.Config.Log, Hook: newEntry(a, config.Warning, ""), Syslog: syslogSocket(a),
-		Env: []string{"BOOKEND_CONFIG=" + a.Env.Getenv("BOOKEND_CONFIG")},
-	}
+		Env: []string{"BOOKEND_CONFIG=" + a.Env.Getenv("BOOKEND_CONFIG")}}
 	if a.Config.Log.File {
 		req.Log, req.LogDir = lines, a.Config.Paths.Log
 	}
@@ -72,10 +70,8 @@ func Hook(a *node.Access, o Account) {
 func syslogSocket(a *node.Access) string { return filepath.Join(a.Config.Paths.Dev, "log") }
 
 func newEntry(a *node.Access, level config.LogLevel, message string) Entry {
-	e := Entry{
-		At: a.Env.Clock.Wall(), Level: level, Program: Program(a.Phase), PID: a.Env.PID, Message: message,
-		Fields: map[string]any{"node": a.Job.Node},
-	}
+	e := Entry{At: a.Env.Clock.Wall(), Level: level, Program: Program(a.Phase), PID: a.Env.PID, Message: message,
+		Fields: map[string]any{"node": a.Job.Node}}
 	if a.Phase != slurm.HealthCheck {
 		e.Fields["job"], e.Fields["uid"], e.Fields["partition"] = uint32(a.Job.ID), a.Job.UID, a.Job.Partition
 	}

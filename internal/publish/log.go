@@ -43,10 +43,8 @@ func (e Entry) Line(c config.Log) []byte {
 	var line bytes.Buffer
 	least, _ := logrus.ParseLevel(string(c.Level)) // the configuration has no other levels
 	own, _ := logrus.ParseLevel(string(e.Level))
-	logger := &logrus.Logger{
-		Out: &line, Level: least,
-		Formatter: &logrus.TextFormatter{TimestampFormat: timestamp, DisableColors: true, FullTimestamp: true},
-	}
+	logger := &logrus.Logger{Out: &line, Level: least,
+		Formatter: &logrus.TextFormatter{TimestampFormat: timestamp, DisableColors: true, FullTimestamp: true}}
 	if c.Format == config.JSON {
 		logger.Formatter = &logrus.JSONFormatter{TimestampFormat: timestamp, DisableHTMLEscape: true}
 	}

@@ -210,12 +210,10 @@ func Idle(a *node.Access) bool {
 func drainInput(a *node.Access, seen judge.Seen, memory drain.Remembered) (drain.Facts, []record.Finding) {
 	runs, unread := a.Store.Runs()
 	lost, err := a.Store.LostRecord() // after the records: reading them sets damaged ones aside
-	return withOthers(a, drain.Facts{
-		Now: a.Env.Clock.Wall(), Epoch: seen.Epoch, Memory: memory.Here(seen.Epoch.Boot),
+	return withOthers(a, drain.Facts{Now: a.Env.Clock.Wall(), Epoch: seen.Epoch, Memory: memory.Here(seen.Epoch.Boot),
 		Exits: drain.Exits(runs, seen.Epoch.Boot), Mute: a.Config.Drain.ReasonBy == config.ReasonByNone,
 		Resume:  a.Config.Drain.Resume.Times(),
-		Partial: seen.Epoch.Boot == "" || len(unread) > 0, Lost: lost || err != nil,
-	}), node.Fault(err)
+		Partial: seen.Epoch.Boot == "" || len(unread) > 0, Lost: lost || err != nil}), node.Fault(err)
 }
 
 // carryOut does what was decided, and stores it first: if that fails, nothing is done.

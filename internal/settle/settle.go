@@ -40,10 +40,8 @@ func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) record.
 	for first > 0 && same(lookAt(looks[first-1], d)) {
 		first--
 	}
-	curve := record.Curve{
-		Looks: len(looks), Span: span(looks), Settled: since(looks[0], looks[first]),
-		Steady: observed(rule.Flat, looks[first:]),
-	}
+	curve := record.Curve{Looks: len(looks), Span: span(looks), Settled: since(looks[0], looks[first]),
+		Steady: observed(rule.Flat, looks[first:])}
 	switch {
 	case clean:
 		curve.State = record.Clean

@@ -220,9 +220,7 @@ func devices(list, form string, valid func(string) bool) ([]string, error) {
 // a value without its expected form is left unset. There is no error: a task hook never fails a job.
 func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 	e := reader{getenv: getenv}
-	task := Task{
-		Owner: OwnerOfCgroup(ownCgroup), EnvID: e.jobID("SLURM_JOB_ID"), HetID: e.jobID("SLURM_HET_JOB_ID"),
-	}
+	task := Task{Owner: OwnerOfCgroup(ownCgroup), EnvID: e.jobID("SLURM_JOB_ID"), HetID: e.jobID("SLURM_HET_JOB_ID")}
 	if node := getenv("SLURMD_NODENAME"); ValidNode(node) {
 		task.Node = node
 	}
