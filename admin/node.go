@@ -143,11 +143,8 @@ func (r records) access() *node.Access {
 
 // stuck describes a child that could not be killed and is still in the driver; "" if there is none.
 func (r records) stuck() string {
-	if r.store == nil {
-		return ""
-	}
-	s, err := r.store.Stuck(nil, child.AliveIn(r.cfg.Paths.Proc))
-	if err != nil || s == nil {
+	s := node.PeekStuck(r.cfg.Paths, r.node)
+	if s == nil {
 		return ""
 	}
 	return s.Words(r.env.Clock.Booted().Add(s.Since).Format(time.DateTime))
@@ -227,7 +224,6 @@ func (r records) damage() []string {
 	return texts
 }
 
-// addRemembered adds what the hooks have recorded about the node itself.
 func (r records) addRemembered(s *view.Status) {
 	damaged, err := r.store.Damaged()
 	s.AddUnread("which records are damaged", err)

@@ -212,7 +212,6 @@ func (m Memory) Stays() bool { return m == OwnProcess || m == Unlisted || m == S
 // ExitOther is the exit code of a drain whose finding has no number of its own.
 const ExitOther = 40
 
-// Exits returns the entries with an exit code of their own, ordered by it.
 func Exits() []Entry {
 	all := slices.DeleteFunc(All(), func(e Entry) bool { return e.Exit == 0 })
 	slices.SortFunc(all, func(a, b Entry) int { return a.Exit - b.Exit })

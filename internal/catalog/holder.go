@@ -16,7 +16,6 @@ type HolderKind struct {
 //go:embed holders.txt
 var holderTable string
 
-// HolderKindOf returns a kind by its name, in any case; false if there is none.
 func HolderKindOf(name string) (HolderKind, bool) {
 	for _, f := range Rows(holderTable, 4) {
 		if strings.EqualFold(name, f[0]) {

@@ -18,7 +18,6 @@ func (v view) faultDoubts() []string {
 	)
 }
 
-// doubts returns the reasons that keep memory on this GPU from proving it unusable.
 func (v view) doubts() []string {
 	s, unread := v.in, v.in.Unread[v.device.ID]
 	return append(v.faultDoubts(), reasons(

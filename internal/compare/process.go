@@ -70,7 +70,6 @@ func listedOn(p gpu.Process, facts record.Process) *record.Holder {
 	return &record.Holder{Process: facts, Memory: p.Memory, Classes: classes(facts, p.Kinds...)}
 }
 
-// orphan returns the class of a process that its job left behind, none of any other.
 func (s Input) orphan(o attribution.Attribution) []record.Class {
 	if s.leftBehind(o) {
 		return []record.Class{record.Orphan}
@@ -112,7 +111,6 @@ func resident(p gpu.Process, facts record.Process) bool {
 	return service && p.Memory.Known() && p.Memory.Bytes <= record.MaxBaseline
 }
 
-// codeOf says what a live process on the GPU is.
 func (v view) codeOf(p record.Process, o attribution.Attribution) catalog.Code {
 	_, listed := v.then.Process(p.PID)
 	switch {

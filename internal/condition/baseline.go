@@ -10,7 +10,6 @@ import (
 	"bookend/internal/record"
 )
 
-// DescribeBaseline describes a baseline for an admin, in lines.
 func DescribeBaseline(b record.Baseline, now gpu.Epoch, booted time.Time) string {
 	how, when := "learned", " before the last driver reload or reboot: no longer counts"
 	if b.Accepted {

@@ -107,7 +107,6 @@ func explainPasted(what string, explain func(catalog.Code) string) (paragraphs [
 	return append(paragraphs, explainReturned(what)...)
 }
 
-// explainReturned explains the codes of vendors' libraries that a text names.
 func explainReturned(what string) (paragraphs []string) {
 	for _, r := range gpu.FindReturned(what) {
 		paragraphs = append(paragraphs, catalog.Paragraph(r.Title(), "a return code of "+r.Library,

@@ -183,7 +183,6 @@ func Witness(in *Input, r *record.Recording, self record.Run, from, to time.Dura
 	}
 }
 
-// sightingsOf returns the processes that samples saw on a run's GPUs, sorted.
 func sightingsOf(r *record.Recording, self record.Run) (seen []Sighting) {
 	for _, g := range r.GPUs {
 		for _, p := range g.Processes {

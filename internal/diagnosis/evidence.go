@@ -60,7 +60,6 @@ type evidence struct {
 	unexplainedOn *record.Assigned
 }
 
-// gather derives the evidence.
 func gather(in Input) evidence {
 	in.Messages, in.Kernel = lastWords(in.Messages), cmp.Or(in.Kernel, &gpu.KernelLog{Unknown: "not read"})
 	e := evidence{

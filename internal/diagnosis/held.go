@@ -91,7 +91,6 @@ type stock struct {
 	owners  []*record.Owner // of each finding, nil if unknown
 }
 
-// stocksOf sums up the findings of one kind, largest first.
 func stocksOf(e evidence, n record.CauseName) (all []stock) {
 	for _, h := range e.held {
 		f, job := h.finding, e.in.Job.ID

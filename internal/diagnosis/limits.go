@@ -103,7 +103,6 @@ func notTheGPU(e evidence) record.Cause {
 	return rules[record.Cause]{{stoppedByLimit(e), no(didNotStart)}, {hostAlone(e), no("it was host memory")}}.first()
 }
 
-// stoppedByLimit reports whether a limit kept CUDA from starting.
 func stoppedByLimit(e evidence) bool { return e.startFailed && addressSpace(e) != "" }
 
 const didNotStart = "CUDA did not even start"

@@ -109,7 +109,6 @@ func withdrawn(e evidence, c record.Cause) record.Cause {
 // mostReported limits how many faults of its output a report explains.
 const mostReported = 2
 
-// reported explains the faults in the job's output to its owner.
 func reported(e evidence) (lines []string) {
 	node := e.in.Job.Node
 	if e.spread {

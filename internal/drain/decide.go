@@ -271,7 +271,6 @@ func (in Facts) Renew(f record.Finding, at time.Duration, conf string) Decision 
 	return AtHook(in, own)
 }
 
-// Renews returns a test whether a node is still as Renew decided.
 func (in Facts) Renews(f record.Finding, at time.Duration, conf string) func(slurm.Node) bool {
 	return func(n slurm.Node) bool {
 		in.Node = n

@@ -229,7 +229,6 @@ func (n *Node) since(at time.Time) {
 // actions are what findings lead to, strongest first.
 var actions = []string{"drain", "repeat", "warn"}
 
-// week counts the runs that ended in the last seven days.
 func week(runs []run, now time.Time) []Day {
 	days := make([]Day, 7)
 	y, m, d := now.Date()

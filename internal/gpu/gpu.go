@@ -218,7 +218,6 @@ func (e Epoch) Continues(earlier Epoch) bool {
 	return e.Boot != "" && earlier.Boot != "" && !e.Changed(earlier)
 }
 
-// OtherBoot reports whether the node has booted between the two epochs.
 func (e Epoch) OtherBoot(other Epoch) bool {
 	return Epoch{Boot: e.Boot}.Changed(Epoch{Boot: other.Boot})
 }

@@ -167,7 +167,6 @@ type ProbeTimes struct {
 	Release time.Duration `json:"release_ns"` // freeing the memory
 }
 
-// Total is the time of all phases.
 func (t ProbeTimes) Total() time.Duration { return t.Init + t.Search + t.Release }
 
 // CallError is a failed call of the vendor's library, with its meaning for an admin.

@@ -66,7 +66,6 @@ type Node struct {
 	Minor  int
 }
 
-// DeviceNode returns the name of a GPU's device node.
 func (v *Vendor) DeviceNode(minor int) string { return fmt.Sprintf("%s%d", v.Nodes.Card, minor) }
 
 // MayBeNode is a fast check of a file name, without its directory, that tells whether calling ParseNode is worthwhile.

@@ -36,7 +36,6 @@ func (c *checkpoint) reach(exit int) { c.exit.Store(int32(exit)) }
 
 func (c *checkpoint) exitCode() int { return int(c.exit.Load()) }
 
-// setUnfinished sets the function that records an end if the steps do not get that far.
 func (c *checkpoint) setUnfinished(put func(record.End)) { c.unfinished.Store(&put) }
 
 // finish means that the steps write the record themselves.
@@ -71,7 +70,6 @@ type watchdog struct{ *time.Timer }
 // newWatchdog bounds a hook before its configuration is known: that may be on a disk that does not answer.
 func newWatchdog() watchdog { return watchdog{time.NewTimer(5 * time.Second)} }
 
-// limit makes the watchdog wait for a deadline.
 func (w watchdog) limit(d child.Deadline) { w.Reset(d.Left(1<<62, 0)) }
 
 // The time to report a stop. slurmd grants 10 ms from SIGTERM to SIGKILL, and a killed hook has failed. A deadline ends

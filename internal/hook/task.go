@@ -47,7 +47,6 @@ func ofUser(env Env, phase slurm.Context, body func(*taskHook)) int {
 	return 0
 }
 
-// report returns what the root hooks told this user of the job.
 func (t *taskHook) report() (state.Report, error) {
 	return t.users().Report(uint32(t.a.Env.EUID), t.task.Job())
 }

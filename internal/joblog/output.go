@@ -245,7 +245,6 @@ func thisRun(text []byte) []byte {
 	}
 }
 
-// Recognised reports whether a message was found that memory ran out.
 func (s *Search) Recognised() bool { return slices.ContainsFunc(s.Messages, AboutMemory) }
 
 // AboutMemory reports whether a message means that memory ran out: a GPU's or the node's.

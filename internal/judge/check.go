@@ -114,7 +114,6 @@ func (c Check) Clear() (ids []gpu.ID) {
 	return ids
 }
 
-// ByReply returns what follows from the reply of the site's own check.
 func (c Check) ByReply() []record.Finding { return condition.External(c.Reply, c.Last) }
 
 // JudgeCheck returns what is wrong on the GPUs: jobs on GPUs not given to them, leftovers, and the GPUs' condition.

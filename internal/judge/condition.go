@@ -129,7 +129,6 @@ func (c Case) StandingAfter(now record.Standing, j Judgement, drained bool) reco
 	return now
 }
 
-// glanceOf is what this hook has seen of fatal errors.
 func glanceOf(c Case) condition.Look {
 	return condition.Look{Epoch: c.Seen.Epoch, Kernel: c.Seen.Kernel, Health: c.Seen.Health,
 		Cards: slices.Concat(c.Seen.Cards, notFound(c)),

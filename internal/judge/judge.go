@@ -222,7 +222,6 @@ func (n Node) open(self record.Run, now attribution.Now) attribution.Book {
 	return book
 }
 
-// doubts returns the Doubt about each of these GPUs.
 func (n Node) doubts(self slurm.JobID, cards []record.Assigned) map[gpu.ID]string {
 	all := map[gpu.ID]string{}
 	for _, card := range cards {

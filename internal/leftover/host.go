@@ -190,7 +190,6 @@ func (p HostProcess) OfSystem() bool {
 	return p.Service != "" || p.UID < 1000 || p.UID >= 61184 && p.UID <= 65534
 }
 
-// Sum returns the files of a user.
 func Sum(uid uint32, files []Item) OwnedFiles {
 	slices.SortFunc(files, func(a, b Item) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	o := OwnedFiles{UID: uid, Files: len(files), Bytes: Remains{Files: files}.Bytes()}
@@ -204,7 +203,6 @@ func Sum(uid uint32, files []Item) OwnedFiles {
 
 const worthNaming = 64 << 20
 
-// shared names what takes shared memory.
 func (u HostUse) shared() string {
 	var all []string
 	rest := u.In[Shared]

@@ -30,7 +30,6 @@ func Claim(a *Access, wait time.Duration) judge.Turn {
 	return judge.Undecided
 }
 
-// Tests returns the last test allocation of each GPU.
 func Tests(a *Access) (map[gpu.ID]record.TestRecord, []record.Finding) {
 	if a.Config.Probe.At == config.ProbeNever {
 		return nil, nil
@@ -39,7 +38,6 @@ func Tests(a *Access) (map[gpu.ID]record.TestRecord, []record.Finding) {
 	return records, Fault(err)
 }
 
-// PutTests records tests, for later starts.
 func PutTests(a *Access, tests ...record.TestRecord) []record.Finding {
 	return Fault(state.Probes.Put(a.Store, tests...))
 }

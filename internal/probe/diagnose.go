@@ -27,7 +27,6 @@ type Diagnose struct {
 	Say    func(format string, args ...any)
 }
 
-// Diagnoses returns what is on record of a node's diagnoses, the newest last.
 func Diagnoses(a *node.Access) ([]gpu.Diagnosis, error) {
 	return node.Journal[[]gpu.Diagnosis](a, "diagnoses").Read()
 }

@@ -40,7 +40,6 @@ type Reset struct {
 // backTime is for a GPU to come back after a reset.
 const backTime = 30 * time.Second
 
-// Attempts returns what is on record of resets of a node's GPUs.
 func Attempts(a *node.Access) ([]condition.ResetAttempt, error) {
 	return node.Journal[[]condition.ResetAttempt](a, "resets").Read()
 }

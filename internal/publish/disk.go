@@ -311,7 +311,6 @@ func (r DiskRequest) Leave() (left bool) {
 	return err == nil && child.Detach(nil, request, DiskFlag, r.Run) == nil
 }
 
-// ServeDisk does the work that Leave passed to this process.
 func ServeDisk(env child.Env) int {
 	env.Confine()
 	const limit = 5 * time.Second // if the disk does not answer, the process stays, and later ones find the lock held

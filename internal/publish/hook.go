@@ -32,7 +32,6 @@ var hooks = map[slurm.Context]metrics.Hook{
 	slurm.Prolog: metrics.Prolog, slurm.Epilog: metrics.Epilog, slurm.HealthCheck: metrics.HealthCheck,
 }
 
-// Program returns the name of the program that runs a hook.
 func Program(phase slurm.Context) string {
 	return "bookend-" + strings.ReplaceAll(string(hooks[phase]), "_", "")
 }

@@ -98,7 +98,6 @@ type Verdict struct {
 	Judged     []Judged     `json:"judged,omitempty"` // one for each finding, in order
 }
 
-// Status returns what the hook exits with.
 func (v Verdict) Status() int {
 	if v.ByScontrol {
 		return 0

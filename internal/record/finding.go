@@ -188,7 +188,6 @@ const (
 // Certain reports whether a process was seen in its job's cgroup by a hook.
 func (l Level) Certain() bool { return l == ByCgroup || l == BySighting }
 
-// Weaker reports whether a level is weaker evidence than another.
 func (l Level) Weaker(than Level) bool { return rank[l] < rank[than] }
 
 var rank = map[Level]int{NoEvidence: 0, ByEnvironment: 1, ByExclusive: 2, BySighting: 3, ByRecorder: 3, ByCgroup: 4}

@@ -303,7 +303,6 @@ func Newest(runs []Run) []Run {
 	return slices.SortedStableFunc(slices.Values(runs), last)
 }
 
-// IDs returns the ids of GPUs.
 func IDs(cards []Assigned) (list []gpu.ID) {
 	for _, c := range cards {
 		list = append(list, c.Device.ID)

@@ -103,7 +103,6 @@ func nextStep(s Scene) string {
 	return "Resubmit: " + exclude
 }
 
-// errorOf words an error of the driver for users.
 func errorOf(f record.Finding) string {
 	kind := "an error of an unknown kind"
 	if e, known := f.DriverError(); known {

@@ -183,7 +183,6 @@ func describe(dir int, device uint64, name string) (f leftover.Item, uid uint32,
 	return f, st.Uid, true
 }
 
-// segments lists the user's System V segments.
 func (p Place) segments() ([]leftover.Item, error) {
 	const most = 8 << 20 // 32,768 segments of some 200 bytes
 	// Threat: none, the kernel's own file.

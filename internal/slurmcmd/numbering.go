@@ -232,7 +232,6 @@ func (q Question) askSlurmd(reply NumberingReply) (*slurmconf.Kept, error) {
 	return &now, nil
 }
 
-// listed runs slurmd -G.
 func (q Question) listed(reply NumberingReply) (list slurmconf.List, failed bool, stuck error) {
 	command, err := q.Slurmd()
 	if err != nil {

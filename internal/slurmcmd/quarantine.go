@@ -98,7 +98,6 @@ func (q Quarantine) Begin() (held map[slurm.JobID]int, err error) {
 // ErrTaken means that a job has the GPU.
 var ErrTaken = errors.New("a job has the GPU (bookend status): wait longer, or drain the node first")
 
-// taken returns the GPUs of the node that jobs may have.
 func (q Quarantine) taken() (numbers []int, err error) {
 	ids, err := q.Slurm.jobsOn(q.Node)
 	for _, id := range ids {
@@ -162,7 +161,6 @@ func (q Quarantine) partition(node string) (string, error) {
 		cmp.Or(strings.Join(why, "; "), "it is in none of that name"))
 }
 
-// Runs reports whether Slurm says that a job holds a GPU of the node.
 func (c Scontrol) Runs(job slurm.JobID, node string) bool {
 	text, err := c.run("show", "job", fmt.Sprint(job))
 	return err == nil && isRunning(text, node)

@@ -118,7 +118,6 @@ type Commenter struct {
 	Say   func(format string, args ...any)
 }
 
-// Write writes remarks about jobs, and says what became of how many.
 func (c Commenter) Write(all []Remark) error {
 	of, count := map[uint32][]Remark{}, map[string]int{}
 	for _, r := range all {

@@ -85,7 +85,6 @@ func (s *Store) LostRecord() (bool, error) {
 	}), err
 }
 
-// aside returns the names of the files that were set aside.
 func (s *Store) aside() (names []string, err error) {
 	// Threat: none from users, who cannot write here. Only names are read.
 	entries, err := os.ReadDir(filepath.Join(s.dir, damagedName))

@@ -81,9 +81,7 @@ func (u Users) ChangeReport(job slurm.Job, edit func(*Report)) error {
 
 // RemoveReport removes the reports of an earlier run of the job id.
 func (u Users) RemoveReport(job slurm.Job) error {
-	return u.named(job, "remove report", func(name string) error {
-		return removeOwn(u.dir(reports, job.UID), name)
-	})
+	return about(job, "remove report", u.remove(reports, job.UID, job.Owner()))
 }
 
 // Report reads a job's reports. The kernel lets users read only their own.

@@ -150,7 +150,6 @@ func newGPUEnd(index int, r gpu.Reading, e record.End) GPUEnd {
 	return out
 }
 
-// kernelLog returns a line for each of the kernel log's entries since the job's start.
 func kernelLog(k *gpu.KernelLog) []string {
 	if k == nil {
 		return []string{}

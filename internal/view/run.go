@@ -165,7 +165,6 @@ func (s RunSummary) numbers() string {
 	return cmp.Or(strings.Join(each(s.GPUs, GPU.number), ","), "?")
 }
 
-// outcomes describes the findings at both ends of a run, and how the job itself failed if it did.
 func (s RunSummary) outcomes() string {
 	var parts []string
 	add := func(end, before string, v *Verdict) {

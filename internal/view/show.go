@@ -76,7 +76,6 @@ func (r Shown) text(w io.Writer, node string) {
 	}
 }
 
-// gpuText writes one GPU at the start and at the last end, side by side.
 func gpuText(w io.Writer, g GPU, start, end *HookEnd) {
 	was, now, total := start.gpu(g.ID), end.gpu(g.ID), ""
 	for _, seen := range []*GPUEnd{was, now} {

@@ -287,7 +287,6 @@ func (s Status) gpusText(w io.Writer) {
 	table(w, rows...)
 }
 
-// jobsText writes a table of the jobs that have GPUs now and of those that ended last.
 func (s Status) jobsText(w io.Writer) {
 	if len(s.Running)+len(s.Ended) == 0 {
 		return

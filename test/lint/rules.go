@@ -113,5 +113,6 @@ var exceptions = []exception{
 	{"pure", "internal/oomlog", what("import", "sync|embed"), "its forms and the file of its words are read at their first use, and never at start"},
 	{"pure", "internal/catalog", what("import", "sync|embed"), "its tables of errors and pasted texts are files within the program, read at their first use"},
 	{"pure", "internal/diagnosis", what("import", "sync|embed"), "its tables of faults and advice are files within the program, read at their first use"},
+	{"pure", "internal/condition", what("import", "sync|embed"), "its table of facts is a file within the program, read at its first use"},
 	{"pure", "internal/gpu", what("import", "sync|embed"), "its forms of kernel lines and its file of return codes are read at their first use"},
 }
