@@ -17,8 +17,7 @@ import (
 
 func baselineCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "baseline", Short: "show, accept or reset the memory that GPUs use without any job",
-		Args: func(cmd *cobra.Command, args []string) error {
+		Use: "baseline", Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
 			}
@@ -28,11 +27,10 @@ func baselineCommand(a *app) *cobra.Command {
 	}
 	cmd.AddCommand(
 		a.perNode(&cobra.Command{
-			Use: "accept GPU", Short: "accept the memory in use on a GPU as its baseline, until the driver is reloaded",
-			Args: operands(1, 1, "a GPU: a UUID, a PCI bus id or nvidiaN"),
+			Use: "accept", Args: operands(1, 1, "a GPU: a UUID, a PCI bus id or nvidiaN"),
 			RunE: func(_ *cobra.Command, args []string) error { return acceptBaseline(a, args[0]) },
 		}),
-		a.perNode(&cobra.Command{Use: "reset UUID|all", Short: "remove the baseline of a GPU, or of all",
+		a.perNode(&cobra.Command{Use: "reset",
 			Args: operands(1, 1, "a UUID, as bookend baseline shows it, or all"), ValidArgs: []string{"all"},
 			RunE: func(_ *cobra.Command, args []string) error { return resetBaselines(a, args[0]) }}))
 	return a.perNode(cmd)

@@ -15,8 +15,7 @@ import (
 
 func explainCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "explain CODE|NUMBER|TEXT...", Short: "explain a finding, a number, a drain reason or a line of a log",
-		Args: operands(1, -1, "a finding, an exit code, an Xid, a drain reason or another text"),
+		Use: "explain", Args: operands(1, -1, "a finding, an exit code, an Xid, a drain reason or another text"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			what := strings.Join(args, " ")
 			here, _ := node.LoadConfig(a.env) // config check reports its problems

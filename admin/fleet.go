@@ -18,8 +18,7 @@ func fleetCommand(a *app) *cobra.Command {
 	var nodes, html string
 	var all, force, watch bool
 	cmd := &cobra.Command{
-		Use: "fleet", Short: "show many nodes in one table, problems first",
-		Args: none, RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "fleet", Args: none, RunE: func(cmd *cobra.Command, _ []string) error {
 			listed := strings.FieldsFunc(nodes, func(r rune) bool { return strings.ContainsRune(", \n", r) })
 			switch {
 			case watch && html != "":

@@ -20,7 +20,7 @@ type historyAsk struct {
 
 func historyCommand(a *app) *cobra.Command {
 	var q historyAsk
-	cmd := &cobra.Command{Use: "history", Short: "list recorded jobs by GPU, user, finding and time",
+	cmd := &cobra.Command{Use: "history",
 		Args: none, RunE: func(cmd *cobra.Command, _ []string) error { return history(a, cmd, q) }}
 	f := cmd.Flags()
 	f.SortFlags = false

@@ -17,17 +17,13 @@ import (
 )
 
 func showCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "show JOBID", Short: "show a job's start and end: memory, processes, findings, why it ran out of memory",
-	}
+	cmd := &cobra.Command{Use: "show"}
 	cmd.Flags().BoolVar(&a.check, "exit-code", false, "exit 1 if something was found")
 	return ofJob(a, cmd, show)
 }
 
 func whyCommand(a *app) *cobra.Command {
-	cmd := ofJob(a, &cobra.Command{
-		Use: "why [JOBID]", Short: "say why a job ran out of GPU memory, or what it has used so far",
-	}, why)
+	cmd := ofJob(a, &cobra.Command{Use: "why"}, why)
 	cmd.Args = operands(0, 1, "JOBID")
 	return cmd
 }

@@ -157,8 +157,7 @@ func (a *app) end(err error) int {
 }
 
 func rootCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "bookend [COMMAND]", Short: "show what Bookend recorded of this node's GPUs and jobs",
-		Args: cobra.ArbitraryArgs, SilenceErrors: true, SilenceUsage: true,
+	cmd := &cobra.Command{Use: "bookend", Args: cobra.ArbitraryArgs, SilenceErrors: true, SilenceUsage: true,
 		RunE: noCommand("a command"), Version: cmp.Or(a.env.Version, version)}
 	cobra.EnableCommandSorting = false
 	cmd.CompletionOptions.DisableDefaultCmd = true
@@ -192,19 +191,22 @@ func rootCommand(a *app) *cobra.Command {
 //go:embed help.txt
 var helpTexts string
 
-// describe gives commands their long texts and examples: in help.txt, each below "# " and the command's path.
+// describe gives commands their usage and texts: in help.txt, each below "# " and the usage. The first line is in lists of
+// commands, others come in the command's own help.
 func describe(root *cobra.Command) {
 	for text := range strings.SplitSeq(strings.TrimPrefix(helpTexts, "# "), "\n# ") {
-		path, text, _ := strings.Cut(strings.TrimSuffix(text, "\n"), "\n")
-		if cmd, _, err := root.Find(strings.Fields(path)[1:]); err == nil && cmd.CommandPath() == path {
+		usage, text, _ := strings.Cut(strings.TrimSuffix(text, "\n"), "\n")
+		short, text, _ := strings.Cut(text, "\n")
+		if cmd, _, err := root.Find(strings.Fields(usage)[1:]); err == nil {
 			long, examples, _ := strings.Cut("\n"+text, "\nexamples:\n")
-			cmd.Long, cmd.Example = strings.TrimPrefix(long, "\n"), examples
+			cmd.Use = strings.TrimPrefix(usage, strings.TrimSuffix(cmd.CommandPath(), cmd.Name()))
+			cmd.Short, cmd.Long, cmd.Example = short, strings.TrimPrefix(long, "\n"), examples
 		}
 	}
 }
 
 func versionCommand(a *app) *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "print the version", Args: none,
+	return &cobra.Command{Use: "version", Args: none,
 		Run: func(*cobra.Command, []string) { fmt.Fprintf(a.env.Stdout, "bookend %s\n", a.env.Version) }}
 }
 
@@ -268,8 +270,7 @@ var none = operands(0, 0, "no arguments")
 
 func completionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "completion bash|zsh|fish", Short: "print the shell's completion script",
-		Args: operands(1, 1, "bash, zsh or fish"), ValidArgs: []string{"bash", "zsh", "fish"},
+		Use: "completion", Args: operands(1, 1, "bash, zsh or fish"), ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// The script is written unfiltered: cobra generates all of it.
 			write := map[string]func(io.Writer) error{"zsh": cmd.Root().GenZshCompletionNoDesc,

@@ -152,7 +152,7 @@ func (r records) stuck() string {
 
 func statusCommand(a *app) *cobra.Command {
 	var recordsAlone bool
-	cmd := &cobra.Command{Use: "status", Short: "show the node at a glance: driver, GPUs, jobs, findings, errors",
+	cmd := &cobra.Command{Use: "status",
 		Args: none, RunE: func(*cobra.Command, []string) error { return status(a, recordsAlone) }}
 	cmd.Flags().BoolVar(&recordsAlone, "records", false, "use records only: do not ask the driver or Slurm")
 	cmd.Flags().BoolVar(&a.check, "exit-code", false, "exit 1 if something is wrong, 5 if the driver did not answer")
@@ -292,8 +292,7 @@ func (r records) slurmNode() *view.SlurmNode {
 func snapshotCommand(a *app) *cobra.Command {
 	var archive string
 	cmd := &cobra.Command{
-		Use: "snapshot", Short: "show each GPU's memory and processes now, from the driver",
-		Args: none, RunE: func(*cobra.Command, []string) error {
+		Use: "snapshot", Args: none, RunE: func(*cobra.Command, []string) error {
 			if archive != "" {
 				return doctor.Collect(a.say, a.config().Paths, archive)
 			}

@@ -19,8 +19,7 @@ import (
 func quarantineCommand(a *app) *cobra.Command {
 	q, reason, wait, whole := slurmcmd.Quarantine{}, "", time.Duration(0), false
 	cmd := &cobra.Command{
-		Use: "quarantine GPU|--all-gpus", Short: "keep one GPU of this node, or all, from all jobs",
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Use: "quarantine", RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.ParseUint(strings.Join(args, " "), 10, 16)
 			if (err != nil || fmt.Sprint(n) != args[0]) != whole || whole && len(args) > 0 || q.For < 0 {
 				return misused(cmd, "want a GPU's number in Slurm or --all-gpus, and no negative time")
@@ -63,8 +62,7 @@ func (r records) forTests() *node.Access {
 
 func testCommand(a *app) *cobra.Command {
 	return a.perNode(&cobra.Command{
-		Use: "test GPU", Short: "test a GPU and its memory now, on a drained node or in quarantine",
-		Args: operands(1, 1, "a GPU: Slurm's number, a UUID, a PCI bus id or nvidiaN"),
+		Use: "test", Args: operands(1, 1, "a GPU: Slurm's number, a UUID, a PCI bus id or nvidiaN"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := a.records()
 			if err != nil {
@@ -88,8 +86,7 @@ func testCommand(a *app) *cobra.Command {
 func diagnoseCommand(a *app) *cobra.Command {
 	d := probe.Diagnose{Say: a.say}
 	cmd := &cobra.Command{
-		Use: "diagnose [NODE]", Short: "have DCGM test all GPUs of a node without jobs",
-		Args: operands(0, 1, "a node's name in Slurm"),
+		Use: "diagnose", Args: operands(0, 1, "a node's name in Slurm"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.node = strings.Join(args, "")
 			all, err := a.open(a.config())
@@ -111,8 +108,7 @@ func diagnoseCommand(a *app) *cobra.Command {
 func releaseCommand(a *app) *cobra.Command {
 	whole := false
 	cmd := &cobra.Command{
-		Use: "release GPU|--all-gpus", Short: "end the quarantine of a GPU, or of all",
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Use: "release", RunE: func(cmd *cobra.Command, args []string) error {
 			number := strings.Join(args, " ")
 			if len(args) > 1 || whole == (number != "") {
 				return misused(cmd, "want a GPU's number in Slurm, or --all-gpus")

@@ -24,8 +24,7 @@ type reportAsk struct {
 func reportCommand(a *app) *cobra.Command {
 	var q reportAsk
 	cmd := &cobra.Command{
-		Use: "report", Short: "write an HTML page: each GPU over time, its jobs, leftovers and findings",
-		Args: none, RunE: func(cmd *cobra.Command, _ []string) error { return report(a, cmd, q) },
+		Use: "report", Args: none, RunE: func(cmd *cobra.Command, _ []string) error { return report(a, cmd, q) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false

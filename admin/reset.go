@@ -12,8 +12,7 @@ import (
 
 func resetCommand(a *app) *cobra.Command {
 	var dry bool
-	cmd := &cobra.Command{Use: "reset GPU", Short: "reset a GPU that no job can get, and prove that it is well",
-		Args: operands(1, 1, "a GPU: Slurm's number, a UUID, a PCI bus id or nvidiaN"),
+	cmd := &cobra.Command{Use: "reset", Args: operands(1, 1, "a GPU: Slurm's number, a UUID, a PCI bus id or nvidiaN"),
 		RunE: func(_ *cobra.Command, args []string) error { return reset(a, args[0], dry) }}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the plan, or what speaks against it, and change nothing")
 	return a.perNode(a.inJSON(cmd))

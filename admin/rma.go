@@ -20,8 +20,7 @@ import (
 
 func rmaCommand(a *app) *cobra.Command {
 	var file string
-	cmd := &cobra.Command{Use: "rma GPU", Short: "collect what a vendor's ticket about a bad GPU needs",
-		Args: operands(1, 1, "a GPU"),
+	cmd := &cobra.Command{Use: "rma", Args: operands(1, 1, "a GPU"),
 		RunE: func(_ *cobra.Command, args []string) error { return rma(a, args[0], file) }}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE`; default: a new one in the current directory")
 	return a.perNode(cmd)

@@ -14,8 +14,7 @@ import (
 func sacctCommand(a *app) *cobra.Command {
 	c := slurmcmd.Commenter{Say: a.say}
 	cmd := &cobra.Command{
-		Use: "sacct", Short: "write jobs' findings into Slurm's accounting, for sacct -o SystemComment",
-		Args: none, RunE: func(*cobra.Command, []string) error {
+		Use: "sacct", Args: none, RunE: func(*cobra.Command, []string) error {
 			found, err := fleet.Remarks(a.env.Stdin, func(code string) bool {
 				e, known := catalog.Lookup(catalog.Code(code))
 				return known && e.Scope != catalog.Own

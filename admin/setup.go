@@ -19,8 +19,7 @@ type toSetUp struct {
 
 func setupCommand(a *app) *cobra.Command {
 	var o toSetUp
-	cmd := &cobra.Command{Use: "setup", Short: "print or write the lines for slurm.conf and the scripts that they name",
-		Args: none}
+	cmd := &cobra.Command{Use: "setup", Args: none}
 	f, s := cmd.Flags(), &o.site
 	f.StringVar(&s.Conf, "slurm-conf", "", "the `FILE` slurm.conf, if it is not at Slurm's default path")
 	f.StringVar(&s.Version, "slurm", "", "the oldest `VERSION` of Slurm on the nodes, as 24.11; default: scontrol's")

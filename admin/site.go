@@ -20,8 +20,7 @@ import (
 func configCommand(a *app) *cobra.Command {
 	var syntax, defaults bool
 	check := &cobra.Command{
-		Use: "check [FILE]", Short: "check the configuration in effect, or a file before it is installed",
-		Args: operands(0, 1, "check [FILE]"),
+		Use: "check", Args: operands(0, 1, "check [FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case !syntax:
@@ -34,11 +33,10 @@ func configCommand(a *app) *cobra.Command {
 	}
 	check.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault) // file names
 	check.Flags().BoolVar(&syntax, "syntax", false, "check only the text of FILE")
-	show := &cobra.Command{Use: "show", Short: "show every key in effect, and where it is set",
+	show := &cobra.Command{Use: "show",
 		Args: none, RunE: func(*cobra.Command, []string) error { return showConfig(a, defaults) }}
 	show.Flags().BoolVar(&defaults, "defaults", false, "show the defaults only")
-	cmd := &cobra.Command{Use: "config", Short: "show or check the configuration",
-		Args: cobra.ArbitraryArgs, RunE: noCommand("show or check")}
+	cmd := &cobra.Command{Use: "config", Args: cobra.ArbitraryArgs, RunE: noCommand("show or check")}
 	cmd.AddCommand(show, check)
 	return cmd
 }
@@ -105,7 +103,7 @@ func verdict(ok bool) error {
 
 func doctorCommand(a *app) *cobra.Command {
 	var all bool
-	cmd := &cobra.Command{Use: "doctor", Short: "check the installation and show how to fix it",
+	cmd := &cobra.Command{Use: "doctor",
 		Args: none, RunE: func(*cobra.Command, []string) error { return examine(a, all) }}
 	cmd.Flags().BoolVar(&all, "all", false, "show the checks that are ok, too")
 	return a.inJSON(cmd)

@@ -23,8 +23,7 @@ import (
 func vetCommand(a *app) *cobra.Command {
 	file, probe := "", false
 	cmd := &cobra.Command{
-		Use: "vet", Short: "say inside a job whether its node is worth keeping",
-		Args: none, RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "vet", Args: none, RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := a.config()
 			// Threat: none: the kernel's own file.
 			own, _ := os.ReadFile(filepath.Join(cfg.Paths.Proc, "self/cgroup"))

@@ -86,8 +86,7 @@ func spoolReport(s joblog.Spooled) view.OwnReport {
 
 func peaksCommand(a *app) *cobra.Command {
 	return a.inJSON(&cobra.Command{
-		Use: "peaks [NAME]", Short: "show what your earlier runs of a job name used, and which GPUs that fits",
-		Args: operands(0, 1, "a job's NAME"), RunE: func(cmd *cobra.Command, args []string) error {
+		Use: "peaks", Args: operands(0, 1, "a job's NAME"), RunE: func(cmd *cobra.Command, args []string) error {
 			if a.env.EUID == 0 { // Threat: root must not open a user's files
 				return misused(cmd, "run it as the user whose jobs they are")
 			}
