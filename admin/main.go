@@ -191,8 +191,8 @@ func rootCommand(a *app) *cobra.Command {
 //go:embed help.txt
 var helpTexts string
 
-// describe gives commands their usage and texts: in help.txt, each below "# " and the usage. The first line is in lists of
-// commands, others come in the command's own help.
+// describe gives commands their usage and texts: in help.txt, each below "# " and the usage. The first line of a text is
+// for lists of commands, the others are for the command's own help.
 func describe(root *cobra.Command) {
 	for text := range strings.SplitSeq(strings.TrimPrefix(helpTexts, "# "), "\n# ") {
 		usage, text, _ := strings.Cut(strings.TrimSuffix(text, "\n"), "\n")
