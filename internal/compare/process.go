@@ -142,6 +142,7 @@ func (v view) phantom(p gpu.Process, f record.Finding) (record.Finding, bool) {
 	case listed && !(v.in.Before.Processes[p.PID].Gone && Grown(then.Memory, p.Memory)): // if less, a part was freed
 		f.Code = catalog.Dirty
 		f.AddDoubt("it was there before this job")
+	case v.in.sawOther(p.PID):
 	default:
 		f.Owner = v.exclusive()
 	}
@@ -162,6 +163,17 @@ func (s Input) sawAlive(pid int, o record.Owner) bool {
 	self := s.Book.Self
 	return o.Slurm().Same(self.Owner()) && slices.ContainsFunc(self.Seen, func(seen record.Sighting) bool {
 		return seen.PID == pid && o.Slurm().Same(seen.Owner)
+	})
+}
+
+// sawOther reports whether the PID was seen in another job's cgroup, by a process that began during this job: either may
+// have left what is listed under it.
+func (s Input) sawOther(pid int) bool {
+	self := s.Book.Self
+	return slices.ContainsFunc(append(slices.Clone(s.Book.Others), self), func(r attribution.Allocation) bool {
+		return slices.ContainsFunc(r.Seen, func(seen record.Sighting) bool {
+			return seen.PID == pid && seen.Start >= self.Start && !seen.Owner.Same(self.Owner())
+		})
 	})
 }
 

@@ -19,8 +19,11 @@ func Vet(own record.Owner, l record.Limits, now gpu.Snapshot, health []gpu.Healt
 		for _, p := range r.Processes {
 			facts, read := who[p.PID]
 			a, said := processOfOthers(facts, own)
-			if !read {
+			switch {
+			case !read:
 				a = record.CannotTell
+			case a == record.No && !facts.Cgroup.Same(own.Slurm()) && p.Memory.Bytes > record.MaxBaseline:
+				a, said = record.CannotTell, "is the system's, with "+gpu.Size(p.Memory.Bytes)
 			}
 			if a.Outweighs(answer) {
 				answer, text = a, fmt.Sprintf("process %d %s", p.PID, said)
@@ -63,9 +66,9 @@ func memoryOfOthers(r gpu.Reading, l record.Limits) (avoid record.Answer, why st
 // processOfOthers reports whether a process is neither the job's nor the system's.
 func processOfOthers(p record.Process, own record.Owner) (avoid record.Answer, why string) {
 	switch {
-	case p.Cgroup.Same(own.Slurm()), p.Why == "" && !p.Gone && (p.UID == 0 || p.Service != ""):
+	case p.Cgroup.Same(own.Slurm()), p.Why == "" && !p.Gone && !p.Apart() && (p.UID == 0 || p.Service != ""):
 		return record.No, ""
-	case p.Why != "" || p.Gone || p.Container != "" || p.Cgroup.Conflict != "" || p.UID == own.UID && !p.Cgroup.Found():
+	case p.Why != "" || p.Gone || p.Apart() && !p.Cgroup.Found() || p.Cgroup.Conflict != "" || p.UID == own.UID && !p.Cgroup.Found():
 		return record.CannotTell, "may be one of your job"
 	}
 	return record.Yes, "is not of your job"

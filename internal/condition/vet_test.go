@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -16,7 +17,8 @@ func TestVet(t *testing.T) {
 	own, other := slurm.Owner{ID: 5}, slurm.Owner{ID: 4}
 	for name, tt := range map[string]struct {
 		process record.Process
-		absent  bool // /proc was not read for it
+		has     uint64 // 1000 MiB if it is 0
+		absent  bool   // /proc was not read for it
 		rest    uint64
 		change  func(*gpu.Reading)
 		fact    gpu.Fact
@@ -24,12 +26,17 @@ func TestVet(t *testing.T) {
 		why     string
 	}{
 		"the job's own":                 {process: record.Process{UID: me, Cgroup: own}, want: record.No},
-		"the system's":                  {process: record.Process{UID: 0}, want: record.No},
-		"a service's":                   {process: record.Process{UID: 7, Service: "dcgm.service"}, want: record.No},
+		"the system's":                  {process: record.Process{UID: 0}, has: 40 * mebi, want: record.No},
+		"a service's":                   {process: record.Process{UID: 7, Service: "dcgm.service"}, has: 40 * mebi, want: record.No},
+		"much of root's":                {process: record.Process{UID: 0}, want: record.CannotTell, why: "process 9 is the system's, with 1000 MiB"},
+		"root's in a container":         {process: record.Process{UID: 0, Container: "docker:1"}, has: 40 * mebi, want: record.CannotTell, why: "may be one of your job"},
+		"the job's own, as root":        {process: record.Process{UID: 0, Cgroup: own}, want: record.No},
 		"an earlier job's of one's own": {process: record.Process{UID: me, Cgroup: other}, want: record.Yes, why: "process 9 is not of your job"},
 		"another user's":                {process: record.Process{UID: 7}, want: record.Yes, why: "not of your job"},
 		"one's own without a cgroup":    {process: record.Process{UID: me}, want: record.CannotTell},
 		"in a container":                {process: record.Process{UID: 7, Container: "c"}, want: record.CannotTell},
+		"in another PID namespace":      {process: record.Process{UID: 7, OtherPIDs: true}, want: record.CannotTell},
+		"another job's, in a container": {process: record.Process{UID: 7, OtherPIDs: true, Cgroup: other}, want: record.Yes, why: "not of your job"},
 		"not visible":                   {process: record.Process{Gone: true}, want: record.CannotTell},
 		"not read":                      {absent: true, want: record.CannotTell},
 		"little without a process":      {process: record.Process{Cgroup: own}, rest: 20 * mebi, want: record.No},
@@ -46,8 +53,9 @@ func TestVet(t *testing.T) {
 			change: func(r *gpu.Reading) { r.Memory.Unjudged = "NUMA" }},
 	} {
 		limits := record.NewLimits(32*mebi, 256*mebi)
-		r := gpu.Reading{Device: gpu.Device{ID: "GPU-a"}, Processes: []gpu.Process{{PID: 9, Memory: gpu.Bytes(1000 * mebi)}},
-			Memory: gpu.Memory{Used: gpu.Bytes(1000*mebi + limits.PerClient + tt.rest)}}
+		has := cmp.Or(tt.has, 1000*mebi)
+		r := gpu.Reading{Device: gpu.Device{ID: "GPU-a"}, Processes: []gpu.Process{{PID: 9, Memory: gpu.Bytes(has)}},
+			Memory: gpu.Memory{Used: gpu.Bytes(has + limits.PerClient + tt.rest)}}
 		if tt.change != nil {
 			tt.change(&r)
 		}
