@@ -588,6 +588,8 @@ func TestAsked(t *testing.T) {
 			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
 		{"a memory error that ended a program, and no memory", both(finds(xid94), saying(itself)), record.ByMessage,
 			"Why out of memory: GPU or driver had a fault", ""},
+		{"an error from before the job, and its own need", both(finds(record.Finding{Code: catalog.XidFatal, GPU: gpu0, Xid: 48, Earlier: true}), saying(itself)), record.ByMessage,
+			"Why out of memory: your job needed more than the GPU has; GPU or driver had a fault", "smaller batch, lower precision, more GPUs; gradient checkpointing if it trains"},
 		{"PyTorch's pool", saying(pooled), record.ByMessage,
 			"Why out of memory: fragmentation inside PyTorch", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
 		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = record.FromCuPy }), record.ByMessage, "Why out of memory: fragmentation inside CuPy", "arrays of one size; or at the start: cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)"},

@@ -32,7 +32,8 @@ type evidence struct {
 	in       Input // without messages that the job survived, and without samples if the job is spread
 	messages map[record.MessageKind][]record.Message
 	faults   []*OutputFault // that the output reports, most certain first
-	// metFault: a fault may have led to the failure. It came before it in the output, or the kernel log has it.
+	// metFault: a fault may have led to the failure. It came before it in the output, or the kernel log has it of the
+	// job's time: a GPU that served the job in spite of an earlier one did not fail it by that.
 	metFault   bool
 	unsearched string // what was not searched of the job's output, "" if all of it was
 	// spread: the job has several nodes or components, or a message is of another machine or an old log. It may have
@@ -74,7 +75,7 @@ func gather(in Input) evidence {
 	}
 	e.faults = faultsIn(in.Messages)
 	e.metFault = afterFault(e) || slices.ContainsFunc(in.Findings, func(f record.Finding) bool {
-		return f.Xid != 0 && in.blame(f, false, false).Answer == record.Yes
+		return f.Xid != 0 && !f.Earlier && in.blame(f, false, false).Answer == record.Yes
 	})
 	e.startFailed = len(e.messages[record.KindInit]) > 0 && len(e.messages[record.KindDevice]) == 0
 	if e.spread { // it may have failed on another node, where PIDs are different

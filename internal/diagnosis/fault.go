@@ -40,7 +40,7 @@ func (in Input) blame(f record.Finding, start, served bool) record.Cause {
 		{is.Silence != "" && (is.Fault == "" || doubtful), cannotTell(is.Silence)},
 		{is.Fault != "" && doubtful, cannotTell("not certain: " + text)},
 		{is.Fault != "", yes(text)},
-		{f.Code == catalog.Xid && f.Unknown == "" && !start, byXid(f)},
+		{f.Code == catalog.Xid && f.Unknown == "" && !start, byXid(f, in.Shared != "")},
 	}.first()
 	if c.Answer == "" {
 		return c
@@ -56,13 +56,15 @@ func (in Input) blame(f record.Finding, start, served bool) record.Cause {
 const containedError = 94
 
 // byXid judges an Xid that may have left the GPU usable, by what is known of its number or of the error that caused it.
-func byXid(f record.Finding) record.Cause {
+func byXid(f record.Finding, shared bool) record.Cause {
 	number := cmp.Or(f.CausedBy, f.Xid)
 	e, _ := f.DriverError()
 	const reported = "the driver reported an error that is "
 	name := fmt.Sprintf(" (%s)", gpu.Error(number))
 	return rules[record.Cause]{
 		{e.Cause == catalog.ByProgram, no("the driver reported a program's error, not the GPU's")},
+		{number == containedError && shared,
+			cannotTell("the GPU had a memory error that ended a program, perhaps another job's" + name)},
 		{number == containedError, yes("the GPU had a memory error that ended a program" + name)},
 		{e.Cause != catalog.Unclear, cannotTell(reported + "no program's" + name + ": " + e.Meaning)},
 		{true, cannotTell(reported + "not known to be a program's" + name)},

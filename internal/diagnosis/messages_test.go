@@ -266,6 +266,7 @@ func TestFaultOfTheDriver(t *testing.T) {
 		{"an Xid of the GPU, by its number", end(catalog.XidFatal, func(f *record.Finding) { f.Xid = 48 }), record.CauseFault, record.Yes, "reported a fault of the GPU (Xid 48)"},
 		{"a fault that names no GPU", end(catalog.KernelLog), record.CauseFault, record.CannotTell, "names no GPU"},
 		{"a program that a memory error ended", end(catalog.Xid, after(94)), record.CauseFault, record.Yes, "memory error that ended a program (Xid 94)"},
+		{"a program that a memory error ended, on a GPU of several jobs", both(end(catalog.Xid, after(94)), func(in *Input) { in.Shared = "shards" }), record.CauseFault, record.CannotTell, "ended a program, perhaps another job's (Xid 94)"},
 		{"a program that a link's error ended", end(catalog.Xid, after(149)), record.CauseFault, record.CannotTell, "no program's (Xid 149): NVLink 5"},
 		{"a program that its own error ended", end(catalog.Xid, after(13)), record.CauseFault, record.No, "a program's error"},
 		{"a program that was ended", end(catalog.Xid, after(0), noted), record.CauseFault, record.No, "none"},

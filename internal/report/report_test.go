@@ -321,6 +321,9 @@ func TestWhoseError(t *testing.T) {
 		change(&s)
 		must.Not(t, strings.Contains(End(s), yours) || !strings.Contains(End(s), "or of another on the same GPU"), "%s: %s", name, End(s))
 	}
+	s = scene(1, record.Clean, fails(catalog.Xid, "PID 4711", 94))
+	s.Shared = true
+	must.Not(t, strings.Contains(End(s), "not your code") || !strings.Contains(End(s), "Whether it ended your job"), "it may have hit another's program: %s", End(s))
 	stranger.UID = s.Run.Job.UID
 	s = scene(1, record.Clean, fails(catalog.Xid, "PID 4711", 31))
 	s.Recording = &record.Recording{GPUs: []record.GPURecording{{ID: s.Findings[0].GPU, Processes: []record.RecordedProcess{stranger}}}}
