@@ -68,7 +68,7 @@ func processOfOthers(p record.Process, own record.Owner) (avoid record.Answer, w
 	switch {
 	case p.Cgroup.Same(own.Slurm()), p.Why == "" && !p.Gone && !p.Apart() && (p.UID == 0 || p.Service != ""):
 		return record.No, ""
-	case p.Why != "" || p.Gone || p.Apart() && !p.Cgroup.Found() || p.Cgroup.Conflict != "" || p.UID == own.UID && !p.Cgroup.Found():
+	case p.Why != "" || p.Gone || p.Cgroup.Conflict != "" || !p.Cgroup.Found() && (p.Apart() || p.UID == own.UID):
 		return record.CannotTell, "may be one of your job"
 	}
 	return record.Yes, "is not of your job"

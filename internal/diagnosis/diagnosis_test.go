@@ -246,7 +246,18 @@ func onOther(f record.Finding) record.Finding {
 	return f
 }
 
+// suspended is another job's process that is on the GPU by right, as of a job that Slurm suspended: it has no finding.
+func suspended(at func(*Input) *record.Side, of slurm.Owner, bytes float64) func(*Input) {
+	return func(in *Input) {
+		s := at(in)
+		s.Curves[gpu0] = record.Curve{State: record.Flat}
+		s.Snapshot.Readings[0].Processes = []gpu.Process{{PID: 5150, Memory: gib(bytes)}}
+		s.Processes = map[int]record.Process{5150: {PID: 5150, UID: 1002, State: "T", Cgroup: of}}
+	}
+}
+
 func TestOthers(t *testing.T) {
+	start, end := func(in *Input) *record.Side { return in.Start }, func(in *Input) *record.Side { return in.End }
 	judged(t, []row{
 		{"nobody", nil, record.CauseOthers, record.CannotTell, "none at start or end; what was there in between is not known"},
 		{"none by the message either", saying(itself), record.CauseOthers, record.No, "none when it failed"},
@@ -277,6 +288,11 @@ func TestOthers(t *testing.T) {
 		{"shared by intent", func(in *Input) { in.Shared = "shards" }, record.CauseOthers, record.CannotTell, "others may use"},
 		{"no one looked at the start", func(in *Input) { in.Start = nil }, record.CauseOthers, record.CannotTell, "had not settled, at its start"},
 		{"an earlier job's that lives", dirty(there(catalog.Dirty, 30, 5150, before)), record.CauseOthers, record.Yes, "left by an earlier job"},
+		{"a suspended job's", suspended(start, slurm.Owner{ID: 41}, 70), record.CauseOthers, record.Yes, "70.0 GiB when your job began"},
+		{"a suspended job's, which the message contradicts", both(suspended(start, slurm.Owner{ID: 41}, 70), saying(itself)), record.CauseOthers, record.No, "not decisive"},
+		{"a suspended job's at the end", suspended(end, slurm.Owner{ID: 41}, 70), record.CauseOthers, record.Yes, "70.0 GiB at the end of your job"},
+		{"a trifle of a suspended job's", suspended(end, slurm.Owner{ID: 41}, 0.1), record.CauseOthers, record.CannotTell, "what was there in between is not known"},
+		{"the job's own, in its cgroup still", suspended(end, slurm.Owner{ID: 42}, 70), record.CauseOthers, record.CannotTell, "what was there in between is not known"},
 		{"the job's own orphan", finds(there(catalog.Orphan, 30, 900, nil)), record.CauseOthers, record.CannotTell, "what was there in between is not known"},
 	})
 }
@@ -578,6 +594,8 @@ func TestAsked(t *testing.T) {
 			"Why out of memory: not known; perhaps GPU memory was in use without a process (20.0 GiB while your job ran)", "another node: sbatch --exclude=n1"},
 		{"left on one of several nodes", both(func(in *Input) { in.Job.HetJobID = 41 }, dirty(there(catalog.Dirty, 20, 0, before)), saying(says(record.KindDevice, record.FromCUDA))), record.ByMessage,
 			"Why out of memory: not known; perhaps an earlier job left GPU memory in use (20.0 GiB when your job began)", "smaller problem or batch, lower precision, more or larger GPUs"},
+		{"beside a suspended job", both(suspended(func(in *Input) *record.Side { return in.Start }, slurm.Owner{ID: 41}, 70), saying(says(record.KindDevice, record.FromCUDA))), record.ByMessage,
+			"Why out of memory: another process held memory of your GPU", "another node: sbatch --exclude=n1"},
 		{"no start, no limit seen", saying(says(record.KindInit, record.FromPyTorch)), record.ByMessage,
 			"Why CUDA did not start: nothing seen on n1 explains it; a limit such as ulimit -v would", "ulimit -v unlimited; look for ulimit in script and .bashrc"},
 		{"an uncorrectable error, then no memory", saying(failing("uncorrectable ECC error encountered"), itself), record.ByMessage,

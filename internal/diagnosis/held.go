@@ -42,10 +42,29 @@ func bothEnds(in Input) (all []held) {
 		add(f, true)
 	}
 	again := len(all) > 0
+	all = append(all, byRight(in, in.Start, in.StartFindings, true)...)
 	for _, f := range in.Findings {
 		// what the recorder found is in Seen
 		if dirty := f.Code == catalog.Dirty; !f.OnlyRecorded() && !(again && dirty) {
 			add(f, dirty)
+		}
+	}
+	return append(all, byRight(in, in.End, in.Findings, false)...)
+}
+
+// byRight lists the memory of other jobs' processes that an end saw and has no finding for, since their jobs have the
+// GPU too: of a suspended job it stays there.
+func byRight(in Input, side *record.Side, found []record.Finding, start bool) (all []held) {
+	for _, c := range in.Cards {
+		r, _ := cmp.Or(side, &record.Side{}).Snapshot.Reading(c.Device.ID)
+		for _, p := range r.Processes {
+			facts := side.Processes[p.PID]
+			known := func(f record.Finding) bool { return f.Holder != nil && f.Holder.PID == p.PID }
+			if p.Memory.Bytes >= significant && facts.Cgroup.Found() && !in.Job.Owns(facts.Cgroup) &&
+				!slices.ContainsFunc(found, known) {
+				all = append(all, held{record.Finding{Code: catalog.Foreign, GPU: c.Device.ID, Index: &c.Index,
+					Bytes: p.Memory, Holder: &record.Holder{Process: facts}}, start})
+			}
 		}
 	}
 	return all

@@ -45,7 +45,8 @@ func broke(f record.Finding) bool {
 func (s Scene) fault(f record.Finding) []string {
 	other := func(o record.Finding) bool { return notOfProgram(o) && o.GPU == f.GPU }
 	switch {
-	case broke(f) && (f.Xid != xidContained || !amongJobs(s, f)), slices.Contains([]catalog.Code{catalog.Lost, catalog.ECC, catalog.Bits}, f.Code) && f.Unknown == "":
+	case broke(f) && (f.Xid != xidContained || !amongJobs(s, f)),
+		slices.Contains([]catalog.Code{catalog.Lost, catalog.ECC, catalog.Bits}, f.Code) && f.Unknown == "":
 		return []string{fmt.Sprintf("  This was not your code. %s; your admins see it too", nextStep(s))}
 	case !ofDriver(f), f.Xid == xidCleanUp && f.CausedBy == 0:
 	case notOfProgram(f):
