@@ -181,6 +181,8 @@ func (s Scene) quiet(clean string) string {
 	switch {
 	case !all:
 		return fmt.Sprintf("GPUs of %s not checked: %s; your job is not affected by this", s.Run.Job.Node, unchecked(s))
+	case inUse && besideOf(s) != "":
+		return fmt.Sprintf("%s in use: %s; %s", s.place(), s.free(), besideOf(s))
 	case inUse:
 		return fmt.Sprintf("%s in use, no action needed: %s", s.place(), s.free())
 	}

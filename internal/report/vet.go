@@ -17,10 +17,34 @@ func Vet(s Scene) (avoid record.Answer, why string) {
 			avoid, why = answer, reason(f)
 		}
 	}
-	if all, _ := checked(s); !all && avoid == record.No {
+	all, _ := checked(s)
+	switch {
+	case avoid != record.No:
+	case !all:
 		return record.CannotTell, "GPUs not checked: " + unchecked(s)
+	case besideOf(s) != "":
+		return record.CannotTell, besideOf(s)
 	}
 	return avoid, why
+}
+
+// besideOf says how much of a GPU another job has that was given it too, as a suspended one; empty for none, and if GPUs
+// are shared by intent.
+func besideOf(s Scene) string {
+	cards := s.Cards
+	if s.Shared {
+		cards = nil
+	}
+	for _, c := range cards {
+		r, _ := s.Now.Snapshot.Reading(c.Device.ID)
+		for _, p := range r.Processes {
+			of := s.Now.Processes[p.PID].Cgroup
+			if of.Found() && !s.Run.Owns(of) && p.Memory.Bytes >= worthTelling {
+				return fmt.Sprintf("GPU %d: another job has %s of it", c.Index, gpu.Size(p.Memory.Bytes))
+			}
+		}
+	}
+	return ""
 }
 
 // proves returns whether a finding proves that a GPU is not as it should be. Some do programs no harm, such as rows

@@ -8,6 +8,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
+	"bookend/internal/slurm"
 	"bookend/test/must"
 )
 
@@ -25,6 +26,12 @@ func TestVet(t *testing.T) {
 	hidden := scene(1, record.Flat, dirty)
 	hidden.Verdict.Judged[0].Action = config.Note
 	reset := record.Finding{Code: catalog.RemapPending, GPU: "GPU-a", Index: new(int)}
+	beside := func(of slurm.JobID, shared bool) Scene {
+		s := scene(1, record.Flat)
+		s.Shared, s.Now.Processes = shared, map[int]record.Process{9: {PID: 9, UID: 1002, Cgroup: slurm.Owner{ID: of}}}
+		s.Now.Snapshot.Readings[0].Processes = []gpu.Process{{PID: 9, Memory: gpu.Bytes(20480 * mebi)}}
+		return s
+	}
 	for name, tt := range map[string]struct {
 		s    Scene
 		want record.Answer
@@ -32,6 +39,9 @@ func TestVet(t *testing.T) {
 	}{
 		"clean":                 {scene(2, record.Clean), record.No, ""},
 		"in use, as is allowed": {scene(1, record.Flat), record.No, ""},
+		"a suspended job's":     {beside(41, false), record.CannotTell, "GPU 0: another job has 20.0 GiB of it"},
+		"one's of a shared GPU": {beside(41, true), record.No, ""},
+		"its own, at the end":   {beside(42, false), record.No, ""},
 		"hidden":                {hidden, record.No, ""},
 		"rows wait for a reset": {scene(1, record.Clean, reset), record.No, ""},
 		"own leftover":          {scene(1, record.Flat, dirty), record.Yes, "GPU 0: GPU was not clean at the start, 20.0 GiB (BKD-DIRTY)"},
@@ -49,6 +59,7 @@ func TestVet(t *testing.T) {
 		"not looked at":   {scene(1, record.Unreadable, record.Finding{Code: catalog.BackendCrash}), record.CannotTell, "not checked: backend crashed"},
 		"no GPU is known": {scene(0, record.Clean), record.CannotTell, "reason unknown"},
 	} {
+		must.Not(t, name == "a suspended job's" && strings.Contains(Start(tt.s), "no action needed"), "%s", Start(tt.s))
 		avoid, why := Vet(tt.s)
 		must.Not(t, avoid != tt.want || !strings.Contains(why, tt.why) || (why == "") != (tt.why == ""),
 			"%s: %s, %q, want %s, %q", name, avoid, why, tt.want, tt.why)
