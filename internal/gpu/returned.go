@@ -122,10 +122,17 @@ func FindReturned(text string) (found []ReturnCode) {
 // alone matches what stands before a message: "Error 802: system not yet initialized".
 var alone = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^ error \d+ `) })
 
-// lastNumber returns the number that a short text ends with, 0 for none: "CUDA driver error: 802".
+// beforeCode matches the word before a code. Other words are before a version, or the number of a GPU or a rank.
+var beforeCode = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i:err|code|status|fail|result|return)|` +
+		`^(?:(?i:cuda|nvml|hip|nvidia-smi)|(?:cuda|cu|nvml|hip)[A-Z]\w*)\W*$`)
+})
+
+// lastNumber returns the code that a short text ends with, 0 for none: "CUDA driver error: 802".
 func lastNumber(text string, longest int) int {
 	fields := strings.Fields(text)
-	if len(fields) == 0 || len(fields) > longest {
+	if len(fields) == 0 || len(fields) > longest ||
+		len(fields) > 1 && !beforeCode().MatchString(fields[len(fields)-2]) {
 		return 0
 	}
 	n, _ := Decimal(strings.Trim(fields[len(fields)-1], "()."), 1<<20)

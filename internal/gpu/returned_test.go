@@ -34,6 +34,8 @@ func TestFindReturned(t *testing.T) {
 		"CUDA error: the hardware resources required to support device connections have been exhausted":           "CUDA 809",
 		"torch.AcceleratorError: CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error":   "CUDA 226",
 		"RuntimeError: No CUDA GPUs are available":                                                                "CUDA 100",
+		"cuda device 2": "", "CUDA version 12": "", "cuda gpu 2": "", "nvidia-smi shows GPU 9": "", "libcuda.so 1": "", "cuda rank 100": "", "CUDA out of 8": "",
+		"CUDA cuInit: 999": "CUDA 999", "CUDA status (2)": "CUDA 2", "CUDA cudaMalloc returned 2": "CUDA 2", "CUDA: 802": "CUDA 802",
 		"error 802": "", "0": "", "-1": "", "": "", "an unknown error happened": "", "the chip is not found": "",
 	} {
 		var got []string
