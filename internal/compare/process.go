@@ -166,8 +166,8 @@ func (s Input) sawAlive(pid int, o record.Owner) bool {
 	})
 }
 
-// sawOther reports whether a process that began during this job had the PID in another job's cgroup: either job may have
-// left what is listed under it.
+// sawOther reports whether a process that began during this job had the PID in another job's cgroup: either job may
+// have left what is listed under it.
 func (s Input) sawOther(pid int) bool {
 	self := s.Book.Self
 	return slices.ContainsFunc(append(slices.Clone(s.Book.Others), self), func(r attribution.Allocation) bool {

@@ -184,13 +184,17 @@ func Witness(in *Input, r *record.Recording, self record.Run, from, to time.Dura
 }
 
 func sightingsOf(r *record.Recording, self record.Run) (seen []Sighting) {
+	ofJob := func(p record.RecordedProcess) bool { return self.Owns(p.Owner) }
+	tracked := slices.ContainsFunc(r.GPUs, func(g record.GPURecording) bool {
+		return slices.ContainsFunc(g.Processes, ofJob)
+	})
 	for _, g := range r.GPUs {
 		for _, p := range g.Processes {
 			for at, bytes := range p.Known() {
 				own := self.Owns(p.Owner)
 				seen = append(seen, Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes, Own: own,
 					Foreign: !own && foreign(p, self.Job),
-					Likely:  !own && !p.Owner.Found() && !p.Apart && self.MayOwn(p)})
+					Likely:  !tracked && !p.Owner.Found() && !p.Apart && self.MayOwn(p)})
 			}
 		}
 	}

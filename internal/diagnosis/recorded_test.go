@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"bookend/internal/gpu"
@@ -20,6 +21,11 @@ func TestSightings(t *testing.T) {
 		want = append(want, Sighting{At: 5, Device: "A", PID: i, Bytes: p.Bytes, Own: i == 0,
 			Foreign: i == 1 || i == 3, Likely: i == 5})
 	}
+	tracked := r
+	if got := sightingsOf(&tracked, self); slices.ContainsFunc(got, func(s Sighting) bool { return s.Likely }) {
+		t.Errorf("the job's processes have its cgroup, and another of its user may be the job's: %+v", got)
+	}
+	r.GPUs[0].Processes, want = slices.Clone(r.GPUs[0].Processes)[1:], want[1:]
 	if got := sightingsOf(&r, self); !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}

@@ -99,9 +99,13 @@ func (s Sample) addGPU(g *record.GPURecording, self record.Run, first, last time
 	g.Curve.Used = reach(g.Curve.Used, slot, inMiB(used))
 	var own uint64
 	together := 0
+	// Where the job's processes have its cgroup, another of its user is none of them.
+	tracked := s.Shared || slices.ContainsFunc(g.Processes, func(p record.RecordedProcess) bool {
+		return self.Owns(p.Owner)
+	}) || slices.ContainsFunc(reading.Processes, func(p gpu.Process) bool { return self.Owns(s.Known[p.PID].Cgroup) })
 	for _, p := range reading.Processes {
 		facts, readable := s.process(p.PID)
-		if self.Owns(facts.Cgroup) || !s.Shared && mayOwn(self, facts) {
+		if self.Owns(facts.Cgroup) || !tracked && mayOwn(self, facts) {
 			own, together = own+p.Memory.Bytes, together+1
 		}
 		if readable {

@@ -181,6 +181,17 @@ func TestRecordedWithoutCgroups(t *testing.T) {
 			}
 		})
 	}
+	beside, run := record.Recording{Every: time.Second}, job100()
+	run.Job.UID, run.Start = 1001, &record.End{At: time.Second}
+	sample := Sample{Look: onCard(3*time.Second, proc(7, 300), proc(8, 100)), Known: who(own, inJob(8, 100))}
+	sample.Known[8] = record.Process{PID: 8, Start: 2 * time.Second, UID: 1001, Cgroup: slurm.Owner{ID: 100}}
+	for range 2 {
+		sample.AddTo(&beside, run)
+		sample.Look = onCard(4*time.Second, proc(7, 300)) // the job's own has ended
+	}
+	if g := beside.GPUs[0]; g.Own.Bytes != 100<<20 || g.Together != 1 {
+		t.Errorf("where the job's processes have its cgroup, another of its user is not the job's: %+v", g)
+	}
 	unread := record.GPURecording{Samples: 9, Unread: 1}
 	if unread.Unused() {
 		t.Error("unused, though a sample could not be read")

@@ -28,8 +28,8 @@ func Vet(s Scene) (avoid record.Answer, why string) {
 	return avoid, why
 }
 
-// besideOf says how much of a GPU another job has that was given it too, as a suspended one; empty for none, and if GPUs
-// are shared by intent.
+// besideOf says how much of a GPU another job has that was given it too, as a suspended one; empty for none, and if
+// GPUs are shared by intent.
 func besideOf(s Scene) string {
 	cards := s.Cards
 	if s.Shared {
