@@ -191,7 +191,7 @@ func sightingsOf(r *record.Recording, self record.Run) (seen []Sighting) {
 	for _, g := range r.GPUs {
 		for _, p := range g.Processes {
 			for at, bytes := range p.Known() {
-				own := self.Owns(p.Owner)
+				own := self.Owns(p.Owner) && self.BeganBefore(p) // not an earlier run of the job id
 				seen = append(seen, Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes, Own: own,
 					Foreign: !own && foreign(p, self.Job),
 					Likely:  !tracked && !p.Owner.Found() && !p.Apart && self.MayOwn(p)})

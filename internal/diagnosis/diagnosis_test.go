@@ -298,6 +298,11 @@ func TestOthers(t *testing.T) {
 }
 
 func TestLeftAndUnlisted(t *testing.T) {
+	in := well(1)
+	in.dirtyStart(there(catalog.Dirty, 20, 0, &record.Owner{Job: 42, UID: 1002, Level: record.ByExclusive}))
+	d := Why(in)
+	said := d.Cause(record.CauseLeftover).Evidence
+	must.Not(t, said != "20.0 GiB when your job began", "another user's job of the same id, which came around: %q", said)
 	judged(t, []row{
 		{"clean", nil, record.CauseLeftover, record.No, "none on record"},
 		{"another's", dirty(there(catalog.Dirty, 20, 0, before)), record.CauseLeftover, record.Yes, "20.0 GiB when your job began"},

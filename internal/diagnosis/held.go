@@ -172,7 +172,7 @@ func wording(s stock, job slurm.Job) string {
 		return text + " at the end of your job, left by your job"
 	case !s.start:
 		return text + " at the end of your job"
-	case known && o.Job == job.ID:
+	case known && o.Job == job.ID && o.UID == job.UID: // ids come around
 		return text + " when your job began, " + record.Probably(o) + "by an earlier run of this job"
 	case known && o.UID == job.UID && o.Job != 0:
 		return text + fmt.Sprintf(" when your job began, %sby your job %d", record.Probably(o), o.Job)

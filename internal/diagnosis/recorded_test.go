@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/record"
@@ -20,6 +21,12 @@ func TestSightings(t *testing.T) {
 		r.GPUs[0].Processes = append(r.GPUs[0].Processes, p)
 		want = append(want, Sighting{At: 5, Device: "A", PID: i, Bytes: p.Bytes, Own: i == 0,
 			Foreign: i == 1 || i == 3, Likely: i == 5})
+	}
+	again := record.Recording{GPUs: []record.GPURecording{{ID: "A", Processes: []record.RecordedProcess{{Owner: slurm.Owner{ID: 42}, Start: 3, Last: 9}}}}}
+	late := self
+	late.Start = &record.End{At: time.Minute}
+	if got := sightingsOf(&again, late); got[0].Own || got[0].Foreign {
+		t.Errorf("an earlier run's of the job id is not this run's: %+v", got)
 	}
 	tracked := r
 	if got := sightingsOf(&tracked, self); slices.ContainsFunc(got, func(s Sighting) bool { return s.Likely }) {

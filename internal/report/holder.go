@@ -175,7 +175,7 @@ func (r reader) origin(f record.Finding) string {
 		text = record.Probably(o) + "left by "
 	}
 	switch {
-	case o.Job == r.run.Job.ID:
+	case o.Job == r.run.Job.ID && o.UID == r.run.Job.UID: // ids come around
 		return text + "an earlier run of this job"
 	case o.UID == r.run.Job.UID && o.Job != 0:
 		return fmt.Sprintf("%syour job %d", text, o.Job)

@@ -330,6 +330,14 @@ func TestWhoseError(t *testing.T) {
 	must.Not(t, !strings.Contains(End(s), yours), "its own, on a node without cgroups: %s", End(s))
 }
 
+// A job id comes around: another user's earlier job of the same id is not an earlier run of this job.
+func TestSameID(t *testing.T) {
+	for uid, want := range map[uint32]string{1001: "probably left by an earlier run of this job", 1002: "probably left by another user's job"} {
+		s := scene(1, record.Flat, found(catalog.Dirty, &record.Holder{Process: record.Process{PID: 9, UID: uid}}, &record.Owner{Job: 42, UID: uid, Level: record.ByExclusive}))
+		must.Not(t, !strings.Contains(Start(s), want), "want %q in\n%s", want, Start(s))
+	}
+}
+
 // A GPU whose due test is missing is not called clean, and a failed job reads that its GPUs were in order.
 func TestUntestedAndInOrder(t *testing.T) {
 	s := scene(1, record.Clean)
