@@ -73,7 +73,8 @@ func amongJobs(s Scene, f record.Finding) bool {
 		return !s.Run.Owns(p.Owner) && (p.Owner.Found() || p.UID != 0 && p.Service == "" && !s.Run.MayOwn(p))
 	}
 	there := func(o record.Finding) bool {
-		return o.GPU == f.GPU && o.Holder != nil && !o.Holder.OfSystem() && !s.reader().owns(o.Holder, o.Owner)
+		return o.GPU == f.GPU && o.Holder != nil && !o.Holder.Gone && !o.Holder.OfSystem() &&
+			!s.reader().owns(o.Holder, o.Owner)
 	}
 	return s.Shared || slices.ContainsFunc(s.Findings, there) ||
 		slices.ContainsFunc(cmp.Or(s.Recording, &record.Recording{}).GPUs, func(g record.GPURecording) bool {

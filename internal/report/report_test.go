@@ -325,6 +325,8 @@ func TestWhoseError(t *testing.T) {
 	s.Shared = true
 	must.Not(t, strings.Contains(End(s), "not your code") || !strings.Contains(End(s), "Whether it ended your job"), "it may have hit another's program: %s", End(s))
 	stranger.UID = s.Run.Job.UID
+	s = scene(1, record.Clean, fails(catalog.Xid, "PID 4711", 31), found(catalog.Phantom, &record.Holder{Process: record.Process{PID: 9, Gone: true}}, self))
+	must.Not(t, !strings.Contains(End(s), yours), "what the job itself left: %s", End(s))
 	s = scene(1, record.Clean, fails(catalog.Xid, "PID 4711", 31))
 	s.Recording = &record.Recording{GPUs: []record.GPURecording{{ID: s.Findings[0].GPU, Processes: []record.RecordedProcess{stranger}}}}
 	must.Not(t, !strings.Contains(End(s), yours), "its own, on a node without cgroups: %s", End(s))
