@@ -292,6 +292,7 @@ func TestOthers(t *testing.T) {
 		{"a suspended job's, which the message contradicts", both(suspended(start, slurm.Owner{ID: 41}, 70), saying(itself)), record.CauseOthers, record.No, "not decisive"},
 		{"a suspended job's at the end", suspended(end, slurm.Owner{ID: 41}, 70), record.CauseOthers, record.Yes, "70.0 GiB at the end of your job"},
 		{"a trifle of a suspended job's", suspended(end, slurm.Owner{ID: 41}, 0.1), record.CauseOthers, record.CannotTell, "what was there in between is not known"},
+		{"a list that tells nothing", both(suspended(start, slurm.Owner{ID: 41}, 70), func(in *Input) { in.Start.Snapshot.Readings[0].ProcessesUnknown = "of all MIG instances" }), record.CauseOthers, record.CannotTell, "what was there in between is not known"},
 		{"the job's own, in its cgroup still", suspended(end, slurm.Owner{ID: 42}, 70), record.CauseOthers, record.CannotTell, "what was there in between is not known"},
 		{"the job's own orphan", finds(there(catalog.Orphan, 30, 900, nil)), record.CauseOthers, record.CannotTell, "what was there in between is not known"},
 	})

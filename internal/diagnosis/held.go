@@ -61,7 +61,7 @@ func byRight(in Input, side *record.Side, found []record.Finding, start bool) (a
 			facts := side.Processes[p.PID]
 			known := func(f record.Finding) bool { return f.Holder != nil && f.Holder.PID == p.PID }
 			if p.Memory.Bytes >= significant && facts.Cgroup.Found() && !in.Job.Owns(facts.Cgroup) &&
-				!slices.ContainsFunc(found, known) {
+				r.ProcessesUnknown == "" && !slices.ContainsFunc(found, known) {
 				all = append(all, held{record.Finding{Code: catalog.Foreign, GPU: c.Device.ID, Index: &c.Index,
 					Bytes: p.Memory, Holder: &record.Holder{Process: facts}}, start})
 			}
