@@ -39,7 +39,7 @@ func besideOf(s Scene) string {
 		r, _ := s.Now.Snapshot.Reading(c.Device.ID)
 		for _, p := range r.Processes {
 			of := s.Now.Processes[p.PID].Cgroup
-			if of.Found() && !s.Run.Owns(of) && p.Memory.Bytes >= worthTelling {
+			if of.Found() && !s.Run.Owns(of) && r.ProcessesUnknown == "" && p.Memory.Bytes >= worthTelling {
 				return fmt.Sprintf("GPU %d: another job has %s of it", c.Index, gpu.Size(p.Memory.Bytes))
 			}
 		}

@@ -32,25 +32,28 @@ func TestVet(t *testing.T) {
 		s.Now.Snapshot.Readings[0].Processes = []gpu.Process{{PID: 9, Memory: gpu.Bytes(20480 * mebi)}}
 		return s
 	}
+	withheld := beside(41, false)
+	withheld.Now.Snapshot.Readings[0].ProcessesUnknown = "of all MIG instances"
 	for name, tt := range map[string]struct {
 		s    Scene
 		want record.Answer
 		why  string
 	}{
-		"clean":                 {scene(2, record.Clean), record.No, ""},
-		"in use, as is allowed": {scene(1, record.Flat), record.No, ""},
-		"a suspended job's":     {beside(41, false), record.CannotTell, "GPU 0: another job has 20.0 GiB of it"},
-		"one's of a shared GPU": {beside(41, true), record.No, ""},
-		"its own, at the end":   {beside(42, false), record.No, ""},
-		"hidden":                {hidden, record.No, ""},
-		"rows wait for a reset": {scene(1, record.Clean, reset), record.No, ""},
-		"own leftover":          {scene(1, record.Flat, dirty), record.Yes, "GPU 0: GPU was not clean at the start, 20.0 GiB (BKD-DIRTY)"},
-		"holder not certain":    {scene(1, record.Flat, doubted), record.Yes, "BKD-DIRTY"},
-		"a lost GPU":            {scene(1, record.Clean, reset, fails(catalog.Lost, "", 0)), record.Yes, "BKD-LOST"},
-		"no driver that fits":   {scene(1, record.Clean, record.Finding{Code: catalog.Mismatch}), record.Yes, "BKD-MISMATCH"},
-		"a doubt":               {scene(1, record.Clean, doubtful), record.CannotTell, "BKD-XIDFATAL"},
-		"unknown":               {scene(1, record.Flat, unread), record.CannotTell, "GPU was not clean at the start (BKD-DIRTY)"},
-		"a driver that hangs":   {scene(1, record.Unreadable, record.Finding{Code: catalog.Hang}), record.CannotTell, "BKD-HANG"},
+		"clean":                     {scene(2, record.Clean), record.No, ""},
+		"in use, as is allowed":     {scene(1, record.Flat), record.No, ""},
+		"a suspended job's":         {beside(41, false), record.CannotTell, "GPU 0: another job has 20.0 GiB of it"},
+		"a list that tells nothing": {withheld, record.No, ""},
+		"one's of a shared GPU":     {beside(41, true), record.No, ""},
+		"its own, at the end":       {beside(42, false), record.No, ""},
+		"hidden":                    {hidden, record.No, ""},
+		"rows wait for a reset":     {scene(1, record.Clean, reset), record.No, ""},
+		"own leftover":              {scene(1, record.Flat, dirty), record.Yes, "GPU 0: GPU was not clean at the start, 20.0 GiB (BKD-DIRTY)"},
+		"holder not certain":        {scene(1, record.Flat, doubted), record.Yes, "BKD-DIRTY"},
+		"a lost GPU":                {scene(1, record.Clean, reset, fails(catalog.Lost, "", 0)), record.Yes, "BKD-LOST"},
+		"no driver that fits":       {scene(1, record.Clean, record.Finding{Code: catalog.Mismatch}), record.Yes, "BKD-MISMATCH"},
+		"a doubt":                   {scene(1, record.Clean, doubtful), record.CannotTell, "BKD-XIDFATAL"},
+		"unknown":                   {scene(1, record.Flat, unread), record.CannotTell, "GPU was not clean at the start (BKD-DIRTY)"},
+		"a driver that hangs":       {scene(1, record.Unreadable, record.Finding{Code: catalog.Hang}), record.CannotTell, "BKD-HANG"},
 		"a driver that is stuck": {scene(1, record.Unreadable, record.Finding{Code: catalog.Stuck}), record.CannotTell,
 			"BKD-STUCK"},
 		"still changing":  {scene(1, record.Moving, found(catalog.Moving, nil, nil)), record.CannotTell, "BKD-MOVING"},
