@@ -3,8 +3,10 @@ package joblog
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -75,8 +77,12 @@ type Stream struct {
 // Why the path of an output is not known.
 const (
 	ofSrun      = "goes to srun's own terminal, a pipe, or files that cannot be told from here"
+	ofArray     = "is also that of other tasks of its array: -o with %a names one for each"
 	onFirstNode = "is on the job's first node: srun -w %s bookend why %d"
 )
+
+// namesTask matches a pattern that names another file for each task of an array.
+var namesTask = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`%[0-9]*[ajJS]`) })
 
 // Streams returns a job's known outputs: its script's, the script's errors if these are apart, and what steps write to.
 func (p Place) Streams() (all []Stream) {
@@ -90,6 +96,12 @@ func (p Place) Streams() (all []Stream) {
 			all = add(all, at(record.ScriptErrors, errors))
 		} else if p.Job.Stderr != "" {
 			all = add(all, p.expanded(record.ScriptErrors, p.Job.Stderr))
+		}
+	}
+	patterns := map[record.OutputKind]string{record.ScriptOutput: p.pattern(), record.ScriptErrors: p.Job.Stderr}
+	for i, s := range all {
+		if s.Path != "" && drop.Array.Master != 0 && !namesTask().MatchString(patterns[s.Kind]) {
+			all[i] = unplaced(s.Kind, ofArray)
 		}
 	}
 	for _, t := range drop.Steps {

@@ -21,6 +21,9 @@ func TestStreams(t *testing.T) {
 	both := slurm.OutputFiles{Output: slurm.OutputFile(target("/s/o")), Errors: slurm.OutputFile(target("/s/e"))}
 	one := slurm.OutputFiles{Output: both.Output, Errors: both.Output}
 	srun.Batch = false
+	shared, sharedErrors := batch, batch
+	shared.Stdout = "/w/%x-%A"
+	sharedErrors.Stdout, sharedErrors.Stderr = "/w/o.%a", "/w/log"
 	const unknown = "not known here"
 	none := slurm.OutputFiles{}
 	for name, tt := range map[string]struct {
@@ -33,6 +36,9 @@ func TestStreams(t *testing.T) {
 		"no task hook":             {batch, nil, []string{"output /w/slurm-7.out"}, none, "/w/slurm-7.out"},
 		"task hook":                {batch, &Drop{Target: target("/r/slurm-7.out")}, []string{"output /r/slurm-7.out"}, none, "/r/slurm-7.out"},
 		"an array's":               {batch, &Drop{Array: slurm.ArrayTask{Master: 5, Task: 3}}, []string{"output /w/slurm-5_3.out"}, none, "/w/slurm-5_3.out"},
+		"one file for all tasks":   {shared, &Drop{Target: target("/w/log"), Array: slurm.ArrayTask{Master: 5, Task: 3}}, []string{"output " + unknown}, none, "/w/log"},
+		"one for all their errors": {sharedErrors, &Drop{Target: target("/w/log"), Array: slurm.ArrayTask{Master: 5, Task: 3}}, []string{"output /w/o.3", "errors " + unknown}, none, "/w/o.3"},
+		"one file, no array":       {shared, &Drop{Target: target("/w/log")}, []string{"output /w/log"}, none, "/w/log"},
 		"errors apart":             {apart, &Drop{Target: target("/r/x.err"), Name: "x"}, []string{"output /w/x.out", "errors /r/x.err"}, none, "/w/x.out"},
 		"errors apart, by name":    {apart, &Drop{Name: "x"}, []string{"output /w/x.out", "errors /w/x.err"}, none, "/w/x.out"},
 		"a name no one tells":      {apart, nil, []string{"output " + unknown, "errors " + unknown}, none, ""},
