@@ -2,6 +2,7 @@ package catalog
 
 import (
 	_ "embed"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,4 +83,35 @@ func Parse(written string) (Code, bool) {
 		}
 	}
 	return "", false
+}
+
+// Mentioned returns the codes in a text, such as a drain reason, in their order.
+func Mentioned(text string) (found []Code) {
+	apart := func(r rune) bool { return r != '-' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
+	for _, word := range strings.FieldsFunc(text, apart) {
+		if _, ok := Lookup(Code(word)); ok {
+			found = append(found, Code(word))
+		}
+	}
+	return found
+}
+
+// Paragraph is one of an explanation: a title with a text, and lines that begin with a word.
+func Paragraph(title, text string, lines ...[2]string) string {
+	text = fmt.Sprintf("%s: %s\n", title, text)
+	for _, l := range lines {
+		text += fmt.Sprintf("  %-8s %s\n", l[0]+":", l[1])
+	}
+	return text
+}
+
+// Explanation joins paragraphs, each once.
+func Explanation(paragraphs []string) string {
+	var once []string
+	for _, p := range paragraphs {
+		if !slices.Contains(once, p) {
+			once = append(once, p)
+		}
+	}
+	return strings.Join(once, "\n")
 }

@@ -281,3 +281,21 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]record.GPUSeen {
 	}
 	return cards
 }
+
+// Occupied returns why a health check must take the node for one with a job: there is one, or may be.
+func Occupied(c Case) string {
+	if c.Node == nil {
+		return "the records of the node's jobs were not read"
+	}
+	for _, n := range append([]Node{*c.Node}, c.Node.SameHost...) {
+		if slices.ContainsFunc(n.Runs, func(r record.Run) bool { return r.Running(n.Runs) }) {
+			return "a job is on the node: its end decides"
+		}
+	}
+	for _, card := range c.Seen.Cards {
+		if why := c.Node.Doubt(0, card.Device.ID); why != "" {
+			return why
+		}
+	}
+	return ""
+}

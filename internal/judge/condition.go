@@ -1,12 +1,10 @@
 package judge
 
 import (
-	"cmp"
 	"slices"
 
 	"bookend/internal/attribution"
 	"bookend/internal/condition"
-	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
@@ -70,50 +68,8 @@ func Mark(run record.Run, job slurm.Job) *gpu.KernelMark {
 	return &start.Kernel.Last
 }
 
-// JobOutput is what the job's outputs say about memory.
-type JobOutput struct {
-	Messages []record.Message
-	Outputs  []record.Output // Message.File is an index into these
-	Unknown  string          // why they were not read
-	Part     string          // which part was not read
-	// Cancelled is set if Slurm's own line says that the job was cancelled or met its time limit.
-	Cancelled    bool
-	AddressSpace gpu.Figure // the limit that a task hook of the job recorded; the user could forge it
-}
-
-// symptoms returns the input of a diagnosis, as far as this hook saw it. Why adds the rest.
-func (c Case) symptoms(j Judgement) diagnosis.Input {
-	h := c.Output
-	in := diagnosis.Input{Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
-		Probes: probesOf(c.Tests), Health: c.Seen.Health, Kernel: errorsOf(c),
-		AddressSpace: h.AddressSpace, Disputed: condition.Disputed,
-		Messages: h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled}
-	if c.Seen.Brief {
-		in.HealthUnknown = "ECC counters, after a good end"
-	}
-	if start := c.Past.Run.Start; start != nil {
-		in.StartFindings, in.WallStart = start.Findings, start.Wall
-		if len(in.Probes) == 0 {
-			in.Probes = start.Probes
-		}
-	}
-	return in
-}
-
-// AsksWhy reports whether there is anything to diagnose: then the node's other records are needed.
-func (c Case) AsksWhy(j Judgement) bool { return diagnosis.Why(c.symptoms(j)).Reason != "" }
-
 // ComparesHealth reports whether the GPUs' condition says something only next to that at an earlier time.
 func (c Case) ComparesHealth() bool { return condition.Compares(c.Seen.Health) }
-
-// Why diagnoses why the job ran out of memory, with Slurm's files and the node's other records.
-func (c Case) Why(j Judgement) *record.Diagnosis {
-	in := c.symptoms(j)
-	run := c.Past.Run
-	in.Shared, in.SharedUnknown = c.Sharing.Reasons()
-	diagnosis.Witness(&in, c.Past.Recording, run, cmp.Or(run.Start, &record.End{}).At, c.At)
-	return new(diagnosis.Why(in))
-}
 
 // StandingAfter returns what the node is to keep of fatal errors after this hook, given what it keeps now. drained is
 // set if the node is drained for the findings that are judged so.
@@ -147,22 +103,4 @@ func standingOf(c Case) []record.StandingFault {
 	}
 	later := func(f record.StandingFault) bool { return c.Phase != slurm.Prolog && f.Xid.Seq > last.Seq }
 	return condition.Without(glanceOf(c).Absorb(kept), later).Faults
-}
-
-// Occupied returns why a health check must take the node for one with a job: there is one, or may be.
-func Occupied(c Case) string {
-	if c.Node == nil {
-		return "the records of the node's jobs were not read"
-	}
-	for _, n := range append([]Node{*c.Node}, c.Node.SameHost...) {
-		if slices.ContainsFunc(n.Runs, func(r record.Run) bool { return r.Running(n.Runs) }) {
-			return "a job is on the node: its end decides"
-		}
-	}
-	for _, card := range c.Seen.Cards {
-		if why := c.Node.Doubt(0, card.Device.ID); why != "" {
-			return why
-		}
-	}
-	return ""
 }
