@@ -21,7 +21,7 @@ folder_bookend-amd := rocm
 
 # Packages with goroutines of their own, or whose files several hooks share; the rest has nothing to race.
 RACE := ./internal/child/... ./internal/procscan/... ./internal/joblog ./internal/metrics \
-	./internal/publish ./internal/safefile ./internal/hook ./internal/node ./internal/probe ./internal/recorder ./internal/state \
+	./internal/publish ./internal/safefile ./internal/hook ./internal/node ./internal/maintenance ./internal/recorder ./internal/state \
 	./internal/allocation ./cuda/...
 
 # The packages that need no file, clock or process: the bands "values" and "pure" of the architecture.

@@ -19,8 +19,8 @@ import (
 	"bookend/internal/doctor"
 	"bookend/internal/gpu"
 	"bookend/internal/joblog"
+	"bookend/internal/maintenance"
 	"bookend/internal/node"
-	"bookend/internal/probe"
 	"bookend/internal/record"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
@@ -132,7 +132,7 @@ func (r records) sample(limit time.Duration) node.Glance {
 
 // askDriver samples the GPUs once, unless a child is stuck in the driver. A child that gets stuck now is recorded.
 func (r records) askDriver(limit time.Duration, identity bool) node.Glance {
-	return probe.Look(r.access(), limit, identity)
+	return maintenance.Look(r.access(), limit, identity)
 }
 
 func (r records) access() *node.Access {
@@ -234,15 +234,15 @@ func (r records) addRemembered(s *view.Status) {
 	memory, err := r.store.Drain()
 	s.AddUnread("what is remembered of the node's drain", err)
 	s.Drain = string(memory.Words())
-	quarantines, err := probe.Quarantines(r.access(), s.At)
+	quarantines, err := maintenance.Quarantines(r.access(), s.At)
 	s.AddUnread("which GPUs are to be in quarantine", err)
 	for _, text := range quarantines {
 		s.AddTrouble("", text)
 	}
-	resets, _ := probe.Attempts(r.access()) // bookend reset reports an unreadable one
+	resets, _ := maintenance.Attempts(r.access()) // bookend reset reports an unreadable one
 	s.AddTrouble("", condition.Unfinished(resets, r.epoch().Boot))
 	s.AddTrouble(catalog.Reset, condition.Unrepaired(resets, s.At))
-	s.AddTrouble(catalog.Diagnosed, probe.Diagnosed(r.access()))
+	s.AddTrouble(catalog.Diagnosed, maintenance.Diagnosed(r.access()))
 	check, err := state.LastCheck.Load(r.store)
 	s.AddUnread("what the last health check saw", err)
 	if check != nil {

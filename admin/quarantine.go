@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/config"
+	"bookend/internal/maintenance"
 	"bookend/internal/node"
-	"bookend/internal/probe"
 	"bookend/internal/slurmcmd"
 )
 
@@ -32,7 +32,7 @@ func quarantineCommand(a *app) *cobra.Command {
 				return err
 			}
 			q.Slurm = all.scontrol(time.Minute)
-			held, err := probe.Quarantine(all.access(), q, wait, reason)
+			held, err := maintenance.Quarantine(all.access(), q, wait, reason)
 			for _, h := range held {
 				a.say("GPU %d of %s is held by job %d; to end it: bookend release %[1]d", h.GPU, all.node, h.Job)
 			}
@@ -73,10 +73,10 @@ func testCommand(a *app) *cobra.Command {
 				return notFound("no such GPU: %q; see bookend snapshot", args[0])
 			}
 			access := all.forTests()
-			if open, _ := probe.OpenToJobs(access, all.scontrol(slurmTime), card); open != "" {
+			if open, _ := maintenance.OpenToJobs(access, all.scontrol(slurmTime), card); open != "" {
 				return errors.New(open)
 			}
-			text, passed := probe.Now(access, card)
+			text, passed := maintenance.TestNow(access, card)
 			a.say("GPU %d of %s: %s", card.Index, all.node, text)
 			return ending{code: answers[passed]}
 		},
@@ -84,7 +84,7 @@ func testCommand(a *app) *cobra.Command {
 }
 
 func diagnoseCommand(a *app) *cobra.Command {
-	d := probe.Diagnose{Say: a.say}
+	d := maintenance.Diagnose{Say: a.say}
 	cmd := &cobra.Command{
 		Use: "diagnose", Args: operands(0, 1, "a node's name in Slurm"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -117,7 +117,7 @@ func releaseCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := probe.Release(all.access(), all.scontrol(time.Minute), number)
+			found, err := maintenance.Release(all.access(), all.scontrol(time.Minute), number)
 			what := map[bool]string{true: "each GPU", false: "GPU " + number}[whole]
 			switch {
 			case err == nil && found:

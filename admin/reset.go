@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/probe"
+	"bookend/internal/maintenance"
 	"bookend/internal/view"
 )
 
@@ -29,7 +29,7 @@ func reset(a *app, name string, dry bool) error {
 	}
 	defer release()
 	access := all.forTests()
-	r, err := probe.NewReset(access, all.scontrol(slurmTime), all.runs, a.warn)
+	r, err := maintenance.NewReset(access, all.scontrol(slurmTime), all.runs, a.warn)
 	if err == nil && !dry {
 		err = r.Finish()
 	}

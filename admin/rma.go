@@ -10,9 +10,9 @@ import (
 	"bookend/internal/condition"
 	"bookend/internal/config"
 	"bookend/internal/doctor"
+	"bookend/internal/maintenance"
 	"bookend/internal/node"
 	"bookend/internal/page"
-	"bookend/internal/probe"
 	"bookend/internal/record"
 	"bookend/internal/safefile"
 	"bookend/internal/view"
@@ -46,7 +46,7 @@ func rma(a *app, name, file string) error {
 	}
 	memory, err := all.store.Drain()
 	t.Drain = string(memory.Words())
-	t.Diagnoses, _ = probe.Diagnoses(all.access())
+	t.Diagnoses, _ = maintenance.Diagnoses(all.access())
 	if err != nil {
 		a.warn(err)
 	}

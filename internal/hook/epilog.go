@@ -7,8 +7,8 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/joblog"
 	"bookend/internal/judge"
+	"bookend/internal/maintenance"
 	"bookend/internal/node"
-	"bookend/internal/probe"
 	"bookend/internal/publish"
 	"bookend/internal/record"
 	"bookend/internal/report"
@@ -25,9 +25,9 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	h.stopped.setUnfinished(closing(a.Store, completed(h.know(c))))
 	c = cleanUp(a, node.Consult(a, c))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
-	c = leftRunning(a, leftInMemory(a, outlast(a, c), memory), j, own)
+	c = leftRunning(a, leftInMemory(a, awaitFirst(a, c), memory), j, own)
 	c, hangs := seen.Output.Await(c)
-	c = probe.AtEnd(a, h.know(c), j) // a message in the output may ask for a test
+	c = maintenance.TestAtEnd(a, h.know(c), j) // a message in the output may ask for a test
 	c, j = h.judge(c)
 	why, faults := diagnose(a, c, j)
 	o := h.keep(c, j.With(c, faults...))

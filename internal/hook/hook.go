@@ -20,8 +20,8 @@ import (
 	"bookend/internal/catalog"
 	"bookend/internal/child"
 	"bookend/internal/judge"
+	"bookend/internal/maintenance"
 	"bookend/internal/node"
-	"bookend/internal/probe"
 	"bookend/internal/publish"
 	"bookend/internal/record"
 	"bookend/internal/recorder"
@@ -89,7 +89,7 @@ func run(env Env, phase, task slurm.Context, ofTask func(*taskHook), do steps) i
 func hold(env Env, name string) int {
 	env.Confine()
 	a := node.ForRecorder(env, name)
-	if open, _ := a.OpenState(); !open || probe.Remake(a) != nil {
+	if open, _ := a.OpenState(); !open || maintenance.RestoreQuarantines(a) != nil {
 		return 1
 	}
 	return 0
@@ -308,10 +308,10 @@ func scene(c judge.Case, j judge.Judgement, why *record.Diagnosis) report.Scene 
 	}
 }
 
-// outlast keeps a hook that is not the first of its kind until the first has ended, if that one may be testing: once
+// awaitFirst keeps a hook that is not the first of its kind until the first has ended, if that one may be testing: once
 // this one ends, the next job may get the GPU. The first has the earlier deadline. If it closed the run, this hook
 // repeats it; one that died on the way closed nothing, and this is the job's start or end.
-func outlast(a *node.Access, c judge.Case) judge.Case {
+func awaitFirst(a *node.Access, c judge.Case) judge.Case {
 	if c.Past.Turn != judge.Concurrent {
 		return c
 	}

@@ -153,7 +153,7 @@ func TestOutlast(t *testing.T) {
 	} {
 		a, c := onrecord.Epilog(t, tt.closed)
 		c.Past.Turn = tt.turn
-		if got := outlast(a, c).Past.Turn; got != tt.want {
+		if got := awaitFirst(a, c).Past.Turn; got != tt.want {
 			t.Errorf("closed by the first %v: turn %v, then %v, want %v", tt.closed, tt.turn, got, tt.want)
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"bookend/internal/judge"
+	"bookend/internal/maintenance"
 	"bookend/internal/node"
-	"bookend/internal/probe"
 	"bookend/internal/publish"
 	"bookend/internal/record"
 	"bookend/internal/recorder"
@@ -22,7 +22,7 @@ func prolog(h *hook, c judge.Case) publish.Account {
 	h.stopped.setUnfinished(begin(a.Store, h.know(c).Self())) // its exit counts in this boot, which is known by now
 	c = withShortage(a, learn(a, node.Consult(a, c)))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
-	c = probe.AtStart(a, outlast(a, c), j, seen.Tests)
+	c = maintenance.TestAtStart(a, awaitFirst(a, c), j, seen.Tests)
 	c, j = h.judge(c)
 	shown := scene(c, j, nil)
 	text := report.Start(shown)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"bookend/internal/catalog"
+	"bookend/internal/maintenance"
 	"bookend/internal/node"
-	"bookend/internal/probe"
 	"bookend/internal/publish"
 	"bookend/internal/record"
 	"bookend/internal/recorder"
@@ -44,12 +44,12 @@ func repair(env Env, name string) int {
 	if err != nil {
 		return 1
 	}
-	o, err := probe.Repair(a, publish.AskSlurm(a), func(what any) {
+	o, err := maintenance.Repair(a, publish.AskSlurm(a), func(what any) {
 		publish.Note(a, "info", fmt.Sprintf("repair: %v", what), false)
 	})
 	if o.Failed != "" {
 		f := record.Finding{Code: catalog.Reset, GPU: o.GPU.Device.ID, Index: &o.GPU.Index}
-		_, err = probe.Renew(a, publish.AskSlurm(a), f)
+		_, err = maintenance.RenewReason(a, publish.AskSlurm(a), f)
 	}
 	release()
 	text, often := became(o, err)
@@ -64,7 +64,7 @@ func repair(env Env, name string) int {
 }
 
 // became says what became of a repair, empty if there was nothing to do. often is set if each check may say it again.
-func became(o probe.Repaired, err error) (text string, often bool) {
+func became(o maintenance.Repaired, err error) (text string, often bool) {
 	name := fmt.Sprintf("GPU %d (%s)", o.GPU.Index, o.GPU.Device.ID)
 	switch {
 	case err != nil:

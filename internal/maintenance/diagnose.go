@@ -1,4 +1,4 @@
-package probe
+package maintenance
 
 import (
 	"cmp"
@@ -60,7 +60,7 @@ func (d Diagnose) Perform() (passed record.Answer, err error) {
 	a := d.Access
 	why := "this host has no records of it"
 	if a.Store != nil {
-		why = d.vacant()
+		why = d.mayHaveJob()
 	}
 	if why != "" {
 		return d.asJob(why)
@@ -82,7 +82,7 @@ func (d Diagnose) Perform() (passed record.Answer, err error) {
 	}
 	const runs = "bookend: %s diag -r %d runs, at most %v; if you stop this, DCGM's tests go on\n"
 	fmt.Fprintf(a.Env.Stderr, runs, dcgmi, d.Level, limit)
-	found := d.made(node.Programs(a, limit).Run, dcgmi, now.Snapshot)
+	found := d.runDCGM(node.Programs(a, limit).Run, dcgmi, now.Snapshot)
 	for _, line := range found.Lines() {
 		d.Say("%s", line)
 	}
@@ -96,7 +96,7 @@ func (d Diagnose) Perform() (passed record.Answer, err error) {
 	return record.CannotTell, err
 }
 
-func (d Diagnose) vacant() string {
+func (d Diagnose) mayHaveJob() string {
 	if nodes, err := state.Nodes(d.Access.Config.Paths.Run, ""); len(nodes) > 1 || err != nil {
 		return "several nodes of Slurm share the GPUs of this host"
 	}
@@ -121,8 +121,8 @@ func occupied(a *node.Access, now node.Glance) string {
 	return ""
 }
 
-// made runs DCGM's tests. Its numbers count for a GPU only if they are of the same one before and after.
-func (d Diagnose) made(run func(command ...string) (text string, ended bool, err error), dcgmi string,
+// runDCGM runs DCGM's tests. Its numbers count for a GPU only if they are of the same one before and after.
+func (d Diagnose) runDCGM(run func(command ...string) (text string, ended bool, err error), dcgmi string,
 	now gpu.Snapshot) gpu.Diagnosis {
 	before, _, errBefore := run(dcgmi, "discovery", "-l")
 	text, ended, err := run(dcgmi, "diag", "-r", fmt.Sprint(d.Level), "-j")
@@ -140,7 +140,7 @@ func (d Diagnose) made(run func(command ...string) (text string, ended bool, err
 	if n := len(slices.DeleteFunc(slices.Clone(now.Readings), parts)); found.Tested < n && len(found.Faults()) == 0 {
 		found.Unknown = cmp.Or(found.Unknown, fmt.Sprintf("it tested %d of %d GPUs", found.Tested, n))
 	}
-	if why := d.vacant(); why != "" {
+	if why := d.mayHaveJob(); why != "" {
 		found.Unknown = "a job may have been on the GPUs meanwhile: " + why
 	}
 	return found
@@ -158,7 +158,7 @@ func (d Diagnose) keep(found gpu.Diagnosis) error {
 	}
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(of))) {
 		card := lastSeen(cmp.Or(state.LastCheck.Peek(d.Access.Store), &record.Check{}), id)
-		left, failed := Renew(d.Access, d.Slurm, condition.Diagnosed(card))
+		left, failed := RenewReason(d.Access, d.Slurm, condition.Diagnosed(card))
 		if left != "" {
 			d.Say("no drain has it as its reason: %s", left)
 		}
@@ -185,8 +185,8 @@ func (d Diagnose) asJob(why string) (record.Answer, error) {
 	return record.CannotTell, nil
 }
 
-// Renew gives a drain of ours the reason of a finding that no health check can tell to be over; left is why not.
-func Renew(a *node.Access, s slurmcmd.Scontrol, f record.Finding) (left string, err error) {
+// RenewReason gives a drain of ours the reason of a finding that no health check can tell to be over; left is why not.
+func RenewReason(a *node.Access, s slurmcmd.Scontrol, f record.Finding) (left string, err error) {
 	memory, err := a.Store.Drain()
 	now, unread := s.Node(a.Job.Node)
 	if err := errors.Join(err, unread); err != nil {

@@ -1,4 +1,4 @@
-package probe
+package maintenance
 
 import (
 	"fmt"
@@ -118,7 +118,7 @@ func TestRemake(t *testing.T) {
 			for file, text := range tt.files {
 				must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 			}
-			must.Do(t, Remake(a))
+			must.Do(t, RestoreQuarantines(a))
 			log, _ := os.ReadFile(filepath.Join(dir, "log"))
 			must.Be(t, "log", strings.ReplaceAll(string(log), "scancel 11 12\n", ""), tt.log)
 			now := must.Have(disk.Read())(t)
@@ -159,7 +159,7 @@ func TestQuarantineAndRelease(t *testing.T) {
 	must.Be(t, "wanted", fmt.Sprintln(w.Job, w.GPU, w.UUID, w.Reason, w.Partition), "12 1 GPU-b ticket 17 a\n")
 
 	done := must.Have(a.Store.Turns.Quarantine(0))(t)
-	must.Not(t, Remake(a) == nil, "two at once")
+	must.Not(t, RestoreQuarantines(a) == nil, "two at once")
 	done()
 	if found, err := Release(a, s, "0"); found || err != nil {
 		t.Errorf("GPU 0: %v, %v", found, err)
@@ -171,7 +171,7 @@ func TestQuarantineAndRelease(t *testing.T) {
 		t.Errorf("GPU 1: %v, %v", found, err)
 	}
 	must.Be(t, "wanted", len(must.Have(Wanted(a))(t)), 0)
-	must.Do(t, Remake(a))
+	must.Do(t, RestoreQuarantines(a))
 	log := must.Read(t, filepath.Join(dir, "log"))
 	must.Be(t, "log", log, "sbatch\nsbatch\nupdate JobId=12 TimeLimit=4320\nscancel 11\nscancel 12\n")
 	for _, q := range state.Quarantines.Peek(a.Store) { // hooks know the jobs until their epilogs
@@ -229,7 +229,7 @@ func TestAllGPUs(t *testing.T) {
 		wanted[i].Job = 3 // Slurm has no such job
 	}
 	must.Do(t, disk.Write(wanted))
-	must.Do(t, Remake(a))
+	must.Do(t, RestoreQuarantines(a))
 	must.Be(t, "held again", jobs(must.Have(disk.Read())(t)), "1:12 GPU-b;0:11 GPU-a;")
 	const limit = "update JobId=%d TimeLimit=UNLIMITED\n"
 	must.Be(t, "one fill", must.Read(t, filepath.Join(dir, "log")), "sbatch\nsbatch\n"+fmt.Sprintf(limit+limit, 11, 12))

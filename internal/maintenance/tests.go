@@ -1,5 +1,6 @@
-// Package probe tests a job's GPUs by an allocation if no job can be affected, and uses earlier results that hold.
-package probe
+// Package maintenance acts on GPUs while no job can be affected: test allocations at a job's start and end, DCGM's
+// tests, resets, the health check's repairs, and quarantines.
+package maintenance
 
 import (
 	"cmp"
@@ -12,22 +13,22 @@ import (
 	"bookend/internal/record"
 )
 
-// AtStart returns a start's case with the results of tests, made now or earlier. earlier are the tests that were on
+// TestAtStart returns a start's case with the results of tests, made now or earlier. earlier are the tests that were on
 // record when the observation began. Findings stay those of the records at the observation; the records right before a
 // test only say whether it may be made.
-func AtStart(a *node.Access, c judge.Case, j judge.Judgement, earlier map[gpu.ID]record.TestRecord) judge.Case {
+func TestAtStart(a *node.Access, c judge.Case, j judge.Judgement, earlier map[gpu.ID]record.TestRecord) judge.Case {
 	if !testable(c) {
 		return untested(c)
 	}
-	return (&tester{a: a, starts: true}).complete(c, j, trusted(a, c, earlier))
+	return (&tester{a: a, starts: true}).complete(c, j, lastAtStart(a, c, earlier))
 }
 
-// AtEnd is AtStart for a job's end: it tests again what the job may have changed, and counts the others' jobs.
-func AtEnd(a *node.Access, c judge.Case, j judge.Judgement) judge.Case {
+// TestAtEnd is TestAtStart for a job's end: it tests again what the job may have changed, and counts the others' jobs.
+func TestAtEnd(a *node.Access, c judge.Case, j judge.Judgement) judge.Case {
 	if !testable(c) {
 		return untested(c)
 	}
-	return (&tester{a: a}).complete(c, j, unworn(a, c, j))
+	return (&tester{a: a}).complete(c, j, lastAtEnd(a, c, j))
 }
 
 // complete returns the case with the results that hold, and those of the tests that may be made now.
@@ -95,10 +96,10 @@ type last struct {
 	faults   []record.Finding
 }
 
-// trusted returns the results of earlier tests that still hold, and the GPUs without one. A start that tests does not
+// lastAtStart returns the results of earlier tests that still hold, and the GPUs without one. A start that tests does not
 // believe a bad result: the GPU may have been repaired since. If another hook has tested a GPU since the observation
 // began, neither test is believed: the kernel's log may not have been read from there on.
-func trusted(a *node.Access, c judge.Case, earlier map[gpu.ID]record.TestRecord) (l last) {
+func lastAtStart(a *node.Access, c judge.Case, earlier map[gpu.ID]record.TestRecord) (l last) {
 	scene := c.Scene(c.Seen.Side)
 	latest, faults := node.Tests(a)
 	l.known, l.faults = latest, faults
@@ -120,8 +121,8 @@ func trusted(a *node.Access, c judge.Case, earlier map[gpu.ID]record.TestRecord)
 	return l
 }
 
-// unworn returns the last tests that still hold at this end, each with this job counted, and the GPUs to test again.
-func unworn(a *node.Access, c judge.Case, j judge.Judgement) (l last) {
+// lastAtEnd returns the last tests that still hold at this end, each with this job counted, and the GPUs to test again.
+func lastAtEnd(a *node.Access, c judge.Case, j judge.Judgement) (l last) {
 	start := c.Past.Run.Start
 	latest, faults := node.Tests(a)
 	l.known, l.faults = latest, faults

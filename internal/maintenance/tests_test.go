@@ -1,4 +1,4 @@
-package probe
+package maintenance
 
 import (
 	"cmp"
@@ -41,7 +41,7 @@ func TestTestedWhileAStartLooks(t *testing.T) {
 	test(gpu.ProbeOK)
 	earlier := must.Have(state.Probes.Load(a.Store))(t)
 	for _, want := range []gpu.ProbeResult{gpu.ProbeOK, gpu.ProbeSkipped} {
-		l := trusted(a, c, earlier)
+		l := lastAtStart(a, c, earlier)
 		if len(l.outcomes) != 1 || len(l.open)+len(l.faults) != 0 || l.outcomes[0].Result != want {
 			t.Errorf("got %+v, want %s", l, want)
 		}

@@ -1,4 +1,4 @@
-package probe
+package maintenance
 
 import (
 	"cmp"
@@ -282,7 +282,7 @@ func (r *Reset) prove(log gpu.KernelLog) {
 	}
 	if r.Report.Proven != record.No && !r.Stopped() {
 		var text string
-		text, r.passed = Now(r.Access, r.Facts.Card)
+		text, r.passed = TestNow(r.Access, r.Facts.Card)
 		compare(text, r.passed)
 	}
 }

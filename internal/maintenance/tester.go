@@ -1,4 +1,4 @@
-package probe
+package maintenance
 
 import (
 	"cmp"
@@ -133,9 +133,9 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 	return all
 }
 
-// Now tests a GPU that no job can get and that no process is on, and its memory, for an admin. It returns the result in
+// TestNow tests a GPU that no job can get and that no process is on, and its memory, for an admin. It returns the result in
 // words, with what else went wrong, and whether the GPU passed: unknown if it was not tested.
-func Now(a *node.Access, card record.Assigned) (text string, passed record.Answer) {
+func TestNow(a *node.Access, card record.Assigned) (text string, passed record.Answer) {
 	t := &tester{a: a}
 	if why := t.prepare(nil); why != "" {
 		return "not tested: " + why, record.CannotTell

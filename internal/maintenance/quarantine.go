@@ -1,4 +1,4 @@
-package probe
+package maintenance
 
 import (
 	"cmp"
@@ -192,13 +192,13 @@ type lost struct {
 	rebooted bool
 }
 
-// Remake has jobs hold the GPUs that an admin wants in quarantine and none holds, as after a reboot or scancel: all
+// RestoreQuarantines has jobs hold the GPUs that an admin wants in quarantine and none holds, as after a reboot or scancel: all
 // that were wanted alike at once, lest users' jobs get the others meanwhile.
-func Remake(a *node.Access) error {
+func RestoreQuarantines(a *node.Access) error {
 	return changeWanted(a, 0, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
 		var all []lost
 		for i, q := range wanted {
-			now, is, rebooted := remade(a, q)
+			now, is, rebooted := review(a, q)
 			wanted[i] = now
 			if is {
 				all = append(all, lost{i, rebooted})
@@ -228,7 +228,7 @@ func holdAgain(a *node.Access, wanted []state.Quarantine, group []lost) {
 		each = append(each, wanted[l.index])
 	}
 	q, now := each[0], a.Env.Clock.Wall()
-	again := slurmcmd.Quarantine{Slurm: tenSeconds(a, q), Partition: q.Partition, Account: q.Account,
+	again := slurmcmd.Quarantine{Slurm: scontrolOf(a, q), Partition: q.Partition, Account: q.Account,
 		Rebooted: group[0].rebooted}
 	if !q.Until.IsZero() { // no longer than wanted, whatever the clock says since the reboot
 		again.For = min(q.Until.Sub(now), q.Until.Sub(q.Since))
@@ -247,16 +247,16 @@ func holdAgain(a *node.Access, wanted []state.Quarantine, group []lost) {
 	}
 }
 
-func tenSeconds(a *node.Access, q state.Quarantine) slurmcmd.Scontrol {
+func scontrolOf(a *node.Access, q state.Quarantine) slurmcmd.Scontrol {
 	return slurmcmd.Scontrol{Path: a.Config.Slurm.Scontrol, Conf: q.Conf, Root: a.Env.EUID == 0,
 		Time: func() time.Duration { return 10 * time.Second }}
 }
 
-// remade returns what is known now of a quarantine, whether another job has to hold the GPU, and whether Slurm does not
+// review returns what is known now of a quarantine, whether another job has to hold the GPU, and whether Slurm does not
 // know yet that the node was rebooted.
-func remade(a *node.Access, q state.Quarantine) (_ state.Quarantine, again, rebooted bool) {
+func review(a *node.Access, q state.Quarantine) (_ state.Quarantine, again, rebooted bool) {
 	here, now := node.ReadEpoch(a.Config.Paths).Boot, a.Env.Clock.Wall()
-	ended, err := tenSeconds(a, q).Ended(q.Job, a.Job.Node)
+	ended, err := scontrolOf(a, q).Ended(q.Job, a.Job.Node)
 	switch {
 	case err != nil: // then it cannot be told
 		return q, false, false
