@@ -105,11 +105,11 @@ func ownReport(a *app, ref slurm.Ref) error {
 		// Both errors have one text, so that it does not reveal whether another user's job ran here.
 		const text = "bookend: no report of job %s for you on %s: not yours, no longer kept (its output has it), " +
 			"or it ran elsewhere: sacct -j %[1]s -o NodeList, then srun -w NODE bookend why %[1]s"
-		said := fmt.Sprintf(text, ref.Text, node)
+		why := fmt.Sprintf(text, ref.Text, node)
 		if ref.Sign != "" {
-			said += "; here its own id is needed: squeue -j " + ref.Text + " -O JobArrayID,JobID while it runs"
+			why += "; here its own id is needed: squeue -j " + ref.Text + " -O JobArrayID,JobID while it runs"
 		}
-		return ending{exitDenied, said}
+		return ending{exitDenied, why}
 	case err != nil:
 		return fmt.Errorf("read the report of job %s: %w", ref.Text, err)
 	}

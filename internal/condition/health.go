@@ -33,12 +33,12 @@ type Input struct {
 // is no finding; the recorded facts have it. Overwritten log entries are one, as an Xid may have been among them.
 func Judge(in Input) []record.Finding {
 	var out []record.Finding
-	told := map[gpu.BusID]bool{}
+	taken := map[gpu.BusID]bool{}
 	for _, c := range slices.Concat(in.Cards, in.Unseen) {
 		now := in.of(c)
 		found := in.facts(now)
-		if bus := c.Device.BusID; bus != "" && !told[bus] {
-			told[bus] = true // MIG instances of one GPU share its lines
+		if bus := c.Device.BusID; bus != "" && !taken[bus] {
+			taken[bus] = true // MIG instances of one GPU share its lines
 			if in.Kernel != nil {
 				found = append(found, in.xids(c, now)...)
 			}

@@ -58,12 +58,9 @@ func strikes(runs []record.Run, d gpu.Device) (all []record.Strike) {
 		for _, e := range r.AllEnds() {
 			at := boots.Time(r, *e)
 			for _, f := range e.Findings {
-				certain := f.GPU == d.ID && f.Unknown == "" && len(f.Doubts) == 0
 				before := len(counted)
-				if certain && !isElsewhere(*e, f) {
-					for _, key := range keysOf(f, *e, r.EpochOf(*e).Boot, d.BusID) {
-						counted[key] = true
-					}
+				for _, key := range keysOf(f, *e, r.EpochOf(*e).Boot, d) {
+					counted[key] = true
 				}
 				if len(counted) == before {
 					continue
@@ -94,7 +91,10 @@ func isElsewhere(e record.End, f record.Finding) bool {
 
 // keysOf identify what a finding is about, so that what several hooks find is counted once: a fault that stands until a
 // reset once a boot, and an Xid by its lines in the kernel log. There are none if it does not speak against the GPU.
-func keysOf(f record.Finding, e record.End, boot string, bus gpu.BusID) []string {
+func keysOf(f record.Finding, e record.End, boot string, d gpu.Device) []string {
+	if f.GPU != d.ID || f.Unknown != "" || len(f.Doubts) > 0 || isElsewhere(e, f) {
+		return nil
+	}
 	switch f.Code {
 	case catalog.RemapFailed: // stands until the GPU is replaced
 		return []string{string(f.Code)}
@@ -108,7 +108,7 @@ func keysOf(f record.Finding, e record.End, boot string, bus gpu.BusID) []string
 	keys := []string{fmt.Sprintf("%s xid %d", boot, f.Xid)}
 	if e.Kernel != nil {
 		for _, line := range e.Kernel.Xids {
-			if line.Code == f.Xid && line.BusID == bus {
+			if line.Code == f.Xid && line.BusID == d.BusID {
 				keys = append(keys, fmt.Sprintf("%s at %d", keys[0], line.Seq))
 			}
 		}

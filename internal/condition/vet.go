@@ -18,15 +18,15 @@ func Vet(own record.Owner, l record.Limits, now gpu.Snapshot, health []gpu.Healt
 		answer, text := memoryOfOthers(r, l)
 		for _, p := range r.Processes {
 			facts, read := who[p.PID]
-			a, said := processOfOthers(facts, own)
+			a, what := processOfOthers(facts, own)
 			switch {
 			case !read:
 				a = record.CannotTell
 			case a == record.No && !facts.Cgroup.Same(own.Slurm()) && p.Memory.Bytes > record.MaxBaseline:
-				a, said = record.CannotTell, "is the system's, with "+gpu.Size(p.Memory.Bytes)
+				a, what = record.CannotTell, "is the system's, with "+gpu.Size(p.Memory.Bytes)
 			}
 			if a.Outweighs(answer) {
-				answer, text = a, fmt.Sprintf("process %d %s", p.PID, said)
+				answer, text = a, fmt.Sprintf("process %d %s", p.PID, what)
 			}
 		}
 		for _, f := range Judge(Input{Cards: []record.Assigned{{Device: r.Device}}, Now: health}) {

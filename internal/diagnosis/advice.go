@@ -67,8 +67,8 @@ func try(e evidence, d record.Diagnosis) []string {
 	type names = []record.CauseName
 	// reported, or the finding, says what to do about a fault
 	explained := e.metFault || len(e.faults) > 0 && !e.faults[0].ofProgram()
-	said := func(n record.CauseName) bool { return n == record.CauseFault && explained }
-	of := slices.DeleteFunc(explaining(e, d), said)
+	isFault := func(n record.CauseName) bool { return n == record.CauseFault && explained }
+	of := slices.DeleteFunc(explaining(e, d), isFault)
 	otherwise := rules[names]{
 		{e.unexplained > 0 && (e.spread || e.unsampled() != ""), names{"unexplained"}},
 		{e.unexplained > 0, names{"unexplained", record.CauseOthers}},

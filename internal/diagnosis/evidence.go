@@ -119,17 +119,17 @@ func (e evidence) unsampled() string {
 // later one to the same file. If the later one has no size, it may repeat the earlier one, so both are kept.
 func lastWords(all []record.Message) (left []record.Message) {
 	type process struct{ file, rank, pid int }
-	told, echoed := map[process]bool{}, map[process]bool{}
+	reported, echoed := map[process]bool{}, map[process]bool{}
 	for _, m := range slices.Backward(all) {
 		if m.Kind == record.KindDevice || m.Kind == record.KindInit {
 			p := process{m.File, -1, m.PID}
 			if m.Rank != nil {
 				p.rank = *m.Rank
 			}
-			if told[p] {
+			if reported[p] {
 				continue
 			}
-			told[p] = echoed[p] || m.Kind == record.KindInit || m.Asked.Known()
+			reported[p] = echoed[p] || m.Kind == record.KindInit || m.Asked.Known()
 			echoed[p] = true
 		}
 		left = append(left, m)

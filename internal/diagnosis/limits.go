@@ -82,8 +82,8 @@ func ended(exit slurm.ExitStatus, sig int) bool {
 // hostAlone reports whether host memory ran out and no message is about a GPU. Without a message about host memory, the
 // output must also have been read in full.
 func hostAlone(e evidence) bool {
-	said := len(e.messages[record.KindHost]) > 0 || e.unsearched == ""
-	return hostMemory(e).Answer == record.Yes && said && len(e.failures) == 0
+	searched := len(e.messages[record.KindHost]) > 0 || e.unsearched == ""
+	return hostMemory(e).Answer == record.Yes && searched && len(e.failures) == 0
 }
 
 // addressSpace describes the address-space limit with which CUDA could not serve a program: CUDA needs far more than

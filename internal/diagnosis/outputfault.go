@@ -55,9 +55,9 @@ func (f OutputFault) ofProgram() bool      { return f.is("program") }
 func outputFault(m record.Message) *OutputFault {
 	line, all := strings.ToLower(m.Line), OutputFaults()
 	for i, f := range all {
-		said := func(text string) bool { return strings.Contains(line, strings.ToLower(text)) }
+		inLine := func(text string) bool { return strings.Contains(line, strings.ToLower(text)) }
 		fits := m.Kind == record.KindFault && !f.is("device") || m.Kind == record.KindDevice && f.is("device")
-		if fits && (slices.ContainsFunc(f.Says, said) || i == len(all)-1) {
+		if fits && (slices.ContainsFunc(f.Says, inLine) || i == len(all)-1) {
 			return &all[i]
 		}
 	}

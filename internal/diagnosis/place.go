@@ -66,12 +66,12 @@ func (e evidence) byList(m record.Message) *record.Assigned {
 // where names the GPUs on which memory ran out, by the program's own number if Slurm's is not certain. It is empty if
 // no message has a number, and for a job of several nodes.
 func where(e evidence) string {
-	out, said := map[int]bool{}, ""
+	out, named := map[int]bool{}, ""
 	for _, f := range e.failures {
 		if mine := cmp.Or(f.gpu, e.byList(f.message)); mine != nil {
 			out[mine.Index] = true
 		} else if f.message.GPU != nil {
-			said = cmp.Or(said, fmt.Sprintf(", your program's GPU %d", *f.message.GPU))
+			named = cmp.Or(named, fmt.Sprintf(", your program's GPU %d", *f.message.GPU))
 		}
 	}
 	switch list := e.listed(" GPU ", func(c record.Assigned) bool { return out[c.Index] }); {
@@ -80,6 +80,6 @@ func where(e evidence) string {
 	case len(out) > 1:
 		return strings.Replace(list, "GPU", "GPUs", 1)
 	default:
-		return cmp.Or(list, said)
+		return cmp.Or(list, named)
 	}
 }

@@ -61,9 +61,9 @@ func (r rule) judgeFile(v *view, f entry) {
 	at := quoted(f.path)
 	say := func(level, seen, fix string) { v.say(level, seen, fix).Path = f.path }
 	chmod := fmt.Sprintf("chmod %04o %s", r.mode, at)
-	c, said := f.distrust, notAlone
+	c, seen := f.distrust, notAlone
 	if c != nil {
-		said += c.Path + ": " + c.Why
+		seen += c.Path + ": " + c.Why
 	}
 	switch {
 	case f.unread != "":
@@ -71,12 +71,12 @@ func (r rule) judgeFile(v *view, f entry) {
 	case !f.regular:
 		say(Wrong, "not a file", "take it out of "+quoted(filepath.Dir(f.path)))
 	case c != nil && (c.Path == f.path || c.Path == f.real):
-		say(Wrong, said, "chown root:root "+at+" && "+chmod+compare)
-	case c != nil && slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == said }):
+		say(Wrong, seen, "chown root:root "+at+" && "+chmod+compare)
+	case c != nil && slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == seen }):
 	case c != nil && c.UID == 0 && c.Mode&unix.S_ISVTX == 0: // a directory of root's, above or behind a link
-		say(Wrong, said, "chmod go-w "+quoted(c.Path)+compare)
+		say(Wrong, seen, "chmod go-w "+quoted(c.Path)+compare)
 	case c != nil: // by then a command on the file itself could affect another file
-		say(Wrong, said, "move it to where only root can write, and let "+cmp.Or(r.key,
+		say(Wrong, seen, "move it to where only root can write, and let "+cmp.Or(r.key,
 			"the configuration")+" say so")
 	case r.need&0o007 != 0 && f.closed != nil:
 		r.judgeWay(v, f)

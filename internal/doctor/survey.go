@@ -243,15 +243,15 @@ func (v *view) places(count int) string {
 
 func judgeShards(v *view) string {
 	s := v.Survey.Slurm
-	answer, said := slurmconf.SharedGPUs(*s.Conf, v.NodeName), v.Config.Slurm.Shards
+	answer, configured := slurmconf.SharedGPUs(*s.Conf, v.NodeName), v.Config.Slurm.Shards
 	switch {
-	case said == config.ShardsNo && answer.Shared == slurm.Yes:
+	case configured == config.ShardsNo && answer.Shared == slurm.Yes:
 		v.wrong(answer.Why+", but slurm.shards is no", "shards: auto   # below slurm: in bookend.yaml").
 			Why = "a job with a part of a GPU would be blamed, and the node drained, for what another job has on it"
-	case said == config.ShardsAuto && answer.Shared == slurm.Unknown:
+	case configured == config.ShardsAuto && answer.Shared == slurm.Unknown:
 		v.warn("whether GPUs are given out in parts is not known: "+answer.Why,
 			"shards: no   # below slurm: in bookend.yaml")
-	case answer.Shared == slurm.Yes || said == config.ShardsYes:
+	case answer.Shared == slurm.Yes || configured == config.ShardsYes:
 		return "GPUs are given out in parts: " + why(v.check.Name)
 	}
 	return "none: " + answer.Why

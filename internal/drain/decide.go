@@ -149,7 +149,7 @@ func (in Facts) standing(open []Exit) Decision {
 	case in.Node.Silent:
 		return in.leave(m, times+"; not resumed while it does not respond")
 	}
-	return in.said(Resume, times+" after "+w.Reason, m)
+	return in.decision(Resume, times+" after "+w.Reason, m)
 }
 
 // unclean returns why a drain's causes are not known to be over, or "" if they are.
@@ -181,7 +181,7 @@ func (in Facts) write(open []Exit, x Exit, why string) Decision {
 	}
 	m := in.Memory
 	m.Written = &w
-	d := in.said(Write, why, m)
+	d := in.decision(Write, why, m)
 	d.Reason = w.Reason
 	return d
 }
@@ -223,9 +223,9 @@ func elsewhere(f record.Finding, id gpu.ID) bool {
 	return f.GPU != id && (entry.Severity != catalog.Note || f.Code == catalog.Unjudged)
 }
 
-func (in Facts) leave(m Remembered, why string) Decision { return in.said(Leave, why, m) }
+func (in Facts) leave(m Remembered, why string) Decision { return in.decision(Leave, why, m) }
 
-func (in Facts) said(act Act, why string, m Remembered) Decision {
+func (in Facts) decision(act Act, why string, m Remembered) Decision {
 	why = string(safetext.Clean(why, maxWhy))
 	m.Last = &Said{in.Now.UTC().Round(0), act, why}
 	return Decision{Act: act, Why: why, Memory: m}
@@ -244,7 +244,7 @@ func AtHook(in Facts, own Exit) Decision {
 	case in.stands():
 		w, m := in.Memory.Written.with([]Exit{own}), in.Memory
 		m.Written = &w
-		return in.said(Add, w.Reason, m)
+		return in.decision(Add, w.Reason, m)
 	case flag != "":
 		return in.leave(in.Memory, "the node's state has "+flag)
 	case own.Phase == slurm.HealthCheck && !n.Drained() && !n.Idle():

@@ -151,24 +151,13 @@ func clipped(text string) string { return fmt.Sprintf("%.400s", text) }
 func (d *Diagnosis) add(test string, results []diagResult, ids map[int]ID) {
 	var failed []DiagFault
 	for _, r := range results {
-		number, is := r.gpu()
+		_, is := r.gpu()
 		switch status := strings.ToLower(r.Status); {
 		case status == "pass" && is:
 			d.Passed++
 		case slices.Contains([]string{"", "pass", "skip", "not run"}, status):
 		default:
-			f := DiagFault{Test: clipped(test), Of: r.of(), Why: r.Status}
-			for _, w := range r.warnings() {
-				f.Why += "; " + w.text()
-				if status == "fail" && w.isOfHardware() {
-					f.Hardware = true
-					if is && w.isAbout(number) {
-						f.GPU = ids[number]
-					}
-				}
-			}
-			f.Why = clipped(f.Why)
-			failed = append(failed, f)
+			failed = append(failed, r.fault(test, ids))
 		}
 	}
 	if len(failed) > 1 {
@@ -178,6 +167,20 @@ func (d *Diagnosis) add(test string, results []diagResult, ids map[int]ID) {
 	}
 	d.Failed = append(d.Failed, failed...)
 	d.Failed = d.Failed[:min(len(d.Failed), mostFaults)]
+}
+
+func (r diagResult) fault(test string, ids map[int]ID) DiagFault {
+	f, failed := DiagFault{Test: clipped(test), Of: r.of(), Why: r.Status}, strings.EqualFold(r.Status, "fail")
+	number, is := r.gpu()
+	for _, w := range r.warnings() {
+		f.Why += "; " + w.text()
+		f.Hardware = f.Hardware || failed && w.isOfHardware()
+		if failed && w.isOfHardware() && is && w.isAbout(number) {
+			f.GPU = ids[number]
+		}
+	}
+	f.Why = clipped(f.Why)
+	return f
 }
 
 // gpu returns DCGM's number of the one GPU that a result is certainly about.

@@ -94,13 +94,13 @@ func (w watchdog) guard(end func(), onPanic func(*child.Panic), say func(why str
 		case <-w.C:
 			why, grace = "the deadline", deadlineWords
 		}
-		said := make(chan struct{})
+		reported := make(chan struct{})
 		child.Go(func(*child.Panic) {}, func() {
-			defer close(said)
+			defer close(reported)
 			say(why)
 		})
 		select {
-		case <-said:
+		case <-reported:
 		case <-time.After(grace):
 		}
 		end()

@@ -54,15 +54,17 @@ func run(env Env, phase, task slurm.Context, ofTask func(*taskHook), do steps) i
 	if env.Clock.Boot == nil {
 		env.Clock = child.SystemClock()
 	}
-	switch {
-	case len(env.Args) == 3 && env.Args[1] == recorder.Flag:
-		return recorder.Run(env, env.Args[2], soFar)
-	case len(env.Args) == 3 && env.Args[1] == repairFlag:
-		return repair(env, env.Args[2])
-	case len(env.Args) == 3 && env.Args[1] == publish.DiskFlag:
-		return publish.ServeDisk(env)
-	case len(env.Args) == 3 && env.Args[1] == publish.HoldFlag:
-		return hold(env, env.Args[2])
+	if len(env.Args) == 3 {
+		switch name := env.Args[2]; env.Args[1] {
+		case recorder.Flag:
+			return recorder.Run(env, name, soFar)
+		case repairFlag:
+			return repair(env, name)
+		case publish.DiskFlag:
+			return publish.ServeDisk(env)
+		case publish.HoldFlag:
+			return hold(env, name)
+		}
 	}
 	if len(env.Args) > 1 {
 		if exit, done := env.Serve(); done {

@@ -24,18 +24,18 @@ func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.E
 	log, spool string, faults []record.Finding,
 ) {
 	if end.Report != "" {
-		faults = node.Fault(a.Store.Users.ChangeReport(a.Job, func(told *state.Report) { told.End = end.Report }))
+		faults = node.Fault(a.Store.Users.ChangeReport(a.Job, func(kept *state.Report) { kept.End = end.Report }))
 	}
-	said := joblog.Quote(end.Report)
+	quote := joblog.Quote(end.Report)
 	if start := c.Past.Run.Start; start != nil && !p.Left {
-		said = joblog.Quote(start.Report) + said
+		quote = joblog.Quote(start.Report) + quote
 	}
 	if a.Env.EUID != 0 || a.Job.UID == 0 {
 		return "", "", faults
 	}
 	who, _ := of()
-	req := joblog.AppendRequest{UID: a.Job.UID, GID: a.Job.GID, Groups: who.Groups, Text: "\n" + said}
-	if said != "" {
+	req := joblog.AppendRequest{UID: a.Job.UID, GID: a.Job.GID, Groups: who.Groups, Text: "\n" + quote}
+	if quote != "" {
 		req.Target = p.Target()
 	}
 	if a.Config.Spool != "" {
@@ -48,7 +48,7 @@ func tell(a *node.Access, c judge.Case, p joblog.Place, hangs bool, end record.E
 		spool = "not written"
 	}
 	switch {
-	case said == "":
+	case quote == "":
 		log = ""
 	case p.Unnamed():
 		const why = "the name of its file cannot be told without task hooks, and no file was seen while it ran"

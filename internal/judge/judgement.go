@@ -95,13 +95,13 @@ func (c Case) asksRepeat(f record.Finding) bool {
 	return f.Unknown == "" && (action == config.Repeat || action == config.Drain && c.Phase == slurm.HealthCheck)
 }
 
-// Once returns what was found without repeats: of earlier findings, and of those in said.
-func Once(found, said []record.Finding) (news []record.Finding) {
+// Once returns what was found and is not among earlier findings, each once.
+func Once(found, earlier []record.Finding) (news []record.Finding) {
 	for _, f := range found {
 		same := func(o record.Finding) bool {
 			return o.Code == f.Code && o.GPU == f.GPU && o.Observed == f.Observed && o.Unknown == f.Unknown
 		}
-		if !slices.ContainsFunc(slices.Concat(said, news), same) {
+		if !slices.ContainsFunc(slices.Concat(earlier, news), same) {
 			news = append(news, f)
 		}
 	}

@@ -25,8 +25,8 @@ type Repaired struct {
 // once: after that the node has another reason, or no drain.
 func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err error) {
 	memory, err := a.Store.Drain()
-	id, is := memory.Repairable(node.ReadEpoch(a.Config.Paths))
-	if err != nil || !is && memory.Resetting.IsZero() {
+	id, repairable := memory.Repairable(node.ReadEpoch(a.Config.Paths))
+	if err != nil || !repairable && memory.Resetting.IsZero() {
 		return o, err
 	}
 	runs, unread := onRecord(a)
@@ -36,24 +36,25 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 	}
 	begun, over := memory, memory
 	over.Resetting = time.Time{}
-	if err == nil && !is { // the drain is another one, or has ended
-		err = a.Store.SwapDrain(memory, over)
-	}
-	if err != nil || !is {
+	switch {
+	case err != nil:
 		return o, err
+	case !repairable: // the drain is another one, or has ended
+		return o, a.Store.SwapDrain(memory, over)
 	}
 	begun.Resetting = memory.Written.Wall
 	check := cmp.Or(state.LastCheck.Peek(a.Store), &record.Check{Stopped: true})
 	o.GPU = lastSeen(check, id)
 	r.Facts.Card, r.byCheck = o.GPU, true
 	o.Failed, err = r.tried(begun.Resetting)
-	if o.Failed == "" {
-		o.Refused = r.refused(check, begun.Resetting, unread)
+	if o.Failed != "" {
+		return o, err
 	}
-	if o.Failed == "" && o.Refused == "" {
+	o.Refused = r.refused(check, begun.Resetting, unread)
+	if o.Refused == "" {
 		err = a.Store.SwapDrain(memory, begun)
 	}
-	if err != nil || o.Failed != "" || o.Refused != "" {
+	if err != nil || o.Refused != "" {
 		return o, err
 	}
 	r.CarryOut()

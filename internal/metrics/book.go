@@ -127,7 +127,7 @@ func (b *book) check(c record.Check) {
 		if reading.Memory.Used.Known() {
 			show(usedBytes, reading.Memory.Used.Bytes)
 		}
-		if bytes, told := c.Unexplained[id]; told {
+		if bytes, known := c.Unexplained[id]; known {
 			show(unexplainedBytes, bytes)
 		}
 		show(leakedBytes, c.Leaked[id])

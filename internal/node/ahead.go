@@ -28,11 +28,11 @@ type ahead struct {
 // watchAhead starts an order's watch, and returns once the backend runs: what starts sooner would slow it down.
 func watchAhead(a *Access, c judge.Case, o judge.Order) *ahead {
 	r := watching(a, c, o.Cards, o.Rule, true)
-	begun, said, over := make(chan struct{}, len(gpu.Vendors)), make(chan Answer, 1), make(chan struct{})
+	begun, answers, over := make(chan struct{}, len(gpu.Vendors)), make(chan Answer, 1), make(chan struct{})
 	wait := child.Async(func() (Answer, error) {
 		defer close(over)
 		return a.ask(r, Params{
-			Started: func(int, uint64) { begun <- struct{}{} }, Said: func(answer Answer) { said <- answer },
+			Started: func(int, uint64) { begun <- struct{}{} }, OnAnswer: func(answer Answer) { answers <- answer },
 		}), nil
 	})
 	ended := sync.OnceValue(func() Answer {
@@ -47,7 +47,7 @@ func watchAhead(a *Access, c judge.Case, o judge.Order) *ahead {
 	}
 	return &ahead{o.Cards, o.Rule, r.Brief, sync.OnceValue(func() Answer {
 		select {
-		case answer := <-said:
+		case answer := <-answers:
 			a.ending = ended
 			return answer
 		case <-over:

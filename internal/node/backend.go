@@ -29,10 +29,10 @@ type Params struct {
 	Started  func(pid int, startTicks uint64)
 	OnLook   func(gpu.Snapshot) // gets the samples of a recording one by one; the answer has none
 	Answered func()             // called once, when the driver has answered or failed
-	// Said is called once with a complete answer as soon as it is written; the backend has yet to release the driver
+	// OnAnswer is called once with a complete answer as soon as it is written; the backend has yet to release the driver
 	// and to end. What Ask returns is the final answer.
-	Said func(Answer)
-	Stop <-chan struct{} // if not nil, ends the backend when it is closed
+	OnAnswer func(Answer)
+	Stop     <-chan struct{} // if not nil, ends the backend when it is closed
 }
 
 // Answer is what a backend wrote, and what is wrong with it. A backend may be missing, untrusted, of another release,
@@ -101,13 +101,13 @@ func Ask(p Params, req protocol.Request) Answer {
 	switch {
 	case p.OnLook != nil:
 		return p.record(spec, req)
-	case p.Said != nil || p.Answered != nil:
+	case p.OnAnswer != nil || p.Answered != nil:
 		return p.announce(spec, req)
 	}
 	return answerOf(child.Run(spec), req)
 }
 
-// announce runs the backend, and calls Answered at the first line after its greeting and Said at the last.
+// announce runs the backend, and calls Answered at the first line after its greeting and OnAnswer at the last.
 func (p Params) announce(spec child.Spec, req protocol.Request) Answer {
 	var all []byte
 	spec.OnLine = func(line []byte) (more bool) {
@@ -116,9 +116,9 @@ func (p Params) announce(spec child.Spec, req protocol.Request) Answer {
 			p.Answered()
 			p.Answered = nil
 		}
-		if p.Said != nil && bytes.Contains(line, []byte(`"kind":"done"`)) {
+		if p.OnAnswer != nil && bytes.Contains(line, []byte(`"kind":"done"`)) {
 			if early := answerOf(child.Result{Outcome: child.Exited, Stdout: all}, req); len(early.Troubles) == 0 {
-				p.Said(early)
+				p.OnAnswer(early)
 			}
 		}
 		return len(all) <= protocol.MaxReplyBytes

@@ -105,7 +105,7 @@ func TestAsk(t *testing.T) {
 func early(t *testing.T, p Params, want Answer) {
 	t.Helper()
 	var said Answer
-	p.Said = func(a Answer) { said = a }
+	p.OnAnswer = func(a Answer) { said = a }
 	got := Ask(p, sample(plenty))
 	for i := range min(len(got.Troubles), len(want.Troubles)) { // it may have taken longer
 		got.Troubles[i].Detail = want.Troubles[i].Detail

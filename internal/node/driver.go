@@ -40,8 +40,8 @@ func (a *Access) abandoned(stuck *state.Stuck) []record.Finding {
 	return Fault(err)
 }
 
-// ask asks the backends of the request's vendors, one after the other. With several, hears.Said is not called.
-func (a *Access) ask(r protocol.Request, hears Params) Answer {
+// ask asks the backends of the request's vendors, one after the other. With several, p.OnAnswer is not called.
+func (a *Access) ask(r protocol.Request, p Params) Answer {
 	var earlier []record.Finding
 	if a.ending != nil {
 		_, earlier = a.Ended()
@@ -49,27 +49,27 @@ func (a *Access) ask(r protocol.Request, hears Params) Answer {
 	}
 	answer := Answer{Troubles: a.last.Troubles}
 	if a.last.Abandoned == nil {
-		answer = a.askInTurn(r, hears)
+		answer = a.askInTurn(r, p)
 	}
 	answer.earlier = earlier
 	return answer
 }
 
-func (a *Access) askInTurn(r protocol.Request, hears Params) Answer {
+func (a *Access) askInTurn(r protocol.Request, p Params) Answer {
 	began := a.Env.Clock.Boot()
 	next, refused := a.meet(state.Library)
 	if refused != nil {
 		return *refused
 	}
-	hears.Answered = func() { next(true) }
-	answer := a.askAll(r.Within(r.Deadline()+began-a.Env.Clock.Boot()), hears)
+	p.Answered = func() { next(true) }
+	answer := a.askAll(r.Within(r.Deadline()+began-a.Env.Clock.Boot()), p)
 	if answer.Abandoned == nil { // else the record of the child comes first
 		next(false)
 	}
 	return answer
 }
 
-func (a *Access) askAll(r protocol.Request, hears Params) Answer {
+func (a *Access) askAll(r protocol.Request, p Params) Answer {
 	var names []string
 	if r.All {
 		for _, v := range nodefiles.Present(a.Config.Paths.Sys) {
@@ -87,11 +87,11 @@ func (a *Access) askAll(r protocol.Request, hears Params) Answer {
 	var answers []Answer
 	r.DeadlineMillis /= int64(max(1, len(names)))
 	if len(names) > 1 {
-		hears.Said = nil
+		p.OnAnswer = nil
 	}
 	for _, name := range names {
 		r.Devices = devices[name]
-		answers = append(answers, a.askVendor(name, r, hears))
+		answers = append(answers, a.askVendor(name, r, p))
 	}
 	return joined(answers...)
 }

@@ -21,14 +21,14 @@ import (
 // Output is where a job's output goes, and a search of it for messages about memory, which goes on meanwhile.
 type Output struct {
 	Place joblog.Place
-	wait  func() (said judge.JobOutput, hangs bool, faults []record.Finding)
+	wait  func() (found judge.JobOutput, hangs bool, faults []record.Finding)
 }
 
 // Await returns the case with what was found, or why nothing was searched. It takes at most as long as an append may.
 // hangs means that the output is on a file system that did not answer.
 func (o Output) Await(c judge.Case) (_ judge.Case, hangs bool) {
-	said, hangs, faults := o.wait()
-	c.Output, c.Faults = said, slices.Concat(c.Faults, faults)
+	found, hangs, faults := o.wait()
+	c.Output, c.Faults = found, slices.Concat(c.Faults, faults)
 	return c, hangs
 }
 
@@ -49,12 +49,12 @@ func outputOfJob(a *Access, c judge.Case, seen slurm.OutputFiles) (o Output, fau
 			request.Targets = append(request.Targets, w.Target)
 		}
 	}
-	said := judge.JobOutput{AddressSpace: record.LimitOf(o.Place.Drop.AddressSpace), Unknown: unsearchable(a, c)}
-	if said.Unknown == "" && len(request.Targets) == 0 {
-		said = outputOf(said, all, joblog.TailReply{}, false)
+	found := judge.JobOutput{AddressSpace: record.LimitOf(o.Place.Drop.AddressSpace), Unknown: unsearchable(a, c)}
+	if found.Unknown == "" && len(request.Targets) == 0 {
+		found = outputOf(found, all, joblog.TailReply{}, false)
 	}
-	if said.Unknown != "" {
-		o.wait = func() (judge.JobOutput, bool, []record.Finding) { return said, false, nil }
+	if found.Unknown != "" {
+		o.wait = func() (judge.JobOutput, bool, []record.Finding) { return found, false, nil }
 		return o, faults
 	}
 	var trouble error
@@ -66,10 +66,10 @@ func outputOfJob(a *Access, c judge.Case, seen slurm.OutputFiles) (o Output, fau
 		reply, err := answer()
 		faults, hangs := Fault(trouble), false
 		if err = cmp.Or(err, reply.Check(len(request.Targets))); err != nil {
-			said.Unknown, hangs = unsearched(err)
-			return said, hangs, append(faults, defect(a.Env, err)...)
+			found.Unknown, hangs = unsearched(err)
+			return found, hangs, append(faults, defect(a.Env, err)...)
 		}
-		return outputOf(said, all, reply, a.Job.Restarts > 0), false, faults
+		return outputOf(found, all, reply, a.Job.Restarts > 0), false, faults
 	}
 	return o, faults
 }

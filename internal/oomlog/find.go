@@ -15,7 +15,7 @@ func Find(tail []byte) []record.Message {
 	s := scan{lines: split(tail)}
 	for s.at = range s.lines {
 		l := &s.lines[s.at]
-		if len(l.body) < shortest || l.own() || l.quoted {
+		if len(l.body) < shortest || l.isOurs() || l.quoted {
 			continue
 		}
 		if f, ok := s.message(l); ok && !s.survived() {
@@ -66,7 +66,7 @@ func (s *scan) message(l *line) (found, bool) {
 
 // message returns the message in the statement, or false if there is none.
 func (st statement) message() (found, bool) {
-	kind, ok := st.place()
+	kind, ok := st.memoryKind()
 	goes := st.facts.has[goesOn] || st.isNear(1, linesBelow+1, goesOn)
 	if !ok || goes && !st.is("lost") && !st.facts.has[givesUp] && !st.isNear(1, episode, givesUp) {
 		return found{}, false
@@ -109,8 +109,8 @@ func (s *scan) near(step, count int) (all []*line) {
 		if l.stream != s.lines[s.at].stream {
 			continue
 		}
-		goesOn := i+1 < len(s.lines) && s.lines[i+1].lower == map[int]string{1: stackTrace, -1: "caused by:"}[step]
-		if l.body == "" && !goesOn || l.own() {
+		continues := i+1 < len(s.lines) && s.lines[i+1].lower == map[int]string{1: stackTrace, -1: "caused by:"}[step]
+		if l.body == "" && !continues || l.isOurs() {
 			break
 		}
 		all = append(all, l)

@@ -53,6 +53,7 @@ func split(tail []byte) []line {
 	speaks := func(l line) bool { return len(l.facts.hits) > 0 || slurmLine().MatchString(l.lower) }
 	if slices.ContainsFunc(lines, speaks) {
 		markQuoted(lines)
+		markFenced(lines)
 	}
 	return lines
 }
@@ -74,10 +75,9 @@ var (
 	mailHead = lazily(`^(?:Subject|From|Message-ID): `)
 )
 
-// markQuoted marks what a mail quotes, and the lines between two fences of a document. A fence that names a language
-// opens, even if one was open: the end of an output may begin within a fenced text.
+// markQuoted marks what a mail quotes, what a document shows as an example, and what a person asks about.
 func markQuoted(lines []line) {
-	open, mail, doc, hit := nowhere, nowhere, nowhere, nowhere
+	mail, doc, hit := nowhere, nowhere, nowhere // the last line of each kind
 	for i, l := range lines {
 		if strings.HasSuffix(l.body, " wrote:") || mailHead().MatchString(l.body) {
 			mail = i
@@ -85,12 +85,12 @@ func markQuoted(lines []line) {
 		if len(l.facts.hits) > 0 {
 			hit = i
 		}
-		text := map[bool]string{true: "i "}[l.head == "i "] + l.lower // a person, no logger's level
-		if slurmLine().MatchString(l.lower) {                         // no document's example
+		if slurmLine().MatchString(l.lower) { // no document's example
 			doc = nowhere
 		}
+		text := map[bool]string{true: "i "}[l.head == "i "] + l.lower // a person, no logger's level
 		prose := vocabulary().written["prose"]().MatchString(l.lower)
-		if prose || text != "" && heads(text) {
+		if prose || text != "" && introduces(text) {
 			doc = i
 		} else if hit < i && i-hit <= linesAbove && l.facts.has[isAsked] {
 			for j := max(0, i-linesAbove); j < i; j++ {
@@ -99,15 +99,20 @@ func markQuoted(lines []line) {
 		}
 		inMail := strings.HasPrefix(l.head, "> ") && i > mail && i-mail <= maxFence
 		lines[i].quoted = inMail || i > doc && i-doc <= maxShown || prose
-		var words []string
-		if l.body != "" && strings.IndexByte("`~{[<", l.body[0]) >= 0 {
-			words = fence().FindStringSubmatch(l.body)
-		}
+	}
+}
+
+// markFenced marks the lines between two fences of a document. A fence that names a language opens, even if one was
+// open: the end of an output may begin within a fenced text.
+func markFenced(lines []line) {
+	open := nowhere
+	for i, l := range lines {
+		words := fence().FindStringSubmatch(l.body)
 		switch {
 		case words == nil:
 		case words[1] == "" && i > open && i-open <= maxFence:
-			for j := open; j < i; j++ {
-				lines[j].quoted = true
+			for ; open < i; open++ {
+				lines[open].quoted = true
 			}
 			open = nowhere
 		default:
@@ -118,8 +123,8 @@ func markQuoted(lines []line) {
 
 var ofErrors = lazily(`err|fail|crash|memor|oom|messag|problem|issue|kill|abort|exception|trace|bug`)
 
-// heads reports a sentence or title of a document that examples follow.
-func heads(text string) bool {
+// introduces reports a sentence or title of a document that examples follow.
+func introduces(text string) bool {
 	const maxTitle = 80
 	const words = " with is are or like as this print prints get got say says error errors message messages "
 	opens := strings.ContainsAny(text[len(text)-1:], ":.") || strings.ContainsAny(text[:1], ".*<:") ||
@@ -180,7 +185,7 @@ func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
 }
 
-func (l line) own() bool {
+func (l line) isOurs() bool {
 	return strings.HasPrefix(l.body, "| bookend:") || strings.HasPrefix(l.body, "bookend:")
 }
 

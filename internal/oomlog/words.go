@@ -44,8 +44,9 @@ const (
 type word struct {
 	text   string
 	class  class
-	kind   record.MessageKind // for a sign: what ran out; unsaid if the text around decides
-	who    int                // for a speaker or program: its index in words.speakers or words.programs
+	name   string             // what its section names: a program, a figure, a part of what people write
+	kind   record.MessageKind // of a sign: what ran out; unsaid if the text around decides
+	index  int                // of a speaker or program in words.speakers or words.programs
 	traits []string           // of a sign
 }
 
@@ -61,7 +62,7 @@ type words struct {
 	byStart            map[string][]*word
 	speakers, programs []speaker
 	figures            []figureForm
-	written            map[record.MessageKind]pattern
+	written            map[string]pattern // by the section's name
 }
 
 // figureForm is the fixed wording of one of record.Message.Figures, or of the program's limit, which comes after them.
@@ -80,13 +81,13 @@ var (
 
 func newForm(w word) figureForm {
 	longest := slices.MaxFunc(hole().Split(w.text, -1), func(a, b string) int { return len(a) - len(b) })
-	return figureForm{w, slices.Index(figureNames, string(w.kind)), longest,
+	return figureForm{w, slices.Index(figureNames, w.name), longest,
 		form(holes.Replace(regexp.QuoteMeta(w.text)))}
 }
 
 var vocabulary = sync.OnceValue(func() *words {
-	all, section := words{byStart: map[string][]*word{}, written: map[record.MessageKind]pattern{}}, word{}
-	written := map[record.MessageKind][]string{}
+	all, section := words{byStart: map[string][]*word{}, written: map[string]pattern{}}, word{}
+	written := map[string][]string{}
 	for line := range strings.Lines(wordsFile) {
 		line = strings.TrimSuffix(line, "\n")
 		if head, begins := strings.CutPrefix(line, "== "); begins {
@@ -99,7 +100,7 @@ var vocabulary = sync.OnceValue(func() *words {
 			}
 			switch w.class {
 			case isWritten:
-				written[w.kind] = append(written[w.kind], w.text)
+				written[w.name] = append(written[w.name], w.text)
 			case isFigure:
 				all.figures = append(all.figures, newForm(w))
 			default:
@@ -107,8 +108,8 @@ var vocabulary = sync.OnceValue(func() *words {
 			}
 		}
 	}
-	for kind, list := range written {
-		all.written[kind] = lazily(strings.Join(list, "|"))
+	for name, list := range written {
+		all.written[name] = lazily(strings.Join(list, "|"))
 	}
 	return &all
 })
@@ -117,11 +118,15 @@ var vocabulary = sync.OnceValue(func() *words {
 func (all *words) section(head string) word {
 	name, details, _ := strings.Cut(head, ": ")
 	traits := strings.Split(details, ", ")
-	w := word{class: class(name), kind: record.MessageKind(traits[0]), traits: traits[1:]}
-	list := map[class]*[]speaker{isSpeaker: &all.speakers, isProgram: &all.programs}[w.class]
-	if list != nil {
-		w.who = len(*list)
-		*list = append(*list, speaker{record.Framework(traits[0]), w.is("GPU"), w.is("library")})
+	w := word{class: class(name), name: traits[0], traits: traits[1:]}
+	about := speaker{record.Framework(w.name), w.is("GPU"), w.is("library")}
+	switch w.class {
+	case isSign:
+		w.kind = record.MessageKind(w.name)
+	case isSpeaker:
+		w.index, all.speakers = len(all.speakers), append(all.speakers, about)
+	case isProgram:
+		w.index, all.programs = len(all.programs), append(all.programs, about)
 	}
 	return w
 }
@@ -171,10 +176,10 @@ func (f *facts) note(w *word, at int, lower string) {
 	case isCode:
 		f.code = min(f.code, at)
 	case isSpeaker:
-		f.speaker = min(f.speaker, w.who)
+		f.speaker = min(f.speaker, w.index)
 	case isProgram:
 		if begins || !isAlnum(w.text[0]) {
-			f.program = min(f.program, w.who)
+			f.program = min(f.program, w.index)
 		}
 	case isGPU:
 		rest := lower[at+len(w.text):]

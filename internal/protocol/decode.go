@@ -129,11 +129,11 @@ func decodeReply(line []byte) (Reply, *Error) {
 		return Reply{}, problem
 	}
 	var reply Reply
-	var told shape
-	if err := errors.Join(json.Unmarshal(line, &reply), json.Unmarshal(line, &told)); err != nil {
+	var sent shape
+	if err := errors.Join(json.Unmarshal(line, &reply), json.Unmarshal(line, &sent)); err != nil {
 		return Reply{}, garbage("%v", err)
 	}
-	told.mark(reply.Snapshot)
+	sent.mark(reply.Snapshot)
 	problem := validateReply(&reply)
 	return reply, problem
 }
@@ -192,17 +192,17 @@ func (s shape) mark(snapshot *gpu.Snapshot) {
 	if s.Snapshot == nil || snapshot == nil {
 		return
 	}
-	for i, told := range s.Snapshot.Readings {
+	for i, sent := range s.Snapshot.Readings {
 		r := &snapshot.Readings[i]
-		told.Memory.Total.mark(&r.Memory.Total)
-		told.Memory.Reserved.mark(&r.Memory.Reserved)
-		told.Memory.Used.mark(&r.Memory.Used)
-		told.Memory.Free.mark(&r.Memory.Free)
-		if told.Processes == nil {
+		sent.Memory.Total.mark(&r.Memory.Total)
+		sent.Memory.Reserved.mark(&r.Memory.Reserved)
+		sent.Memory.Used.mark(&r.Memory.Used)
+		sent.Memory.Free.mark(&r.Memory.Free)
+		if sent.Processes == nil {
 			r.ProcessesUnknown = cmp.Or(r.ProcessesUnknown, leftOut)
 			continue
 		}
-		for j, p := range *told.Processes {
+		for j, p := range *sent.Processes {
 			p.Memory.mark(&r.Processes[j].Memory)
 		}
 	}

@@ -197,8 +197,8 @@ func words(f record.Finding) string {
 	if f.Owner != nil {
 		parts = append(parts, fmt.Sprintf("job %s (%s)", f.Owner.JobName(), f.Owner.Level))
 	}
-	if said := detail(f); said != "" {
-		parts = append(parts, said)
+	if text := detail(f); text != "" {
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -49,7 +49,7 @@ type recorder struct {
 	kept     state.RecorderState
 	known    map[int]process // of the last sample
 	words    Wording
-	told     map[string]string        // last report to each run's user
+	reports  map[string]string        // last report to each run's user
 	searched map[string]time.Duration // each run's age when the files of its output were last searched for
 	news     func() []gpu.Xid         // errors that were added to the kernel log
 	logged   time.Duration            // CLOCK_BOOTTIME of the last call of news
@@ -92,7 +92,7 @@ func Run(env child.Env, name string, words Wording) int {
 	runtime.GOMAXPROCS(1) // idle threads would cost more than the work itself
 	r := recorder{
 		node: name, env: env, words: words, looks: make(chan taken, 16), ended: make(chan end, len(gpu.Vendors)),
-		sessions: map[string]*session{}, pauses: map[string]pause{}, told: map[string]string{},
+		sessions: map[string]*session{}, pauses: map[string]pause{}, reports: map[string]string{},
 	}
 	if !r.configure() {
 		return 1
@@ -227,7 +227,7 @@ func (r *recorder) take(s taken, runs []record.Run) {
 		}
 		kept[run.Name()] = recording
 	}
-	maps.DeleteFunc(r.told, func(name, _ string) bool { _, open := kept[name]; return !open })
+	maps.DeleteFunc(r.reports, func(name, _ string) bool { _, open := kept[name]; return !open })
 	r.kept.Runs, r.kept.At = kept, look.At
 	for _, e := range look.Events {
 		news = r.keep(record.RecordedFault{Code: e.Code, Events: 1}, s.of.sampled, runs,
@@ -264,11 +264,11 @@ func (r *recorder) keep(f record.RecordedFault, since time.Duration, runs []reco
 
 func (r *recorder) tell(run record.Run, recording record.Recording, look gpu.Snapshot, shared bool) {
 	text, since := r.words(r.a, run, recording, record.Side{Snapshot: look}, shared)
-	if text+since == r.told[run.Name()] {
+	if text+since == r.reports[run.Name()] {
 		return
 	}
-	r.told[run.Name()] = text + since
-	_ = r.a.Store.Users.ChangeReport(run.Job, func(told *state.Report) { told.Running, told.Since = text, since })
+	r.reports[run.Name()] = text + since
+	_ = r.a.Store.Users.ChangeReport(run.Job, func(kept *state.Report) { kept.Running, kept.Since = text, since })
 }
 
 func shared(run record.Run, open []record.Run) bool {

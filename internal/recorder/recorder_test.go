@@ -128,7 +128,7 @@ func TestFaults(t *testing.T) {
 	run := record.Run{Job: slurm.Job{ID: 7}, Key: "w1", Start: &record.End{At: 5 * time.Second},
 		Devices: []record.Assigned{{Device: gpuA}}}
 	var log []gpu.Xid
-	rec := recorder{a: a, env: a.Env, news: func() []gpu.Xid { return log }, told: map[string]string{},
+	rec := recorder{a: a, env: a.Env, news: func() []gpu.Xid { return log }, reports: map[string]string{},
 		words: func(*node.Access, record.Run, record.Recording, record.Side, bool) (_, _ string) { return }}
 	s := &session{vendor: gpu.NVIDIA.Name}
 	sample := func(events ...gpu.Event) {

@@ -25,31 +25,37 @@ const (
 	meanwhile moment = "while your job ran"
 )
 
-func (s Scene) problems(told []record.Finding, at moment) []string {
-	var out, trespassed []string
-	for _, g := range s.groups(told, at) {
-		if g.finding.Code != catalog.Trespass {
-			for i, line := range s.problem(*g, at) {
-				if i == 0 || !slices.Contains(out, line) { // advice on several errors stands once
-					out = append(out, line)
-				}
-			}
+func (s Scene) problems(found []record.Finding, at moment) (out []string) {
+	for _, g := range s.groups(found, at) {
+		if g.finding.Code == catalog.Trespass {
 			continue
 		}
-		f, name := g.finding, "a GPU"
+		for i, line := range s.problem(*g, at) {
+			if i == 0 || !slices.Contains(out, line) { // advice on several errors stands once
+				out = append(out, line)
+			}
+		}
+	}
+	return append(out, trespasses(s, found)...)
+}
+
+// trespasses returns the lines about the GPUs that the job used and was not given.
+func trespasses(s Scene, found []record.Finding) []string {
+	var names []string
+	for _, f := range found {
+		name := "a GPU"
 		if f.Index != nil {
 			name = fmt.Sprintf("GPU %d", *f.Index)
 		}
-		if !slices.Contains(trespassed, name) {
-			trespassed = append(trespassed, name)
+		if f.Code == catalog.Trespass && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	if len(trespassed) > 0 {
-		out = append(out, fmt.Sprintf("WARNING: your job used %s of %s, which it was not given",
-			strings.Join(trespassed, ", "), s.Run.Job.Node),
-			fmt.Sprintf("  It may use %s alone: leave CUDA_VISIBLE_DEVICES as Slurm sets it", s.place()))
+	if len(names) == 0 {
+		return nil
 	}
-	return out
+	return []string{fmt.Sprintf("WARNING: your job used %s of %s, which it was not given", strings.Join(names, ", "),
+		s.Run.Job.Node), "  It may use " + s.place() + " alone: leave CUDA_VISIBLE_DEVICES as Slurm sets it"}
 }
 
 func (s Scene) problem(g group, at moment) []string {
@@ -113,12 +119,12 @@ func failing(f record.Finding) safetext.Safe {
 	return safetext.Clean(text, Width)
 }
 
-func (s Scene) startAdvice(told []record.Finding) []string {
+func (s Scene) startAdvice(found []record.Finding) []string {
 	text := "How much is free is unknown. Not enough? "
 	if free, known := leastFree(s); known > 0 {
 		text = fmt.Sprintf("%s is free. Not enough? ", gpu.Size(free))
 	}
-	if slices.ContainsFunc(told, func(f record.Finding) bool { return f.Code.Traits().Unusable && f.Unknown == "" }) {
+	if slices.ContainsFunc(found, func(f record.Finding) bool { return f.Code.Traits().Unusable && f.Unknown == "" }) {
 		text = "GPU programs may fail on it. If yours does: "
 	}
 	return []string{fmt.Sprintf("  %ssbatch --exclude=%s", text, s.Run.Job.Node), s.details()}
@@ -134,13 +140,13 @@ func (s Scene) details() string {
 }
 
 // endAdvice returns what the owner of a job that leaves processes behind can do, and where to get help with the rest.
-func (s Scene) endAdvice(told []record.Finding, ended bool) []string {
+func (s Scene) endAdvice(found []record.Finding, ended bool) []string {
 	var fixes []string
 	if ended {
 		fixes = []string{s.reader().fix(nil, true)}
 	}
 	details := s.asked() || s.Verdict.Action == config.Drain
-	for _, f := range told {
+	for _, f := range found {
 		// Ending processes would not have prevented memory without a process or candidate.
 		left := s.reader().blamed(f) && f.Code != catalog.Trespass && (f.Holder != nil || len(f.Candidates) > 0) &&
 			!f.Code.Traits().Condition

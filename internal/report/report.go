@@ -46,36 +46,36 @@ type Scene struct {
 
 // Start returns the text for the beginning of the job's log, empty if there is nothing to report.
 func Start(s Scene) string {
-	told, memory := s.reported(), onNode(s)
+	found, memory := s.reported(), onNode(s)
 	switch {
 	case s.Show == config.ShowNone:
 		return ""
-	case len(told) == 0 && s.Show == config.ShowAll:
+	case len(found) == 0 && s.Show == config.ShowAll:
 		return lines(append([]string{s.quiet(s.clean() + " at the start: " + s.free())}, memory...)...)
-	case len(told) == 0:
+	case len(found) == 0:
 		return lines(memory...)
 	}
-	return s.bounded(s.problems(told, atStart), slices.Concat(memory, s.startAdvice(told)))
+	return s.bounded(s.problems(found, atStart), slices.Concat(memory, s.startAdvice(found)))
 }
 
 // End returns the text for the end of the job's log, empty if there is none; why the job ran out of memory comes first.
 func End(s Scene) string {
-	told, ended := s.reported(), s.ended()
-	body := slices.Concat(ended, s.problems(told, atEnd))
+	found, ended := s.reported(), s.ended()
+	body := slices.Concat(ended, s.problems(found, atEnd))
 	switch {
 	case s.Show == config.ShowNone, s.Show == config.ShowProblems && s.Clean():
 		return ""
-	case s.untroubled(told) && len(ended) == 0:
+	case s.untroubled(found) && len(ended) == 0:
 		return lines(append([]string{s.inOneLine()}, onNode(s)...)...)
 	case s.asked():
 		body = append(s.why(), body...)
-	case len(told) == 0:
+	case len(found) == 0:
 		body = append(body, s.quiet(leftClean(s)))
 	}
 	if never := neverUsed(s); never != "" {
 		body = append(body, s.Run.Job.Node+never)
 	}
-	return s.bounded(body, slices.Concat(onNode(s), s.endAdvice(told, len(ended) > 0)))
+	return s.bounded(body, slices.Concat(onNode(s), s.endAdvice(found, len(ended) > 0)))
 }
 
 // onNode returns the lines about what was left on the node itself: memory, and processes.
@@ -104,10 +104,10 @@ func onNode(s Scene) (out []string) {
 }
 
 // untroubled reports a job that did not fail, as far as is known, and met nothing but what its start has told of.
-func (s Scene) untroubled(told []record.Finding) bool {
+func (s Scene) untroubled(found []record.Finding) bool {
 	news := func(f record.Finding) bool { return f.Code != catalog.Dirty && !f.Earlier }
 	asks := s.Why != nil && s.Why.Reason != "" && s.Why.Reason != record.ByCause
-	return !asks && s.Verdict.Action != config.Drain && !slices.ContainsFunc(told, news)
+	return !asks && s.Verdict.Action != config.Drain && !slices.ContainsFunc(found, news)
 }
 
 // inOneLine returns the line about a job without trouble: on a GPU that was not clean before it, too, and if something

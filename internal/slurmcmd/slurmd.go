@@ -80,8 +80,8 @@ func (c Slurmd) List() (list slurmconf.List, res child.Result, err error) {
 
 // older reports a version that does not support the value: it may have warned of the configuration before it exited.
 func (c Slurmd) older(within time.Duration) bool {
-	said, _ := Version(c.Path, c.Conf, within)
-	v, ok := slurm.ParseVersion(said)
+	text, _ := Version(c.Path, c.Conf, within)
+	v, ok := slurm.ParseVersion(text)
 	return ok && !v.Has(slurm.TaskHookFails)
 }
 

@@ -220,8 +220,8 @@ func searched(o record.Output) string {
 // Causes are left out if the job is known to have succeeded and nothing indicates a problem.
 func diagnosisText(w io.Writer, d record.Diagnosis, exitUnknown bool) {
 	if d.Reason != "" || exitUnknown {
-		said := cmp.Or(d.Headline, "Out of memory? How the job ended is not known")
-		fmt.Fprintln(w, "  "+strings.Join(given(said, d.InOrder.Evidence), "\n  "))
+		headline := cmp.Or(d.Headline, "Out of memory? How the job ended is not known")
+		fmt.Fprintln(w, "  "+strings.Join(given(headline, d.InOrder.Evidence), "\n  "))
 		table(w, each(d.Causes, causeRow)...)
 	}
 	reported := each(d.Reported, func(meaning string) string { return "its output: " + meaning })

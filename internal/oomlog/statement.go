@@ -56,7 +56,7 @@ func (st statement) reported() bool {
 			!strings.HasPrefix(before, "#") && !strings.HasPrefix(before, "raise"))
 	}
 	raises := strings.HasPrefix(after, ": the api call") && raisedAs().MatchString(before)
-	return !source && st.formed(before, after) && !supposed(before) && !inQuotes(before, after) &&
+	return !source && st.isComplete(before, after) && !supposed(before) && !inQuotes(before, after) &&
 		(raises || !discusses().MatchString(after[:min(len(after), 60)]))
 }
 
@@ -69,8 +69,8 @@ var (
 	isCause    = lazily(`:[ (]*$`)
 )
 
-// formed reports whether the sign is complete: a whole name or number, and at the end if it has to be.
-func (st statement) formed(before, after string) bool {
+// isComplete reports whether the sign is complete: a whole name or number, and at the end if it has to be.
+func (st statement) isComplete(before, after string) bool {
 	switch {
 	case st.is("coded"):
 		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around)
@@ -81,7 +81,7 @@ func (st statement) formed(before, after string) bool {
 		return after == "" || after[0] == ':' || after[0] == '('
 	case st.text == record.SegmentFailed: // but not for what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
-	case strings.HasPrefix(st.text, "creating shared"): // which may have been forbidden
+	case st.is("allowed"):
 		return !strings.Contains(after, "denied") && !st.broken()
 	case st.is("memory"):
 		return st.facts.has[isMemory] && !st.facts.has[isOther] && !st.broken() &&
@@ -219,8 +219,8 @@ const (
 	linesBelow = 2
 )
 
-// place returns what ran out. If host and GPU are both named, it is host memory; if neither is, nearby lines decide.
-func (st statement) place() (record.MessageKind, bool) {
+// memoryKind returns what ran out. If host and GPU are both named, it is host memory; if neither is, nearby lines decide.
+func (st statement) memoryKind() (record.MessageKind, bool) {
 	own, clause := st.facts, st.around[strings.LastIndex(st.before, ": ")+1:]
 	switch {
 	case st.kind == record.KindShared, st.is("sure"):
@@ -243,13 +243,13 @@ func (st statement) place() (record.MessageKind, bool) {
 		return record.KindDevice, true
 	case st.kind == record.KindDevice && !st.is("weak"), own.has[isGPU] && !own.has[isCompiler] &&
 		(!st.is("soft") || evidenceIn(clause).has[isGPU]):
-		return called(own), true
+		return deviceKind(own), true
 	case st.kind == record.KindHost:
 		return record.KindHost, true
 	case own.has[isCompiler]: // a compiler lacks host memory
 		return record.KindHost, st.text == "out of memory allocating"
 	}
-	return st.placeNear()
+	return st.memoryKindNear()
 }
 
 // isRuntime reports whether a language's runtime says it of its own heap, in a line of its own: Perl's, Go's or .NET's.
@@ -267,12 +267,12 @@ func (st statement) isRuntime() bool {
 	return false
 }
 
-// placeNear decides by the lines around the statement, if an error is spread over several. A GPU that one names counts
+// memoryKindNear decides by the lines around the statement, if an error is spread over several. A GPU that one names counts
 // before host memory that another names.
-func (st statement) placeNear() (record.MessageKind, bool) {
+func (st statement) memoryKindNear() (record.MessageKind, bool) {
 	for _, l := range st.neighbours() {
 		if f := &l.facts; f.has[isGPU] && f.has[isError] && !f.has[isHostCall] {
-			return called(f), true
+			return deviceKind(f), true
 		}
 	}
 	if st.speaker().onlyGPU {
@@ -322,7 +322,7 @@ func (st statement) hostNear() bool {
 	return again && strings.Contains(st.around, "cudagetlasterror")
 }
 
-func called(f *facts) record.MessageKind {
+func deviceKind(f *facts) record.MessageKind {
 	if f.has[isStart] {
 		return record.KindInit
 	}
