@@ -19,34 +19,34 @@ const teardown = 500 * time.Millisecond
 // confirm samples again after /proc was read, since a listed process may have ended meanwhile: then its memory is being
 // freed. To be sure, a listed PID that was already gone, or may be of a job that has just ended, has to stay listed on
 // its GPU for the whole flat time after that; for other GPUs, earlier samples still count.
-func (o *Order) confirm(e Eyes, side *record.Side, looks []gpu.Snapshot, least time.Duration) {
+func (o *Order) confirm(e Observer, side *record.Side, samples []gpu.Snapshot, least time.Duration) {
 	again := o.watchFor(least)
 	var s second
 	if o.Sure {
-		s.anew = o.leaving(*side)
-		if len(s.anew) > 0 {
+		s.rewatched = o.leaving(*side)
+		if len(s.rewatched) > 0 {
 			again.Max = o.Rule.Max
 		}
 	}
 	then := side.Snapshot
-	s.looks = e.Watch(o.Cards, again)
-	s.search = search{before: then, looks: s.looks}
-	if o.Sure && len(s.looks) > 0 {
-		if repeated := o.searchAgain(e, side, s.looks[len(s.looks)-1]); len(repeated.looks) > 0 {
-			s.search, s.looks = repeated, append(s.looks, repeated.looks...)
+	s.samples = e.Watch(o.Cards, again)
+	s.search = search{before: then, samples: s.samples}
+	if o.Sure && len(s.samples) > 0 {
+		if repeated := o.searchAgain(e, side, s.samples[len(s.samples)-1]); len(repeated.samples) > 0 {
+			s.search, s.samples = repeated, append(s.samples, repeated.samples...)
 		}
 	}
-	s.all = slices.Concat(looks, s.looks)
-	if len(s.looks) > 0 {
-		side.Snapshot = s.looks[len(s.looks)-1]
+	s.all = slices.Concat(samples, s.samples)
+	if len(s.samples) > 0 {
+		side.Snapshot = s.samples[len(s.samples)-1]
 	}
 	now := e.Processes(pids(side.Holdings(), side.Snapshot))
-	s.ended, s.same = o.endedSince(now, *side, append([]gpu.Snapshot{then}, s.looks...))
+	s.ended, s.same = o.endedSince(now, *side, append([]gpu.Snapshot{then}, s.samples...))
 	maps.DeleteFunc(now, func(_ int, p record.Process) bool { return p.Gone }) // its memory is being freed
 	o.dropStrangers(side.Snapshot, now)
 	o.judgeAgain(side, s)
 	side.Stayed = nil
-	if len(s.looks) > 0 {
+	if len(s.samples) > 0 {
 		side.Stayed = o.stayedAgain(*side, s)
 		o.outdate(side, s.search, least)
 	}
@@ -62,11 +62,11 @@ func (o Order) watchFor(least time.Duration) gpu.WatchRule {
 
 // second is what was seen since /proc was read.
 type second struct {
-	all, looks []gpu.Snapshot // samples with those from before, and without
-	search     search
-	anew       map[gpu.ID]bool // GPUs whose processes are watched for the whole flat time again
-	ended      map[gpu.ID]bool // GPUs on which a process has ended
-	same       map[int]bool    // PIDs that are still the same process
+	all, samples []gpu.Snapshot // samples with those from before, and without
+	search       search
+	rewatched    map[gpu.ID]bool // GPUs whose processes are watched for the whole flat time again
+	ended        map[gpu.ID]bool // GPUs on which a process has ended
+	same         map[int]bool    // PIDs that are still the same process
 }
 
 // judgeAgain judges every GPU again: the old verdict does not hold for the last sample.
@@ -74,13 +74,13 @@ func (o Order) judgeAgain(side *record.Side, s second) {
 	for _, c := range o.Cards {
 		id := c.Device.ID
 		curve, since := side.Curves[id], s.all
-		if s.anew[id] {
-			since = s.looks
+		if s.rewatched[id] {
+			since = s.samples
 		}
-		if len(s.looks) > 0 {
+		if len(s.samples) > 0 {
 			curve = settle.JudgeDevice(o.Rule, c.Device, since)
 		}
-		if curve.State == record.Flat && (len(s.looks) == 0 || s.ended[id]) {
+		if curve.State == record.Flat && (len(s.samples) == 0 || s.ended[id]) {
 			curve.State, curve.Steady = record.Moving, false // whether it is still so is unknown
 		}
 		side.Curves[id] = curve
@@ -89,16 +89,16 @@ func (o Order) judgeAgain(side *record.Side, s second) {
 
 // stayedAgain returns what stayed on GPUs that do not settle, and marks what may be ending.
 func (o Order) stayedAgain(side record.Side, s second) map[gpu.ID][]record.Stay {
-	all, later := o.stayed(side, s.all), o.stayed(side, s.looks)
+	all, later := o.stayed(side, s.all), o.stayed(side, s.samples)
 	for _, c := range o.Cards {
 		id := c.Device.ID
 		more := func(look gpu.Snapshot) bool { return o.more(s.search.before, look, c) }
-		appeared := slices.ContainsFunc(s.search.looks, more) // it may have replaced what was there before
+		appeared := slices.ContainsFunc(s.search.samples, more) // it may have replaced what was there before
 		list := slices.DeleteFunc(all[id], func(p record.Stay) bool { return p.PID != 0 && !s.same[p.PID] })
 		for i, p := range list {
 			short := !slices.ContainsFunc(later[id], func(q record.Stay) bool { return q.PID == p.PID })
 			facts := side.Processes[p.PID]
-			watched := (facts.Gone || o.unbacked(facts)) && s.anew[id]
+			watched := (facts.Gone || o.unbacked(facts)) && s.rewatched[id]
 			list[i].Ending = watched && short || (facts.Gone || p.PID == 0) && s.ended[id] || p.PID == 0 && appeared
 		}
 		all[id] = list
@@ -108,20 +108,20 @@ func (o Order) stayedAgain(side record.Side, s second) map[gpu.ID][]record.Stay 
 
 // search is what was seen around a search for holders: the last sample before it, and those after it.
 type search struct {
-	before gpu.Snapshot
-	looks  []gpu.Snapshot
+	before  gpu.Snapshot
+	samples []gpu.Snapshot
 }
 
 // searchAgain searches once more if a process found by the first search has ended, and samples for as long as a
 // teardown takes: what is there after that is not of ended processes, and its holders were found. Otherwise short-lived
 // programs that open the driver could hide what stays. The result has no samples if the first search stands.
-func (o Order) searchAgain(e Eyes, side *record.Side, before gpu.Snapshot) search {
+func (o Order) searchAgain(e Observer, side *record.Side, before gpu.Snapshot) search {
 	if !o.anyEnded(e, *side) {
 		return search{}
 	}
 	scan := e.Holders(teardown)
-	s := search{before: before, looks: e.Watch(o.Cards, o.watchFor(teardown))}
-	if scan != nil && scan.Partial == "" && len(s.looks) > 0 {
+	s := search{before: before, samples: e.Watch(o.Cards, o.watchFor(teardown))}
+	if scan != nil && scan.Partial == "" && len(s.samples) > 0 {
 		keepHere(side.Scan.Holdings, scan.Holdings)
 		side.Scan = scan
 	}
@@ -141,7 +141,7 @@ func keepHere(found, again []record.Holding) {
 }
 
 // anyEnded reports whether a process found by the search has ended since.
-func (o Order) anyEnded(e Eyes, side record.Side) bool {
+func (o Order) anyEnded(e Observer, side record.Side) bool {
 	now := e.Processes(pids(side.Holdings()))
 	return slices.ContainsFunc(side.Holdings(), func(h record.Holding) bool {
 		p := now[h.PID]
@@ -176,7 +176,7 @@ func (o Order) outdate(side *record.Side, s search, least time.Duration) {
 		return
 	}
 	why := ""
-	if lasted := s.looks[len(s.looks)-1].At - s.looks[0].At; lasted < least && o.unexplained(*side) {
+	if lasted := s.samples[len(s.samples)-1].At - s.samples[0].At; lasted < least && o.unexplained(*side) {
 		why = "GPUs were sampled too briefly after it to see the memory of an ended process freed"
 	}
 	for _, c := range o.Cards {
@@ -202,7 +202,7 @@ func (o Order) more(before, now gpu.Snapshot, c record.Assigned) bool {
 // memory goes with the last of them. It also returns which listed PIDs are still the same process, and drops what /proc
 // showed for a PID that may have been reused; looks are the sample before /proc was read, and all since.
 func (o Order) endedSince(
-	now map[int]record.Process, side record.Side, looks []gpu.Snapshot,
+	now map[int]record.Process, side record.Side, samples []gpu.Snapshot,
 ) (ended map[gpu.ID]bool, still map[int]bool) {
 	same := func(before record.Process) bool {
 		after := now[before.PID]
@@ -216,7 +216,7 @@ func (o Order) endedSince(
 			still[p.PID] = same(before)
 			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same(before)
 			after := now[p.PID]
-			leaving := after.Gone && compare.Frees(p.PID, r.Device.ID, looks)
+			leaving := after.Gone && compare.Frees(p.PID, r.Device.ID, samples)
 			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
 				side.Processes[p.PID] = record.Process{PID: p.PID, Why: "its PID may be another process's by now"}
 			}

@@ -192,8 +192,8 @@ type lost struct {
 	rebooted bool
 }
 
-// RestoreQuarantines has jobs hold the GPUs that an admin wants in quarantine and none holds, as after a reboot or scancel: all
-// that were wanted alike at once, lest users' jobs get the others meanwhile.
+// RestoreQuarantines has jobs hold the GPUs that an admin wants in quarantine and none holds, as after a reboot or
+// scancel: all that were wanted alike at once, lest users' jobs get the others meanwhile.
 func RestoreQuarantines(a *node.Access) error {
 	return changeWanted(a, 0, func(wanted []state.Quarantine) ([]state.Quarantine, error) {
 		var all []lost

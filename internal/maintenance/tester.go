@@ -133,8 +133,8 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 	return all
 }
 
-// TestNow tests a GPU that no job can get and that no process is on, and its memory, for an admin. It returns the result in
-// words, with what else went wrong, and whether the GPU passed: unknown if it was not tested.
+// TestNow tests a GPU that no job can get and that no process is on, and its memory, for an admin. It returns the
+// result in words, with what else went wrong, and whether the GPU passed: unknown if it was not tested.
 func TestNow(a *node.Access, card record.Assigned) (text string, passed record.Answer) {
 	t := &tester{a: a}
 	if why := t.prepare(nil); why != "" {

@@ -96,9 +96,9 @@ type last struct {
 	faults   []record.Finding
 }
 
-// lastAtStart returns the results of earlier tests that still hold, and the GPUs without one. A start that tests does not
-// believe a bad result: the GPU may have been repaired since. If another hook has tested a GPU since the observation
-// began, neither test is believed: the kernel's log may not have been read from there on.
+// lastAtStart returns the results of earlier tests that still hold, and the GPUs without one. A start that tests does
+// not believe a bad result: the GPU may have been repaired since. If another hook has tested a GPU since the
+// observation began, neither test is believed: the kernel's log may not have been read from there on.
 func lastAtStart(a *node.Access, c judge.Case, earlier map[gpu.ID]record.TestRecord) (l last) {
 	scene := c.Scene(c.Seen.Side)
 	latest, faults := node.Tests(a)

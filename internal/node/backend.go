@@ -29,8 +29,8 @@ type Params struct {
 	Started  func(pid int, startTicks uint64)
 	OnLook   func(gpu.Snapshot) // gets the samples of a recording one by one; the answer has none
 	Answered func()             // called once, when the driver has answered or failed
-	// OnAnswer is called once with a complete answer as soon as it is written; the backend has yet to release the driver
-	// and to end. What Ask returns is the final answer.
+	// OnAnswer gets a complete answer as soon as it is written, once; the backend has yet to release the driver and to
+	// end. What Ask returns is the final answer.
 	OnAnswer func(Answer)
 	Stop     <-chan struct{} // if not nil, ends the backend when it is closed
 }

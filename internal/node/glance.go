@@ -29,7 +29,7 @@ func ObserveAll(a *Access, c judge.Case, since *gpu.KernelMark) judge.Case {
 	}
 	if len(c.Seen.Cards) > 0 {
 		c = withBaselines(a, c)
-		e := &eyes{a: a, c: c}
+		e := &observer{a: a, c: c}
 		answer := a.ask(snapshot(a.Left(a.Times.Driver), true, false), Params{})
 		e.take(answer)
 		c.Seen.Health, c.Seen.Side.Snapshot = answer.Health, answer.latest()
@@ -48,7 +48,7 @@ func Closer(a *Access, c judge.Case, cards []record.Assigned) (judge.Case, judge
 	others.Readings = slices.DeleteFunc(slices.Clone(others.Readings), func(r gpu.Reading) bool {
 		return slices.Contains(record.IDs(cards), r.Device.ID)
 	})
-	e := &eyes{a: a, c: c}
+	e := &observer{a: a, c: c}
 	order := c.Order(cards, a.Settle)
 	order.Neighbours = others
 	side, watched := judge.Observe(e, order)
@@ -95,7 +95,7 @@ func Look(env child.Env, cfg config.Config, timeout time.Duration, identity bool
 	if answer.Hello != nil {
 		g.Version = answer.Hello.Version
 	}
-	g.Who = judge.Glance(&eyes{a: a}, g.Snapshot).Processes
+	g.Who = judge.Glance(&observer{a: a}, g.Snapshot).Processes
 	if len(answer.Faults) > 0 {
 		g.Problem = fmt.Sprintf("%s: %s", answer.Faults[0].Code, answer.Faults[0].Detail)
 	}
@@ -106,7 +106,7 @@ func Look(env child.Env, cfg config.Config, timeout time.Duration, identity bool
 }
 
 // Holders searches /proc for processes that have GPUs open: for the command line.
-func Holders(a *Access) record.Scan { return *(&eyes{a: a}).Holders(0) }
+func Holders(a *Access) record.Scan { return *(&observer{a: a}).Holders(0) }
 
 // KeepStuck puts on record that a child could not be killed: no hook asks the driver meanwhile.
 func KeepStuck(a *Access, stuck *state.Stuck) error {

@@ -128,7 +128,7 @@ func TestStuckAfterItsAnswerAndNotOnRecord(t *testing.T) {
 		},
 		"a search of /proc": func(a *Access) []record.Finding {
 			a.unkept = true // no child is started
-			e := &eyes{a: a}
+			e := &observer{a: a}
 			e.Holders(0)
 			faults := e.faults
 			return faults

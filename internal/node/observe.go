@@ -78,7 +78,7 @@ func ObserveAgain(a *Access, c judge.Case) judge.Case { return look(a, c, nil) }
 
 // look watches the case's GPUs until they settle; the watch that was started ahead counts if it was of these.
 func look(a *Access, c judge.Case, watch *ahead) judge.Case {
-	e := &eyes{a: a, c: c, ahead: watch}
+	e := &observer{a: a, c: c, ahead: watch}
 	if watch != nil {
 		e.brief = watch.brief
 	}

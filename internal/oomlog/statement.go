@@ -219,7 +219,7 @@ const (
 	linesBelow = 2
 )
 
-// memoryKind returns what ran out. If host and GPU are both named, it is host memory; if neither is, nearby lines decide.
+// memoryKind returns what ran out: host memory if host and GPU are both named; if neither is, nearby lines decide.
 func (st statement) memoryKind() (record.MessageKind, bool) {
 	own, clause := st.facts, st.around[strings.LastIndex(st.before, ": ")+1:]
 	switch {
@@ -267,8 +267,8 @@ func (st statement) isRuntime() bool {
 	return false
 }
 
-// memoryKindNear decides by the lines around the statement, if an error is spread over several. A GPU that one names counts
-// before host memory that another names.
+// memoryKindNear decides by the lines around the statement, if an error is spread over several. A GPU that one names
+// counts before host memory that another names.
 func (st statement) memoryKindNear() (record.MessageKind, bool) {
 	for _, l := range st.neighbours() {
 		if f := &l.facts; f.has[isGPU] && f.has[isError] && !f.has[isHostCall] {

@@ -14,9 +14,9 @@ import (
 
 // What makes equal samples an observation and not a coincidence.
 const (
-	// fewestLooks: two equal samples may show the same moment, as in two stalled calls or two points of a sawtooth
+	// fewestSamples: two equal samples may show the same moment, as in two stalled calls or two points of a sawtooth
 	// (readings jump during a teardown). The schedule gives four in the shortest default, 2 s.
-	fewestLooks = 3
+	fewestSamples = 3
 	// longestGap between neighbouring samples: in a longer one, changes go unseen. The schedule's longest pause is 1 s
 	// and the slowest call measured took 0.4 s; a longer gap is a stalled driver or a suspended machine (samples are
 	// stamped with CLOCK_BOOTTIME, which continues meanwhile).
@@ -26,22 +26,22 @@ const (
 // JudgeDevice judges a series of samples, oldest first, of a device, which may be known by its bus id alone; its faults
 // may name it either way. For a clean device the final equal samples are those that are clean. Unknown means that the
 // last sample shows nothing unexpected, such as a process, but could not read all that would make it clean.
-func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) record.Curve {
-	if len(looks) == 0 {
+func JudgeDevice(rule gpu.WatchRule, d gpu.Device, samples []gpu.Snapshot) record.Curve {
+	if len(samples) == 0 {
 		return record.Curve{State: record.Unreadable, Why: "never looked at"}
 	}
-	last := lookAt(looks[len(looks)-1], d)
+	last := sampleOf(samples[len(samples)-1], d)
 	clean, why := last.clean(rule)
-	same := func(l look) bool { return equal(l, last) }
+	same := func(l sample) bool { return equal(l, last) }
 	if clean {
-		same = func(l look) bool { also, _ := l.clean(rule); return also }
+		same = func(l sample) bool { also, _ := l.clean(rule); return also }
 	}
-	first := len(looks) - 1 // the first of the final samples that are all equal
-	for first > 0 && same(lookAt(looks[first-1], d)) {
+	first := len(samples) - 1 // the first of the final samples that are all equal
+	for first > 0 && same(sampleOf(samples[first-1], d)) {
 		first--
 	}
-	curve := record.Curve{Looks: len(looks), Span: span(looks), Settled: since(looks[0], looks[first]),
-		Steady: observed(rule.Flat, looks[first:])}
+	curve := record.Curve{Looks: len(samples), Span: span(samples), Settled: since(samples[0], samples[first]),
+		Steady: observed(rule.Flat, samples[first:])}
 	switch {
 	case clean:
 		curve.State = record.Clean
@@ -58,17 +58,17 @@ func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) record.
 // Done reports whether sampling may stop: every device is clean or has not changed for Rule.Flat (something is there,
 // or it cannot be read), or further samples cannot tell more, or Rule.Max is over. A device that was asked for counts
 // whether or not a sample could read it.
-func Done(rule gpu.WatchRule, devices []gpu.Device, looks []gpu.Snapshot) bool {
-	if len(looks) == 0 {
+func Done(rule gpu.WatchRule, devices []gpu.Device, samples []gpu.Snapshot) bool {
+	if len(samples) == 0 {
 		return false
 	}
-	if span(looks) >= rule.Max {
+	if span(samples) >= rule.Max {
 		return true
 	}
-	last := looks[len(looks)-1]
+	last := samples[len(samples)-1]
 	for _, d := range devices {
-		curve := JudgeDevice(rule, d, looks)
-		useless := curve.State == record.Unreadable && lookAt(last, d).reading.Memory.Unjudged != ""
+		curve := JudgeDevice(rule, d, samples)
+		useless := curve.State == record.Unreadable && sampleOf(last, d).reading.Memory.Unjudged != ""
 		if curve.State != record.Clean && !curve.Steady && !useless {
 			return false
 		}
@@ -96,14 +96,14 @@ func observed(flat time.Duration, equal []gpu.Snapshot) bool {
 		if since(equal[i-1], equal[i]) > longestGap {
 			first = i
 		}
-		if i-first+1 >= fewestLooks && since(equal[first], equal[i]) >= flat {
+		if i-first+1 >= fewestSamples && since(equal[first], equal[i]) >= flat {
 			return true
 		}
 	}
 	return false
 }
 
-func span(looks []gpu.Snapshot) time.Duration { return since(looks[0], looks[len(looks)-1]) }
+func span(samples []gpu.Snapshot) time.Duration { return since(samples[0], samples[len(samples)-1]) }
 
 // since is never negative: the timestamps come from another process.
 func since(a, b gpu.Snapshot) time.Duration { return max(0, b.At-a.At) }
@@ -111,8 +111,8 @@ func since(a, b gpu.Snapshot) time.Duration { return max(0, b.At-a.At) }
 // Stayed returns the processes that every one of these samples shows on a device, if the samples are enough to call
 // something flat. Changes of the total do not matter: something else on the GPU may change for ever. A PID identifies a
 // process only with its start time, which the caller has to compare.
-func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (stayed []record.Stay) {
-	readings := trusted(rule, d, looks)
+func Stayed(rule gpu.WatchRule, d gpu.Device, samples []gpu.Snapshot) (stayed []record.Stay) {
+	readings := trusted(rule, d, samples)
 	if len(readings) == 0 {
 		return nil
 	}
@@ -123,7 +123,7 @@ func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (stayed []re
 			held, always = append(held, q.Memory), always && listed
 		}
 		if always {
-			stayed = append(stayed, stay(p, looks, held))
+			stayed = append(stayed, stay(p, samples, held))
 		}
 	}
 	return stayed
@@ -131,24 +131,24 @@ func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (stayed []re
 
 // Rest returns what a balance leaves of a device's memory in every one of these samples, if they are enough to call
 // something flat. It is unknown if the balance of one of them is.
-func Rest(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot, balance func(gpu.Reading) gpu.Figure) record.Stay {
+func Rest(rule gpu.WatchRule, d gpu.Device, samples []gpu.Snapshot, balance func(gpu.Reading) gpu.Figure) record.Stay {
 	held := []gpu.Figure{gpu.Unknown("not seen in every sample")}
-	if readings := trusted(rule, d, looks); len(readings) > 0 {
+	if readings := trusted(rule, d, samples); len(readings) > 0 {
 		held = held[:0]
 		for _, r := range readings {
 			held = append(held, balance(r))
 		}
 	}
-	return stay(gpu.Process{}, looks, held)
+	return stay(gpu.Process{}, samples, held)
 }
 
 // trusted returns a device's readings, or none unless every sample has one with all processes and they were observed.
-func trusted(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (all []gpu.Reading) {
-	if !observed(rule.Flat, looks) {
+func trusted(rule gpu.WatchRule, d gpu.Device, samples []gpu.Snapshot) (all []gpu.Reading) {
+	if !observed(rule.Flat, samples) {
 		return nil
 	}
-	for _, s := range looks {
-		l := lookAt(s, d)
+	for _, s := range samples {
+		l := sampleOf(s, d)
 		if l.missing != "" || l.reading.ProcessesUnknown != "" {
 			return nil
 		}
@@ -158,7 +158,7 @@ func trusted(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (all []gpu.
 }
 
 // stay returns a process with the smallest of these figures, or an unknown one if any sample could not read it.
-func stay(p gpu.Process, looks []gpu.Snapshot, held []gpu.Figure) record.Stay {
+func stay(p gpu.Process, samples []gpu.Snapshot, held []gpu.Figure) record.Stay {
 	p.Memory = held[0]
 	for _, f := range held {
 		if !f.Known() {
@@ -167,7 +167,7 @@ func stay(p gpu.Process, looks []gpu.Snapshot, held []gpu.Figure) record.Stay {
 		}
 		p.Memory.Bytes = min(p.Memory.Bytes, f.Bytes)
 	}
-	return record.Stay{Process: p, Soon: soon(looks, held)}
+	return record.Stay{Process: p, Soon: soon(samples, held)}
 }
 
 // ahead is how long memory being freed may take to be gone: as long again as a watch. Real teardown takes 0.4 s.
@@ -175,15 +175,15 @@ const ahead = 5 * time.Second
 
 // soon extrapolates the line that best fits these figures, from the last one on, if it falls. A few MiB less in each
 // sample, or a sawtooth, leave much; memory that is really being freed falls over the whole watch.
-func soon(looks []gpu.Snapshot, held []gpu.Figure) uint64 {
+func soon(samples []gpu.Snapshot, held []gpu.Figure) uint64 {
 	n := float64(len(held))
 	var meanAt, meanHeld, together, spread float64
 	for i := range held {
-		meanAt += since(looks[0], looks[i]).Seconds() / n
+		meanAt += since(samples[0], samples[i]).Seconds() / n
 		meanHeld += float64(held[i].Bytes) / n
 	}
 	for i := range held {
-		at := since(looks[0], looks[i]).Seconds() - meanAt
+		at := since(samples[0], samples[i]).Seconds() - meanAt
 		together += at * (float64(held[i].Bytes) - meanHeld)
 		spread += at * at
 	}
@@ -196,13 +196,13 @@ func soon(looks []gpu.Snapshot, held []gpu.Figure) uint64 {
 // samples; with an exact comparison, a single page of the driver's own could keep a leak "moving" for ever.
 const tolerance = 2 << 20
 
-type look struct {
+type sample struct {
 	reading gpu.Reading
 	missing string // why the snapshot has no reading of the device; empty if it has one
 	faults  []gpu.FaultCode
 }
 
-func lookAt(s gpu.Snapshot, d gpu.Device) (l look) {
+func sampleOf(s gpu.Snapshot, d gpu.Device) (l sample) {
 	for _, f := range s.Faults {
 		if f.Concerns(d) {
 			l.faults = append(l.faults, f.Code)
@@ -225,7 +225,7 @@ func lookAt(s gpu.Snapshot, d gpu.Device) (l look) {
 // clean reports whether the sample shows nothing beyond what is expected, or why that is unknown. Both memory and
 // processes must be within it: an exported handle has memory and no process, a client that has just started a process
 // and no memory. One of them beyond it means not clean, and so does an unexpected process in an incomplete list.
-func (l look) clean(rule gpu.WatchRule) (clean bool, unknown string) {
+func (l sample) clean(rule gpu.WatchRule) (clean bool, unknown string) {
 	if l.missing != "" {
 		return false, l.missing
 	}
@@ -243,7 +243,7 @@ func (l look) clean(rule gpu.WatchRule) (clean bool, unknown string) {
 	return true, ""
 }
 
-func (l look) memoryWithin(rule gpu.WatchRule) (within bool, unknown string) {
+func (l sample) memoryWithin(rule gpu.WatchRule) (within bool, unknown string) {
 	m, want := l.reading.Memory, rule.Expect[l.reading.Device.ID].Used(l.reading.Processes)
 	switch {
 	case m.Unjudged != "":
@@ -255,7 +255,7 @@ func (l look) memoryWithin(rule gpu.WatchRule) (within bool, unknown string) {
 }
 
 // equal reports whether two samples are equal, within tolerance. If both could not be read for one reason, they are.
-func equal(a, b look) bool {
+func equal(a, b sample) bool {
 	if !slices.Equal(a.faults, b.faults) {
 		return false
 	}
@@ -271,7 +271,7 @@ func equal(a, b look) bool {
 }
 
 // unread reports whether nothing is known of the device: a GPU may fail before or during its reading.
-func (l look) unread() bool {
+func (l sample) unread() bool {
 	r := l.reading
 	return l.missing != "" || !r.Memory.Used.Known() && r.ProcessesUnknown != "" && len(r.Processes) == 0
 }

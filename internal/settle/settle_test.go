@@ -56,7 +56,7 @@ func process(pid int, bytes uint64) gpu.Process {
 	return gpu.Process{PID: pid, Memory: gpu.Bytes(bytes), Kinds: []gpu.Kind{gpu.Compute}}
 }
 
-func one(looks ...gpu.Snapshot) []gpu.Snapshot { return looks }
+func one(samples ...gpu.Snapshot) []gpu.Snapshot { return samples }
 
 // change returns the look with its reading changed.
 func change(s gpu.Snapshot, edits ...func(*gpu.Reading)) gpu.Snapshot {
@@ -75,22 +75,22 @@ func noMemory(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("not supported") }
 func noList(r *gpu.Reading) { r.Processes, r.ProcessesUnknown = nil, "not trusted" }
 
 // every makes a look at each of these times; none stands for a look a second, five times.
-func every(look func(ms int) gpu.Snapshot, times ...int) (looks []gpu.Snapshot) {
+func every(sample func(ms int) gpu.Snapshot, times ...int) (samples []gpu.Snapshot) {
 	if len(times) == 0 {
 		times = []int{0, 1000, 2000, 3000, 4000}
 	}
 	for _, ms := range times {
-		looks = append(looks, look(ms))
+		samples = append(samples, sample(ms))
 	}
-	return looks
+	return samples
 }
 
 // scheduled repeats one state at the times of the schedule for d.
-func scheduled(d time.Duration, look func(ms int) gpu.Snapshot) (looks []gpu.Snapshot) {
-	for t := time.Duration(0); t <= d; t += Pause(len(looks)) {
-		looks = append(looks, look(int(t.Milliseconds())))
+func scheduled(d time.Duration, sample func(ms int) gpu.Snapshot) (samples []gpu.Snapshot) {
+	for t := time.Duration(0); t <= d; t += Pause(len(samples)) {
+		samples = append(samples, sample(int(t.Milliseconds())))
 	}
-	return looks
+	return samples
 }
 
 // What a series of looks amounts to: its state, since when, why it is unknown, and whether watching may end.
@@ -126,10 +126,10 @@ func TestJudge(t *testing.T) {
 	byID, byBus, byBoth := gpu.Device{ID: card}, gpu.Device{BusID: bus}, gpu.Device{ID: card, BusID: bus}
 	const unseen = "unknown device missing from the look"
 	for name, tt := range map[string]struct {
-		rule   gpu.WatchRule
-		device gpu.Device
-		looks  []gpu.Snapshot
-		want   string
+		rule    gpu.WatchRule
+		device  gpu.Device
+		samples []gpu.Snapshot
+		want    string
 	}{
 		"idle":               {idle, byID, one(at(0, 0)), "clean done"},
 		"within slack":       {idle, byID, one(at(0, 32*mib-1)), "clean done"},
@@ -211,7 +211,7 @@ func TestJudge(t *testing.T) {
 		"bus id, reading":                {idle, byBus, every(onBus, 0), "clean done"},
 		"bus id, an instance's reading":  {idle, byBus, every(instance, 0), unseen},
 	} {
-		curve := JudgeDevice(tt.rule, tt.device, tt.looks)
+		curve := JudgeDevice(tt.rule, tt.device, tt.samples)
 		got := string(curve.State)
 		if curve.Settled > 0 {
 			got += " since " + curve.Settled.String()
@@ -219,10 +219,10 @@ func TestJudge(t *testing.T) {
 		if curve.Why != "" {
 			got += " " + curve.Why
 		}
-		if Done(tt.rule, []gpu.Device{tt.device}, tt.looks) {
+		if Done(tt.rule, []gpu.Device{tt.device}, tt.samples) {
 			got += " done"
 		}
-		if got != tt.want || curve.Looks != len(tt.looks) || (curve.Why == "") != (curve.State != record.Unreadable) {
+		if got != tt.want || curve.Looks != len(tt.samples) || (curve.Why == "") != (curve.State != record.Unreadable) {
 			t.Errorf("%s: got %q, want %q: %+v", name, got, tt.want, curve)
 		}
 		if curve.State == record.Flat && !curve.Steady || curve.State == record.Moving && curve.Steady {
@@ -232,15 +232,15 @@ func TestJudge(t *testing.T) {
 }
 
 func TestDoneWaitsForEveryDevice(t *testing.T) {
-	looks := one(at(0, 0))
+	samples := one(at(0, 0))
 	other := gpu.Reading{Device: gpu.Device{ID: "GPU-1"}, Memory: gpu.Memory{Used: gpu.Bytes(gib)}}
-	looks[0].Readings = append(looks[0].Readings, other)
+	samples[0].Readings = append(samples[0].Readings, other)
 	for want, devices := range map[bool][]gpu.Device{false: {{ID: card}, {ID: "GPU-1"}}, true: {{ID: card}}} {
-		if got := Done(idle, devices, looks); got != want {
+		if got := Done(idle, devices, samples); got != want {
 			t.Errorf("%d devices of which one is clean: got %v, want %v", len(devices), got, want)
 		}
 	}
-	if !Done(idle, nil, looks) {
+	if !Done(idle, nil, samples) {
 		t.Error("not done although there is nothing to wait for")
 	}
 }
@@ -257,11 +257,11 @@ func TestScheduleFitsTheDefaults(t *testing.T) {
 	}
 	for _, times := range []config.SettleTimes{config.Default().Settle.Prolog, config.Default().Settle.Epilog} {
 		rule := rule(time.Duration(times.Max), time.Duration(times.Flat))
-		looks := scheduled(rule.Max, func(ms int) gpu.Snapshot { return at(ms, gib) })
-		looks = append(looks, at(int(rule.Max.Milliseconds()), gib)) // the last look falls on Max
+		samples := scheduled(rule.Max, func(ms int) gpu.Snapshot { return at(ms, gib) })
+		samples = append(samples, at(int(rule.Max.Milliseconds()), gib)) // the last look falls on Max
 		flat := 0
-		for ; span(looks[flat:]) >= rule.Flat; flat++ {
-			if got := JudgeDevice(rule, gpu.Device{ID: card}, looks[flat:]); got.State != record.Flat {
+		for ; span(samples[flat:]) >= rule.Flat; flat++ {
+			if got := JudgeDevice(rule, gpu.Device{ID: card}, samples[flat:]); got.State != record.Flat {
 				t.Errorf("%v: from look %d on got %+v", times, flat, got)
 			}
 		}
@@ -279,19 +279,19 @@ func TestStayed(t *testing.T) {
 	}
 	whole := scheduled(6*time.Second, beside)
 	edited := func(edit func(*gpu.Reading)) []gpu.Snapshot {
-		looks := scheduled(6*time.Second, beside)
-		looks[3] = change(looks[3], edit)
-		return looks
+		samples := scheduled(6*time.Second, beside)
+		samples[3] = change(samples[3], edit)
+		return samples
 	}
-	figures := func(mibs ...uint64) (looks []gpu.Snapshot) { // of one process, a look a second
+	figures := func(mibs ...uint64) (samples []gpu.Snapshot) { // of one process, a look a second
 		for i, n := range mibs {
-			looks = append(looks, at(1000*i, 90*gib, process(70, n*mib)))
+			samples = append(samples, at(1000*i, 90*gib, process(70, n*mib)))
 		}
-		return looks
+		return samples
 	}
 	for name, tt := range map[string]struct {
-		looks []gpu.Snapshot
-		want  string // with what is left soon, where that is less
+		samples []gpu.Snapshot
+		want    string // with what is left soon, where that is less
 	}{
 		"gives all of it back":        {figures(70000, 60000, 45000, 30000, 15000, 9000, 1000), "70:1000<0"},
 		"gives back evenly":           {figures(40000, 37000, 34000, 31000, 28000, 25000, 22000), "70:22000<7000"},
@@ -315,7 +315,7 @@ func TestStayed(t *testing.T) {
 		"a long gap":                 {every(beside, 0, 100, 200, 4000, 4100, 4200), ""},
 	} {
 		var got []string
-		for _, p := range Stayed(idle, gpu.Device{ID: card}, tt.looks) {
+		for _, p := range Stayed(idle, gpu.Device{ID: card}, tt.samples) {
 			one := fmt.Sprintf("%d:%d", p.PID, p.Memory.Bytes/mib)
 			if !p.Memory.Known() {
 				one = fmt.Sprintf("%d:?", p.PID)

@@ -13,8 +13,8 @@ import (
 	"bookend/internal/state"
 )
 
-// eyes look at a node's GPUs for one judge.Observe, and keep what the answers contain besides samples.
-type eyes struct {
+// observer looks at a node's GPUs for one judge.Observe, and keeps what the answers contain besides samples.
+type observer struct {
 	a      *Access
 	c      judge.Case // as known before
 	ahead  *ahead     // the first watch, if it was started ahead
@@ -24,7 +24,7 @@ type eyes struct {
 	faults []record.Finding
 }
 
-func (e *eyes) seen(c judge.Case) judge.Case {
+func (e *observer) seen(c judge.Case) judge.Case {
 	c.Seen.Looks += e.looks
 	if e.health != nil {
 		c.Seen.Health = e.health
@@ -34,13 +34,13 @@ func (e *eyes) seen(c judge.Case) judge.Case {
 	return c
 }
 
-func (e *eyes) take(answer Answer) {
+func (e *observer) take(answer Answer) {
 	e.looks += len(answer.Snapshots)
 	e.faults = append(e.faults, e.a.Troubles(answer, "")...)
 }
 
 // Watch asks the backend to sample GPUs as long as the rule says, or the hook's time allows.
-func (e *eyes) Watch(cards []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot {
+func (e *observer) Watch(cards []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot {
 	answer, asked := e.ahead.of(cards, rule)
 	e.ahead = nil
 	switch {
@@ -83,7 +83,7 @@ func brief(a *Access, exit slurm.ExitStatus) bool {
 	return at > 0 && at <= now && now-at < 10*time.Minute
 }
 
-func (e *eyes) Processes(pids []int) map[int]record.Process {
+func (e *observer) Processes(pids []int) map[int]record.Process {
 	shown, faults := e.a.Processes(pids)
 	e.faults = append(e.faults, faults...)
 	return shown
@@ -91,7 +91,7 @@ func (e *eyes) Processes(pids []int) map[int]record.Process {
 
 // Holders searches /proc in a child, and leaves time for a watch of that length. It first waits until this hook's own
 // backend, which has the GPUs open, has ended.
-func (e *eyes) Holders(then time.Duration) *record.Scan {
+func (e *observer) Holders(then time.Duration) *record.Scan {
 	_, unrecorded := e.a.Ended()
 	timeout := e.a.Deadline.Left(time.Duration(e.a.Times.Scan), e.a.Reserve()+then+protocol.Reserve)
 	found, faults, err := readProc(e.a, procscan.HoldersOp, timeout, procscan.Reader.Holders)
@@ -104,7 +104,7 @@ func (e *eyes) Holders(then time.Duration) *record.Scan {
 }
 
 // Quiet keeps probes off the GPUs while they are judged: the memory of a probe must never look like a leak.
-func (e *eyes) Quiet(cards []record.Assigned) (busy map[gpu.ID]string, release func()) {
+func (e *observer) Quiet(cards []record.Assigned) (busy map[gpu.ID]string, release func()) {
 	const longest = 1500 * time.Millisecond // a probe takes 160-240 ms a GPU, in parallel on four 1.2 s (measured)
 	return e.a.Store.Turns.Quiet(record.IDs(cards), e.a.Deadline.Left(longest, e.a.Reserve()))
 }

@@ -12,8 +12,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Eyes is how Look reads a node. What could not be read is returned as unknown, with a reason; empty means none.
-type Eyes interface {
+// Observer is how Look reads a node. What could not be read is returned as unknown, with a reason; empty means none.
+type Observer interface {
 	// Watch samples GPUs for as long as the rule says and returns the samples, oldest first.
 	Watch(cards []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot
 	// Processes returns what /proc shows about each PID.
@@ -42,10 +42,10 @@ type Order struct {
 
 // Observe samples GPUs until they have settled, lists their processes, searches for holders of unexplained memory, and
 // samples again. It returns the GPUs with the ids that only the driver knew.
-func Observe(e Eyes, o Order) (record.Side, []record.Assigned) {
-	side, looks := o.watch(e)
+func Observe(e Observer, o Order) (record.Side, []record.Assigned) {
+	side, samples := o.watch(e)
 	if o.dropStrangers(side.Snapshot, side.Processes) {
-		side, looks = o.watch(e)
+		side, samples = o.watch(e)
 	}
 	disown(side)
 	flat := func(c record.Curve) bool { return c.State == record.Flat }
@@ -61,7 +61,7 @@ func Observe(e Eyes, o Order) (record.Side, []record.Assigned) {
 		}
 		side.Scan = e.Holders(sure)
 	}
-	o.confirm(e, &side, looks, least)
+	o.confirm(e, &side, samples, least)
 	for id, why := range busy {
 		side.Curves[id] = record.Curve{State: record.Unreadable, Why: why}
 	}
@@ -69,44 +69,44 @@ func Observe(e Eyes, o Order) (record.Side, []record.Assigned) {
 }
 
 // Glance returns what a single sample of GPUs shows, with their processes. One sample is not enough to judge a GPU.
-func Glance(e Eyes, s gpu.Snapshot) record.Side {
+func Glance(e Observer, s gpu.Snapshot) record.Side {
 	side := record.Side{Snapshot: s, Curves: map[gpu.ID]record.Curve{}}
 	side.Processes = e.Processes(pids(nil, s))
 	disown(side)
 	return side
 }
 
-func (o *Order) watch(e Eyes) (record.Side, []gpu.Snapshot) {
+func (o *Order) watch(e Observer) (record.Side, []gpu.Snapshot) {
 	side := record.Side{Curves: map[gpu.ID]record.Curve{}, Processes: map[int]record.Process{}}
-	looks := e.Watch(o.Cards, o.Rule)
-	if len(looks) == 0 {
+	samples := e.Watch(o.Cards, o.Rule)
+	if len(samples) == 0 {
 		return side, nil
 	}
-	side.Snapshot = looks[len(looks)-1]
+	side.Snapshot = samples[len(samples)-1]
 	o.Cards = identified(o.Cards, side.Snapshot)
 	for _, c := range o.Cards {
-		side.Curves[c.Device.ID] = settle.JudgeDevice(o.Rule, c.Device, looks)
+		side.Curves[c.Device.ID] = settle.JudgeDevice(o.Rule, c.Device, samples)
 	}
 	side.Neighbours = o.Neighbours
 	side.Processes = e.Processes(pids(nil, side.Snapshot, side.Neighbours))
-	side.Stayed = o.stayed(side, looks)
-	return side, looks
+	side.Stayed = o.stayed(side, samples)
+	return side, samples
 }
 
 // stayed returns what every sample showed on a GPU whose memory is still changing: processes, and memory without one.
 // /proc is read after the samples, so a process that started before the first one is the one that each of them listed.
-func (o Order) stayed(side record.Side, looks []gpu.Snapshot) map[gpu.ID][]record.Stay {
+func (o Order) stayed(side record.Side, samples []gpu.Snapshot) map[gpu.ID][]record.Stay {
 	all := map[gpu.ID][]record.Stay{}
 	for _, c := range o.Cards {
 		id := c.Device.ID
 		if side.Curves[id].State != record.Moving {
 			continue
 		}
-		same := slices.DeleteFunc(settle.Stayed(o.Rule, c.Device, looks), func(p record.Stay) bool {
+		same := slices.DeleteFunc(settle.Stayed(o.Rule, c.Device, samples), func(p record.Stay) bool {
 			facts, read := side.Processes[p.PID]
-			return !read || facts.Why != "" || !facts.Gone && facts.Start+record.Tick > looks[0].At
+			return !read || facts.Why != "" || !facts.Gone && facts.Start+record.Tick > samples[0].At
 		})
-		rest := settle.Rest(o.Rule, c.Device, looks, func(r gpu.Reading) gpu.Figure {
+		rest := settle.Rest(o.Rule, c.Device, samples, func(r gpu.Reading) gpu.Figure {
 			return record.Unexplained(r, o.Limits, o.Baselines[id])
 		})
 		if rest.Memory.Known() && rest.Memory.Bytes >= o.Limits.Report {
@@ -197,11 +197,11 @@ func identified(cards []record.Assigned, s gpu.Snapshot) []record.Assigned {
 }
 
 // pids returns the PIDs of processes that a search found and of those that samples list.
-func pids(found []record.Holding, looks ...gpu.Snapshot) (list []int) {
+func pids(found []record.Holding, samples ...gpu.Snapshot) (list []int) {
 	for _, h := range found {
 		list = append(list, h.PID)
 	}
-	for _, s := range looks {
+	for _, s := range samples {
 		for _, r := range s.Readings {
 			for _, p := range r.Processes {
 				list = append(list, p.PID)
