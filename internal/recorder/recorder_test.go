@@ -163,7 +163,7 @@ func TestSampleIsAnAnswer(t *testing.T) {
 	met := must.Have(a.Store.Turns.AskDriver(state.Library, time.Now(), 0))(t)
 	defer met(false)
 	must.Fail(t, "before the sample", must.Err(a.Store.Turns.AskDriver(state.Library, time.Now(), 0)), state.ErrLocked)
-	rec := recorder{a: a, env: a.Env, told: map[string]string{}}
+	rec := recorder{a: a, env: a.Env, reports: map[string]string{}}
 	rec.take(taken{&session{vendor: gpu.NVIDIA.Name}, gpu.Snapshot{At: time.Second}}, nil)
 	must.Do(t, must.Err(a.Store.Turns.AskDriver(state.Library, time.Now(), 0)))
 }
