@@ -35,14 +35,13 @@ func Repair(a *node.Access, s slurmcmd.Scontrol, say func(any)) (o Repaired, err
 		err = r.Finish()
 	}
 	begun, over := memory, memory
-	over.Resetting = time.Time{}
+	begun.Resetting, over.Resetting = memory.Written.Wall, time.Time{}
 	switch {
 	case err != nil:
 		return o, err
 	case !repairable: // the drain is another one, or has ended
 		return o, a.Store.SwapDrain(memory, over)
 	}
-	begun.Resetting = memory.Written.Wall
 	check := cmp.Or(state.LastCheck.Peek(a.Store), &record.Check{Stopped: true})
 	o.GPU = lastSeen(check, id)
 	r.Facts.Card, r.byCheck = o.GPU, true

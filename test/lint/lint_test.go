@@ -18,7 +18,7 @@ const page = `
 | pure | ` + "`policy` `settle`" + ` | follow |
 | ground | ` + "`nogpu`" + ` | |
 | effects | ` + "`child` `safefile` `state` `metrics` `config`" + ` | touch |
-| steps | ` + "`publish` `probe`" + ` | take |
+| steps | ` + "`publish` `maintenance`" + ` | take |
 | hooks | ` + "`hook`" + ` | order |
 | mains | ` + "`prolog/` `cuda/` `admin/`" + ` | exit |
 `
