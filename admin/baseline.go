@@ -23,30 +23,21 @@ func baselineCommand(a *app) *cobra.Command {
 			}
 			return noCommand("accept GPU, reset UUID, reset all, or nothing")(cmd, args)
 		},
-		RunE: func(*cobra.Command, []string) error { return listBaselines(a) },
+		RunE: a.onRecords(func(all records, _ []string) error { return listBaselines(a, all) }),
 	}
 	cmd.AddCommand(
 		a.perNode(&cobra.Command{
 			Use: "accept", Args: operands(1, 1, "a GPU: a UUID, a PCI bus id or nvidiaN"),
-			RunE: func(_ *cobra.Command, args []string) error { return acceptBaseline(a, args[0]) },
+			RunE: a.onRecords(func(all records, args []string) error { return acceptBaseline(a, all, args[0]) }),
 		}),
 		a.perNode(&cobra.Command{Use: "reset",
 			Args: operands(1, 1, "a UUID, as bookend baseline shows it, or all"), ValidArgs: []string{"all"},
-			RunE: func(_ *cobra.Command, args []string) error { return resetBaselines(a, args[0]) }}))
+			RunE: a.onRecords(func(all records, args []string) error { return resetBaselines(a, all, args[0]) })}))
 	return a.perNode(cmd)
 }
 
-func (a *app) baselines() (records, map[gpu.ID]record.Baseline, error) {
-	all, err := a.records()
-	if err != nil {
-		return all, nil, err
-	}
+func listBaselines(a *app, all records) error {
 	baselines, err := state.Baselines.Load(all.store)
-	return all, baselines, err
-}
-
-func listBaselines(a *app) error {
-	all, baselines, err := a.baselines()
 	if err != nil {
 		return err
 	}
@@ -59,8 +50,8 @@ func listBaselines(a *app) error {
 	return nil
 }
 
-func resetBaselines(a *app, name string) error {
-	all, baselines, err := a.baselines()
+func resetBaselines(a *app, all records, name string) error {
+	baselines, err := state.Baselines.Load(all.store)
 	if err != nil {
 		return err
 	}
@@ -81,11 +72,7 @@ func resetBaselines(a *app, name string) error {
 
 // acceptBaseline makes the memory that a GPU uses without a job or a process its baseline until the driver is reloaded.
 // It takes two samples, the second while no probe runs: memory that changes is in use by a process, or is being freed.
-func acceptBaseline(a *app, name string) error {
-	all, err := a.records()
-	if err != nil {
-		return err
-	}
+func acceptBaseline(a *app, all records, name string) error {
 	epoch := all.epoch()
 	first, _, err := all.reading(name)
 	if err != nil {

@@ -80,6 +80,17 @@ func (a *app) warn(problem any) { fmt.Fprintf(a.env.Stderr, "bookend: %v\n", pro
 
 func (a *app) records() (records, error) { return a.open(a.config()) }
 
+// onRecords returns what runs a command that works on the node's records.
+func (a *app) onRecords(do func(all records, args []string) error) func(*cobra.Command, []string) error {
+	return func(_ *cobra.Command, args []string) error {
+		all, err := a.records()
+		if err != nil {
+			return err
+		}
+		return do(all, args)
+	}
+}
+
 // write prints a document as text or as JSON. If found is true, --exit-code makes it exit 1.
 func (a *app) write(document view.Document, found bool) error {
 	// Threat: a name that begins a line of its own, or commands the terminal. Names from outside are always shorter.
@@ -191,8 +202,8 @@ func rootCommand(a *app) *cobra.Command {
 //go:embed help.txt
 var helpTexts string
 
-// describe gives commands their usage and texts: in help.txt, each below "# " and the usage. The first line of a text is
-// for lists of commands, the others are for the command's own help.
+// describe gives commands their usage and texts: in help.txt, each below "# " and the usage. A text's first line is for
+// lists of commands, the others are for the command's own help.
 func describe(root *cobra.Command) {
 	for text := range strings.SplitSeq(strings.TrimPrefix(helpTexts, "# "), "\n# ") {
 		usage, text, _ := strings.Cut(strings.TrimSuffix(text, "\n"), "\n")

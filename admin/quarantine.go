@@ -63,11 +63,7 @@ func (r records) forTests() *node.Access {
 func testCommand(a *app) *cobra.Command {
 	return a.perNode(&cobra.Command{
 		Use: "test", Args: operands(1, 1, "a GPU: Slurm's number, a UUID, a PCI bus id or nvidiaN"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			all, err := a.records()
-			if err != nil {
-				return err
-			}
+		RunE: a.onRecords(func(all records, args []string) error {
 			card, found := all.device(args[0], all.askDriver(driverTime, false))
 			if !found {
 				return notFound("no such GPU: %q; see bookend snapshot", args[0])
@@ -79,7 +75,7 @@ func testCommand(a *app) *cobra.Command {
 			text, passed := maintenance.TestNow(access, card)
 			a.say("GPU %d of %s: %s", card.Index, all.node, text)
 			return ending{code: answers[passed]}
-		},
+		}),
 	})
 }
 

@@ -13,16 +13,12 @@ import (
 func resetCommand(a *app) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{Use: "reset", Args: operands(1, 1, "a GPU: Slurm's number, a UUID, a PCI bus id or nvidiaN"),
-		RunE: func(_ *cobra.Command, args []string) error { return reset(a, args[0], dry) }}
+		RunE: a.onRecords(func(all records, args []string) error { return reset(a, all, args[0], dry) })}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the plan, or what speaks against it, and change nothing")
 	return a.perNode(a.inJSON(cmd))
 }
 
-func reset(a *app, name string, dry bool) error {
-	all, err := a.records()
-	if err != nil {
-		return err
-	}
+func reset(a *app, all records, name string, dry bool) error {
 	release, err := all.store.Turns.Check(0) // nor does a health check open the GPUs meanwhile
 	if err != nil {
 		return fmt.Errorf("a health check or another reset is at work, try again: %w", err)

@@ -21,16 +21,12 @@ import (
 func rmaCommand(a *app) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{Use: "rma", Args: operands(1, 1, "a GPU"),
-		RunE: func(_ *cobra.Command, args []string) error { return rma(a, args[0], file) }}
+		RunE: a.onRecords(func(all records, args []string) error { return rma(a, all, args[0], file) })}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE`; default: a new one in the current directory")
 	return a.perNode(cmd)
 }
 
-func rma(a *app, name, file string) error {
-	all, err := a.records()
-	if err != nil {
-		return err
-	}
+func rma(a *app, all records, name, file string) error {
 	now := all.askDriver(time.Duration(all.cfg.Deadlines.Epilog.Driver), true)
 	d, found := all.device(name, now)
 	if !found {

@@ -108,14 +108,13 @@ func markFenced(lines []line) {
 	open := nowhere
 	for i, l := range lines {
 		words := fence().FindStringSubmatch(l.body)
-		switch {
-		case words == nil:
-		case words[1] == "" && i > open && i-open <= maxFence:
-			for ; open < i; open++ {
-				lines[open].quoted = true
-			}
+		closes := words != nil && words[1] == "" && i > open && i-open <= maxFence
+		for ; closes && open < i; open++ {
+			lines[open].quoted = true
+		}
+		if closes {
 			open = nowhere
-		default:
+		} else if words != nil {
 			open = i
 		}
 	}
