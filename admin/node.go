@@ -132,7 +132,7 @@ func (r records) sample(limit time.Duration) node.Glance {
 
 // askDriver samples the GPUs once, unless a child is stuck in the driver. A child that gets stuck now is recorded.
 func (r records) askDriver(limit time.Duration, identity bool) node.Glance {
-	return maintenance.Look(r.access(), limit, identity)
+	return maintenance.SampleAll(r.access(), limit, identity)
 }
 
 func (r records) access() *node.Access {

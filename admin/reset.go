@@ -32,7 +32,7 @@ func reset(a *app, all records, name string, dry bool) error {
 	if err != nil {
 		return err
 	}
-	now := r.Look()
+	now := r.SampleAll()
 	card, found := all.device(name, now)
 	switch {
 	case len(now.Snapshot.Readings) == 0 && now.Problem != "":

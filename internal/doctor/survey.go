@@ -159,7 +159,7 @@ func askDriver(s Site) (skipped string, g node.Glance) {
 	limit := s.driverLimit()
 	answers := make(chan node.Glance, 1)
 	child.Go(func(p *child.Panic) { answers <- node.Glance{Problem: p.Error()} }, func() {
-		answers <- node.Look(s.env(), s.Config, limit, false)
+		answers <- node.SampleAll(s.env(), s.Config, limit, false)
 	})
 	select {
 	case g := <-answers:

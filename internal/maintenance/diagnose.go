@@ -70,7 +70,7 @@ func (d Diagnose) Perform() (passed record.Answer, err error) {
 		return record.CannotTell, fmt.Errorf("a health check, reset or diagnosis is at work, try again: %w", err)
 	}
 	defer release()
-	now := Look(a, time.Duration(a.Config.Deadlines.Epilog.Driver), false)
+	now := SampleAll(a, time.Duration(a.Config.Deadlines.Epilog.Driver), false)
 	if why := occupied(a, now); why != "" {
 		return record.CannotTell, errors.New(why)
 	}

@@ -73,15 +73,15 @@ func (r *Reset) endDrain() {
 	r.Report.Next = append(r.Report.Next, r.Slurm.ResumeIf(r.Access.Job.Node, only)...)
 }
 
-// Look asks the driver about all GPUs, unless a child is stuck in it. One that gets stuck now goes on record.
-func Look(a *node.Access, limit time.Duration, identity bool) node.Glance {
+// SampleAll asks the driver about all GPUs, unless a child is stuck in it. One that gets stuck now goes on record.
+func SampleAll(a *node.Access, limit time.Duration, identity bool) node.Glance {
 	if a.Store == nil {
-		return node.Look(a.Env, a.Config, limit, identity)
+		return node.SampleAll(a.Env, a.Config, limit, identity)
 	}
 	if stuck := node.PeekStuck(a.Config.Paths, a.Job.Node); stuck != nil {
 		return node.Glance{Problem: stuck.Words(a.Env.Clock.Booted().Add(stuck.Since).Format(time.DateTime))}
 	}
-	now := node.Look(a.Env, a.Config, limit, identity)
+	now := node.SampleAll(a.Env, a.Config, limit, identity)
 	if now.Stuck != nil {
 		if err := node.KeepStuck(a, now.Stuck); err != nil {
 			fmt.Fprintf(a.Env.Stderr, "bookend: %v\n", err)

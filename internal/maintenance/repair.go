@@ -103,7 +103,7 @@ func (r *Reset) tried(drained time.Time) (failed string, err error) {
 // refused returns what speaks against a repair, empty for nothing.
 func (r *Reset) refused(check *record.Check, drained time.Time, unread bool) string {
 	a := r.Access
-	r.Plan(r.Facts.Card, r.Look())
+	r.Plan(r.Facts.Card, r.SampleAll())
 	standing, errStanding := state.Standing.Load(a.Store)
 	tests, errTests := state.Probes.Load(a.Store)
 	k := condition.Repair{

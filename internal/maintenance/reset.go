@@ -61,9 +61,9 @@ func NewReset(a *node.Access, s slurmcmd.Scontrol, runs []record.Run, say func(a
 	return r, err
 }
 
-// Look asks the driver about all GPUs, and for what a ticket needs.
-func (r *Reset) Look() node.Glance {
-	return Look(r.Access, time.Duration(r.Access.Config.Deadlines.Epilog.Driver), true)
+// SampleAll asks the driver about all GPUs, and for what a ticket needs.
+func (r *Reset) SampleAll() node.Glance {
+	return SampleAll(r.Access, time.Duration(r.Access.Config.Deadlines.Epilog.Driver), true)
 }
 
 // Plan fills in what is known of the GPU before the reset, of which now is a sample, and makes the plan.
@@ -269,7 +269,7 @@ func (r *Reset) endOlder(log gpu.KernelLog) {
 func (r *Reset) prove(log gpu.KernelLog) {
 	clock, limits := r.Access.Env.Clock, record.NewLimits(r.Access.Config.Thresholds.Bytes())
 	compare := func(test string, passed record.Answer) record.Answer {
-		now := r.stateOf(r.Look())
+		now := r.stateOf(r.SampleAll())
 		since, _ := node.KernelLog(r.Access, &log.Last)
 		now.Xids, now.Log = since.Xids, cmp.Or(log.Unknown, since.Unknown)
 		r.Report.Proofs = r.Facts.Proofs(now, limits, test, passed)

@@ -86,9 +86,9 @@ type Glance struct {
 	Stuck *state.Stuck
 }
 
-// Look asks the driver once about every GPU of the node, and reads which processes are on them: for the command line.
+// SampleAll asks the driver once about every GPU of the node, and reads which processes are on them: for the command line.
 // With identity it asks for their condition, too, and for what a vendor's ticket needs.
-func Look(env child.Env, cfg config.Config, timeout time.Duration, identity bool) Glance {
+func SampleAll(env child.Env, cfg config.Config, timeout time.Duration, identity bool) Glance {
 	a := With(env, "", cfg, env.Clock.Boot())
 	answer := a.ask(snapshot(timeout, identity, identity), Params{})
 	g := Glance{Took: answer.Took, Snapshot: answer.latest(), Health: answer.Health, Stuck: answer.Abandoned}

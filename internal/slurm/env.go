@@ -32,7 +32,7 @@ func FromEnv(getenv func(string) string) (Job, error) {
 			return slices.Contains(rootHooks, Context(s))
 		})),
 		ID:        JobID(e.number("SLURM_JOB_ID", "a job id", 1, math.MaxUint32)),
-		SLUID:     SLUID(e.required("SLURM_JOB_SLUID", "a SLUID", func(s string) bool { return s == "" || ValidSLUID(s) })),
+		SLUID:     SLUID(e.required("SLURM_JOB_SLUID", "a SLUID", sluidOrNone)),
 		HetJobID:  e.jobID("SLURM_HET_JOB_ID"),
 		Node:      e.required("SLURMD_NODENAME", "a node name", ValidNode),
 		Partition: e.text(maxName, "SLURM_JOB_PARTITION"),
@@ -70,6 +70,8 @@ func exclusive(getenv func(string) string) bool {
 }
 
 var rootHooks = []Context{Prolog, Epilog}
+
+func sluidOrNone(s string) bool { return s == "" || ValidSLUID(s) }
 
 const restartCount = "SLURM_JOB_RESTART_COUNT"
 
