@@ -38,7 +38,7 @@ func answer(s backendkit.Session) error {
 	case !d.Loaded():
 		return s.Finish(gpu.Fault{Code: gpu.FaultNoDriver, Detail: "the module amdgpu is not loaded"})
 	}
-	e := &eyes{Session: s, AMDDriver: d}
+	e := &sampler{Session: s, AMDDriver: d}
 	var err error
 	if s.Records() {
 		err = s.Record(e.sample, func(gpu.Snapshot) bool { return false })
@@ -51,7 +51,7 @@ func answer(s backendkit.Session) error {
 	return s.Finish()
 }
 
-type eyes struct {
+type sampler struct {
 	backendkit.Session
 	nodefiles.AMDDriver
 	cards []nodefiles.AMDDevice // the requested GPUs in the newest sample
@@ -59,7 +59,7 @@ type eyes struct {
 
 // sample reads every requested device. It reads the tree of devices again each time: that takes less than a
 // millisecond, and a GPU may come back.
-func (e *eyes) sample() (gpu.Snapshot, error) {
+func (e *sampler) sample() (gpu.Snapshot, error) {
 	look := gpu.Snapshot{Driver: gpu.Driver{Version: e.Version()}, Readings: []gpu.Reading{}}
 	cards, err := nodefiles.AMD(e.Sys)
 	if err != nil {
@@ -78,7 +78,7 @@ func (e *eyes) sample() (gpu.Snapshot, error) {
 }
 
 // wanted returns the GPUs of the request, and a fault for each requested device that does not exist.
-func (e *eyes) wanted(cards []nodefiles.AMDDevice) (wanted []nodefiles.AMDDevice, missing []gpu.Fault) {
+func (e *sampler) wanted(cards []nodefiles.AMDDevice) (wanted []nodefiles.AMDDevice, missing []gpu.Fault) {
 	if e.Req.All {
 		return cards, nil
 	}
@@ -100,13 +100,13 @@ func (e *eyes) wanted(cards []nodefiles.AMDDevice) (wanted []nodefiles.AMDDevice
 const least = 32 << 20
 
 // unexplained reports whether KFD's processes leave more of a GPU's memory than expected: then all processes are read.
-func (e *eyes) unexplained(c nodefiles.AMDDevice, byKFD uint64) bool {
+func (e *sampler) unexplained(c nodefiles.AMDDevice, byKFD uint64) bool {
 	used := c.Memory().Used
 	expected := nodefiles.OwnShareAMD + byKFD + e.Req.Watch.Expect[c.ID].Bytes
 	return used.Known() && used.Bytes > expected+max(e.Req.Watch.SlackBytes, least)
 }
 
-func (e *eyes) tellHealth() error {
+func (e *sampler) tellHealth() error {
 	var all []gpu.Health
 	for _, c := range e.cards {
 		all = append(all, c.Health())

@@ -12,7 +12,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Observer is how Look reads a node. What could not be read is returned as unknown, with a reason; empty means none.
+// Observer reads a node for Observe. What could not be read is returned as unknown, with a reason; empty means none.
 type Observer interface {
 	// Watch samples GPUs for as long as the rule says and returns the samples, oldest first.
 	Watch(cards []record.Assigned, rule gpu.WatchRule) []gpu.Snapshot

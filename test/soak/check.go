@@ -20,7 +20,7 @@ func (p *pair) checks() {
 	}
 }
 
-// check is one run of the health check: the real judgement, with eyes on the world.
+// check is one run of the health check: the real judgement, with an observer of the world.
 func (p *pair) check() {
 	if p.checking {
 		return

@@ -16,7 +16,7 @@ import (
 	"bookend/test/soak/world"
 )
 
-// hook is one run of a root hook: the hooks' own judgement, of what eyes on the world saw.
+// hook is one run of a root hook: the hooks' own judgement, of what an observer of the world saw.
 type hook struct {
 	*pair
 	judge.Case
