@@ -86,7 +86,7 @@ type Glance struct {
 	Stuck *state.Stuck
 }
 
-// SampleAll asks the driver once about every GPU of the node, and reads which processes are on them: for the command line.
+// SampleAll asks the driver once about every GPU of the node, and reads which processes are on them: for commands.
 // With identity it asks for their condition, too, and for what a vendor's ticket needs.
 func SampleAll(env child.Env, cfg config.Config, timeout time.Duration, identity bool) Glance {
 	a := With(env, "", cfg, env.Clock.Boot())
