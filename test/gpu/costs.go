@@ -168,7 +168,7 @@ func atOnce(n int, do func(int)) time.Duration {
 
 // hookCost is each hook next to the least that its questions to the driver cost.
 func (l *lane) hookCost() (rows []benchmark, done func()) {
-	start([]string{l.site.Program("bookend-healthcheck")}, l.checkEnv(), nil).end() // as a site's has run lately
+	l.examined()
 	looks, tests := []string{"look"}, []string{"probe"}
 	if w := l.site.World(l.node); w != nil {
 		looks, tests = append(looks, w.NVML()), append(tests, "142000", w.CUDA())
@@ -263,10 +263,14 @@ func (l *lane) free() uint64 {
 	return slices.Min(sizes) / mib
 }
 
+// examined has a health check behind it, as a site's node has every few minutes: an end then asks the driver less.
+func (l *lane) examined() { start([]string{l.site.Program("bookend-healthcheck")}, l.checkEnv(), nil).end() }
+
 // rowCost is jobs that do nothing, each as soon as the node is free for it: with Bookend's hooks, with hooks that do
 // nothing, with the least that a hook which asks the driver costs, and without hooks.
 func (l *lane) rowCost() (rows []benchmark, done func()) {
 	l.configure("observe", nil)
+	l.examined()
 	ask := l.site.Program("bare") + " look"
 	if w := l.site.World(l.node); w != nil {
 		ask += " " + w.NVML()
