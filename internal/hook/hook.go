@@ -108,6 +108,7 @@ type hook struct {
 // rootHook frames a root hook: one deadline, one verdict whatever happens.
 func rootHook(env Env, phase slurm.Context, do steps) (exit int) {
 	start := env.Clock.Boot()
+	node.WarmUp()
 	h := &hook{a: node.Unconfigured(env, phase, start), watchdog: newWatchdog()}
 	h.know(h.a.Case())
 	env.Confine()

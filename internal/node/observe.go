@@ -15,6 +15,11 @@ import (
 	"bookend/internal/state"
 )
 
+// WarmUp has another core spend the 0.6 ms that json takes for the first use of a type, before the first record is read.
+func WarmUp() {
+	child.Go(func(*child.Panic) {}, func() { _, _ = json.Marshal([]any{record.Run{}, protocol.Reply{}}) })
+}
+
 // Observe returns the case with what is seen of the job's GPUs, unless the driver is known to be stuck or must not be
 // asked from here, and with what still counts of the past. It also returns what was read meanwhile.
 //
@@ -41,10 +46,6 @@ func Observe(a *Access, c judge.Case) (judge.Case, Meanwhile) {
 	}
 	c, m := meanwhile(a, c)
 	n.start() // after what is shorter: each child slows the backend's start
-	if watch != nil {
-		// The first use of a type takes json 0.6 ms: spend that while the driver answers.
-		_, _ = json.Marshal([]any{record.Run{}, protocol.Reply{}})
-	}
 	asForeseen := func() bool {
 		log, _ := m.kernel()
 		return epoch.Same(log.Epoch) && n.kept.Equal(n.list())
