@@ -20,12 +20,13 @@ func epilog(h *hook, c judge.Case) publish.Account {
 	a := h.a
 	c = h.know(recall(a, c))
 	h.stopped.setUnfinished(closing(a.Store, c.Self()))
-	memory, own, who := readMemory(a, c.Past.Run.Start), ownProcesses(a), account(a)
+	start := c.Past.Run.Start
+	memory, survive, who := readMemory(a, start), seekSurvivors(a, start), account(a)
 	c, seen := node.Observe(a, c)
 	h.stopped.setUnfinished(closing(a.Store, completed(h.know(c))))
 	c = cleanUp(a, node.Consult(a, c))
 	c, j := h.judge(c) // counts even if the hook is stopped in a wait or a test
-	c = leftRunning(a, leftInMemory(a, awaitFirst(a, c), memory), j, own)
+	c = leftRunning(a, leftInMemory(a, awaitFirst(a, c), memory), j, survive)
 	c, hangs := seen.Output.Await(c)
 	c = maintenance.TestAtEnd(a, h.know(c), j) // a message in the output may ask for a test
 	c, j = h.judge(c)

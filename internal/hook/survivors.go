@@ -15,34 +15,54 @@ import (
 	"bookend/internal/state"
 )
 
-// ownProcesses begins to list the processes of the job's user. Inside a job nothing is read, and root's are the node's.
-func ownProcesses(a *node.Access) (wait func() ([]int, error)) {
+// seekSurvivors begins to look for processes that the job may have left outside its cgroup, and returns the user's if
+// there are any: most jobs leave none, which is known before the driver answers. Inside a job nothing is read, and
+// root's are the node's.
+func seekSurvivors(a *node.Access, start *record.End) (wait func() ([]int, error)) {
 	return child.Async(func() ([]int, error) {
-		if a.InJob || a.Job.UID == 0 {
+		if a.InJob || a.Job.UID == 0 || start == nil {
 			return nil, nil
 		}
-		return procscan.Owned(a.Config.Paths.Proc, a.Job.UID)
+		pids, err := procscan.Owned(a.Config.Paths.Proc, a.Job.UID)
+		if err != nil || len(pids) == 0 || hangsAt(a, pids) {
+			return nil, err
+		}
+		all, err := survivors(a, pids)
+		if len(spanOf(a, start).Reports(all, func(int) bool { return false })) == 0 {
+			pids = nil
+		}
+		return pids, err
 	})
 }
 
-// leftRunning returns the case with processes that the job may have left outside its cgroup and j does not name.
-func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, own func() ([]int, error)) judge.Case {
-	start := c.Past.Run.Start
-	pids, err := own()
-	if !hasSpan(c) || len(pids) == 0 || err != nil || hangsAt(a, pids) {
-		return c
-	}
-	ended := leftover.Span{Job: a.Job.OwnerHere(),
-		From: cmp.Or(start.Began, start.At), To: a.Deadline.Start, Cluster: a.Env.Getenv(leftover.ClusterVariable)}
+func survivors(a *node.Access, pids []int) ([]leftover.Survivor, error) {
 	request := procscan.SurvivorRequest{
 		Proc: a.Config.Paths.Proc, UID: a.Job.UID, PIDs: pids, Variables: leftover.Variables(),
 	}
-	all, err := procscan.Survivors.Ask(request, a.Deadline.Left(time.Second, a.Reserve()))
+	return procscan.Survivors.Ask(request, a.Deadline.Left(time.Second, a.Reserve()))
+}
+
+// spanOf is the job's time on the node.
+func spanOf(a *node.Access, start *record.End) leftover.Span {
+	return leftover.Span{
+		Job:  a.Job.OwnerHere(),
+		From: cmp.Or(start.Began, start.At), To: a.Deadline.Start, Cluster: a.Env.Getenv(leftover.ClusterVariable),
+	}
+}
+
+// leftRunning returns the case with processes that the job may have left outside its cgroup and j does not name. They
+// are read again: what was still ending is no survivor.
+func leftRunning(a *node.Access, c judge.Case, j judge.Judgement, seek func() ([]int, error)) judge.Case {
+	pids, err := seek()
+	var all []leftover.Survivor
+	if err == nil && hasSpan(c) && len(pids) > 0 && !a.Unkept() {
+		all, err = survivors(a, pids)
+	}
 	c.Faults = append(c.Faults, a.AbandonedReader(err, nil)...)
-	if err != nil {
+	if err != nil || len(all) == 0 {
 		return c
 	}
-	for _, r := range ended.Reports(all, func(pid int) bool { return isNamed(pid, j.Found) }) {
+	for _, r := range spanOf(a, c.Past.Run.Start).Reports(all, func(pid int) bool { return isNamed(pid, j.Found) }) {
 		f := record.Saw(catalog.Survivor, r.Text, "no process of the job goes on")
 		if r.Doubt != "" {
 			f.AddDoubt("%s", r.Doubt)
@@ -62,7 +82,7 @@ func hasSpan(c judge.Case) bool {
 // hangsAt reports whether a reader of /proc that cannot be killed hangs at one of the processes, or may do so.
 func hangsAt(a *node.Access, pids []int) bool {
 	at, blocked := state.HungAt(procscan.Survivors.Name, node.StuckReaders(a))
-	return blocked || a.Unkept() || slices.ContainsFunc(at, func(i record.Instance) bool {
+	return blocked || slices.ContainsFunc(at, func(i record.Instance) bool {
 		return i.PID == 0 || slices.Contains(pids, i.PID)
 	})
 }

@@ -27,8 +27,9 @@ import (
 
 // taskHook runs as the user and in the user's environment: nothing in it is trusted. It always exits 0.
 type taskHook struct {
-	a    *node.Access
-	task slurm.Task
+	a     *node.Access
+	task  slurm.Task
+	alone bool // the job has no other step on this node, by its cgroup
 }
 
 // ofUser frames a TaskProlog or TaskEpilog. Any exit code but 0 would fail the user's job.
@@ -43,8 +44,18 @@ func ofUser(env Env, phase slurm.Context, body func(*taskHook)) int {
 	a, _ := node.Configured(env, phase, start) // root hooks report a bad configuration
 	own, _ := os.ReadFile(filepath.Join(a.Config.Paths.Proc, "self/cgroup"))
 	watchdog.limit(a.Deadline)
-	body(&taskHook{a, slurm.TaskFromEnv(env.Getenv, string(own))})
+	body(&taskHook{a, slurm.TaskFromEnv(env.Getenv, string(own)), onlyStep(a.Config.Paths.Sys, string(own))})
 	return 0
+}
+
+// onlyStep reports whether the job of a cgroup (v2) has no other step, but for that of shells from elsewhere (extern).
+func onlyStep(sys, ownCgroup string) bool {
+	job, own := slurm.StepCgroup(ownCgroup)
+	// Threat: none: the kernel lists it, of a directory that Slurm made.
+	steps, err := os.ReadDir(filepath.Join(sys, "fs/cgroup", job))
+	return own != "" && err == nil && !slices.ContainsFunc(steps, func(e os.DirEntry) bool {
+		return strings.HasPrefix(e.Name(), "step_") && e.Name() != own && e.Name() != "step_extern"
+	})
 }
 
 func (t *taskHook) report() (state.Report, error) {
@@ -92,7 +103,7 @@ func taskProlog(t *taskHook) {
 		t.compare(r)
 		return
 	}
-	found, err := launchers.Ask(t.ofJob(), t.step())
+	found, err := t.launchers()
 	t.record(func(d *joblog.Drop) {
 		d.Note(found.Steps)
 		d.Elsewhere = d.Elsewhere || err != nil || len(found.Steps) == 0 || found.Elsewhere
@@ -121,6 +132,15 @@ func (t *taskHook) jobName() string {
 		return ""
 	}
 	return name
+}
+
+// launchers finds the files that the job's srun processes on this node write to. A job that srun itself started has no
+// other step in which an srun could run: that takes neither a child nor a search of /proc.
+func (t *taskHook) launchers() (found joblog.Drop, err error) {
+	if t.alone {
+		return found, nil
+	}
+	return launchers.Ask(t.ofJob(), t.step())
 }
 
 // launchers finds the files that the job's srun processes on this node write to: Steps, or Elsewhere.

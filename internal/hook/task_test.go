@@ -2,6 +2,8 @@ package hook
 
 import (
 	"math/big"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,7 +11,33 @@ import (
 	"bookend/internal/joblog"
 	"bookend/internal/node"
 	"bookend/internal/record"
+	"bookend/test/must"
 )
+
+// Only a job that srun started has one step; where that cannot be known, /proc is searched.
+func TestOnlyStep(t *testing.T) {
+	sys, job := t.TempDir(), "/system.slice/n1_slurmstepd.scope/job_7"
+	at := filepath.Join(sys, "fs/cgroup", job)
+	must.Do(t, os.MkdirAll(filepath.Join(at, "step_0/user/task_0"), 0o755))
+	must.Write(t, filepath.Join(at, "cgroup.procs"), "")
+	own := "0::" + job + "/step_0/user/task_0\n"
+	for _, tt := range []struct {
+		another, cgroup string
+		want            bool
+	}{
+		{"step_0", own, true},
+		{"step_extern", own, true},
+		{"step_0", "0::/system.slice/n1_slurmstepd.scope/job_8/step_0/user/task_0\n", false},
+		{"step_0", "4:freezer:/slurm/uid_5/job_7/step_0/task_0\n", false},
+		{"step_0", "0::/system.slice/slurmd.service\n", false},
+		{"step_00", own, false},
+		{"step_batch", own, false},
+	} {
+		must.Do(t, os.MkdirAll(filepath.Join(at, tt.another), 0o755))
+		must.Be(t, tt.another+" "+tt.cgroup, onlyStep(sys, tt.cgroup), tt.want)
+		must.Do(t, os.RemoveAll(filepath.Join(at, "step_00")))
+	}
+}
 
 // A limit that the user's environment states is a figure that the epilog takes back from the record, or unknown. Where
 // Slurm carries none it is this process's own.

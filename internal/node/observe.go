@@ -15,7 +15,7 @@ import (
 	"bookend/internal/state"
 )
 
-// WarmUp has another core spend the 0.6 ms that json takes for the first use of a type, before the first record is read.
+// WarmUp has another core spend the 0.6 ms that json takes for the first use of a type, before a record is read.
 func WarmUp() {
 	child.Go(func(*child.Panic) {}, func() { _, _ = json.Marshal([]any{record.Run{}, protocol.Reply{}}) })
 }

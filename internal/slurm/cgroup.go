@@ -41,6 +41,17 @@ func CgroupPaths(text string) iter.Seq[string] {
 	}
 }
 
+// StepCgroup returns the cgroup (v2) of the job of a process and the name of its step's in it, or nothing.
+func StepCgroup(text string) (job, step string) {
+	path, v2 := strings.CutPrefix(text, "0::")
+	step = "step_" + OwnerOfCgroup(text).Step
+	job, _, in := strings.Cut(path, "/"+step+"/")
+	if !v2 || !in {
+		return "", ""
+	}
+	return job, step
+}
+
 // UserManager reports whether part is a user's systemd manager: below it every name is the user's choice.
 func UserManager(part string) bool {
 	return strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service")

@@ -42,7 +42,7 @@ func TestSharedMemory(t *testing.T) {
 		{"a file of a job that has the node to itself", full, alone, "this job left 1 file job"},
 		{"a file, and jobs without GPUs may have run", full, "", "job N or something else of its user left 1 file job"},
 		{"too little to be told", "fallocate -l 63M /dev/shm/{job}", alone, ""},
-		{"10,000 files", "cd /dev/shm; seq -f {job}.%.0f 10000 | xargs touch", alone, "this job left 10000 files job"},
+		{"3,000 files", "cd /dev/shm; seq -f {job}.%.0f 3000 | xargs touch", alone, "this job left 3000 files job"},
 		{"a name of every byte", "fallocate -l 66M \"/dev/shm/{job}$(printf '" + every[4:4*250] + "')\"", alone,
 			"this job left 1 file job"},
 		{"no file: a pipe, a link and a directory", "mkfifo /dev/shm/{job}p; ln -s /etc/passwd /dev/shm/{job}l; " +

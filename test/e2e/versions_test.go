@@ -95,6 +95,9 @@ func runInJob(s *story) {
 	s.jobIs(first, "FAILED")
 	s.jobIs(second, "COMPLETED")
 	s.nodeIsUp("n1")
+	if !version(s.t.T).Has(slurm.Version{25, 5}) {
+		return // an epilog may run as the job's user: slurmstepd forks it while its thread for X11 has the user's rights
+	}
 	s.inOrder("the output", s.outputOf(second), "working", notLooked)
 	for _, job := range []cluster.JobID{first, second} {
 		s.showSays("n1", job, "start:", "BKD-RUNINJOB", "end:", "BKD-RUNINJOB")
