@@ -264,7 +264,9 @@ func (l *lane) free() uint64 {
 }
 
 // examined has a health check behind it, as a site's node has every few minutes: an end then asks the driver less.
-func (l *lane) examined() { start([]string{l.site.Program("bookend-healthcheck")}, l.checkEnv(), nil).end() }
+func (l *lane) examined() {
+	start([]string{l.site.Program("bookend-healthcheck")}, l.checkEnv(), nil).end()
+}
 
 // rowCost is jobs that do nothing, each as soon as the node is free for it: with Bookend's hooks, with hooks that do
 // nothing, with the least that a hook which asks the driver costs, and without hooks.
