@@ -85,7 +85,7 @@ func StuckReaders(a *Access) (all []state.Stuck) {
 func (a *Access) AbandonedReader(failure error, hung []record.Instance) []record.Finding {
 	left := leftBehind(failure, a.Env.Clock.Boot())
 	if left == nil {
-		return nil
+		return defect(a.Env, failure)
 	}
 	store, err := a.Store, error(nil)
 	if nodes, _ := state.Nodes(a.Config.Paths.Run, ""); store == nil && len(nodes) > 0 {

@@ -117,9 +117,14 @@ func BenchmarkCleanGPU(b *testing.B) {
 
 // cleanNode makes a node of four clean GPUs in a directory, with the programs of its hooks, and its configuration.
 func cleanNode(tb testing.TB, extra string) (dir, config string) {
+	dir, config, _ = nodeOf(tb, 4, extra)
+	return dir, config
+}
+
+func nodeOf(tb testing.TB, gpus int, extra string) (dir, config string, w *fakegpu.World) {
 	dir = must.Have(cluster.Scratch())(tb)
 	tb.Cleanup(func() { os.RemoveAll(dir) })
-	w := must.Have(fakegpu.New(filepath.Join(dir, "world"), fakegpu.GPUs(4)))(tb)
+	w = must.Have(fakegpu.New(filepath.Join(dir, "world"), fakegpu.GPUs(gpus)))(tb)
 	tb.Cleanup(func() { must.Do(tb, w.Close()) })
 	must.Do(tb, build.Programs(dir, "", "bookend-prolog", "bookend-epilog", "bookend-gpu"))
 	numbers := must.Have(w.Slurm(filepath.Join(dir, "slurm"), "n1"))(tb)
@@ -129,7 +134,7 @@ func cleanNode(tb testing.TB, extra string) (dir, config string) {
 		w.DriverProc(), numbers)
 	config = filepath.Join(dir, "bookend.yaml")
 	must.Do(tb, os.WriteFile(config, []byte(text+extra), 0o644))
-	return dir, config
+	return dir, config, w
 }
 
 // BenchmarkHookScript compares the script that slurm.conf names with one that execs the hook.

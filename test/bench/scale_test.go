@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -44,7 +45,7 @@ func BenchmarkAtOnce(b *testing.B) {
 func BenchmarkHistory(b *testing.B) {
 	const id = "987654321"
 	dir, config := cleanNode(b, "record: {every: 0s}\n")
-	must.Do(b, build.Programs(dir, "", "bookend"))
+	must.Do(b, build.Programs(dir, "", "bookend", "bookend-healthcheck"))
 	for _, h := range hooks {
 		run(b, filepath.Join(dir, h.name), hookEnv(h.context, "SLURM_JOB_ID="+id, "SLURM_JOB_GPUS=0",
 			"BOOKEND_CONFIG="+config))
@@ -61,6 +62,11 @@ func BenchmarkHistory(b *testing.B) {
 			name := bytes.ReplaceAll([]byte(files[0]), []byte(id), own)
 			must.Do(b, os.WriteFile(string(name), bytes.ReplaceAll(text, []byte(id), own), 0o600))
 		}
+		b.Run(fmt.Sprintf("%d/check", n), func(b *testing.B) {
+			for b.Loop() {
+				run(b, filepath.Join(dir, "bookend-healthcheck"), append(hookEnv(""), "BOOKEND_CONFIG="+config))
+			}
+		})
 		for _, args := range [][]string{{"history"}, {"show", "900000000"}, {"report", "--html", "-"}} {
 			b.Run(fmt.Sprintf("%d/%s", n, args[0]), func(b *testing.B) {
 				for b.Loop() {
@@ -72,5 +78,31 @@ func BenchmarkHistory(b *testing.B) {
 				b.ReportMetric(float64(len(text))/1024, "KiB/run")
 			})
 		}
+	}
+}
+
+// BenchmarkRecords is a health check of a node that has so many records of jobs which never ended in its memory.
+func BenchmarkRecords(b *testing.B) {
+	const id = "987654321"
+	dir, config := cleanNode(b, "record: {every: 0s}\n")
+	must.Do(b, build.Programs(dir, "", "bookend-healthcheck"))
+	run(b, filepath.Join(dir, hooks[0].name), hookEnv(hooks[0].context, "SLURM_JOB_ID="+id, "SLURM_JOB_GPUS=0",
+		"BOOKEND_CONFIG="+config))
+	files := must.Have(filepath.Glob(filepath.Join(dir, "run/state/n1", id, "*.json")))(b)
+	text, made := must.Have(os.ReadFile(files[0]))(b), 0
+	for _, n := range []int{100, 1000, 10_000, 100_000} {
+		for ; made < n; made++ {
+			own := []byte(fmt.Sprint(900_000_000 + made))
+			name := string(bytes.ReplaceAll([]byte(files[0]), []byte(id), own))
+			must.Do(b, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700),
+				os.WriteFile(name, bytes.ReplaceAll(text, []byte(id), own), 0o600)))
+		}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				run(b, filepath.Join(dir, "bookend-healthcheck"), append(hookEnv(""), "BOOKEND_CONFIG="+config))
+			}
+			left := must.Have(filepath.Glob(filepath.Join(dir, "run/state/n1/9*")))(b)
+			b.ReportMetric(float64(len(left)), "records-left")
+		})
 	}
 }
