@@ -96,7 +96,7 @@ func runInJob(s *story) {
 	s.jobIs(second, "COMPLETED")
 	s.nodeIsUp("n1")
 	if !version(s.t.T).Has(slurm.Version{25, 5}) {
-		return // an epilog may run as the job's user: slurmstepd forks it while its thread for X11 has the user's rights
+		return // 24.11.5 runs some of these epilogs as the job's user, without any capability: seen in four of twelve runs
 	}
 	s.inOrder("the output", s.outputOf(second), "working", notLooked)
 	for _, job := range []cluster.JobID{first, second} {
