@@ -27,9 +27,9 @@ import (
 
 // taskHook runs as the user and in the user's environment: nothing in it is trusted. It always exits 0.
 type taskHook struct {
-	a     *node.Access
-	task  slurm.Task
-	alone bool // the job has no other step on this node, by its cgroup
+	a      *node.Access
+	task   slurm.Task
+	cgroup string // the text of the hook's own cgroup file
 }
 
 // ofUser frames a TaskProlog or TaskEpilog. Any exit code but 0 would fail the user's job.
@@ -44,18 +44,8 @@ func ofUser(env Env, phase slurm.Context, body func(*taskHook)) int {
 	a, _ := node.Configured(env, phase, start) // root hooks report a bad configuration
 	own, _ := os.ReadFile(filepath.Join(a.Config.Paths.Proc, "self/cgroup"))
 	watchdog.limit(a.Deadline)
-	body(&taskHook{a, slurm.TaskFromEnv(env.Getenv, string(own)), onlyStep(a.Config.Paths.Sys, string(own))})
+	body(&taskHook{a, slurm.TaskFromEnv(env.Getenv, string(own)), string(own)})
 	return 0
-}
-
-// onlyStep reports whether the job of a cgroup (v2) has no other step, but for that of shells from elsewhere (extern).
-func onlyStep(sys, ownCgroup string) bool {
-	job, own := slurm.StepCgroup(ownCgroup)
-	// Threat: none: the kernel lists it, of a directory that Slurm made.
-	steps, err := os.ReadDir(filepath.Join(sys, "fs/cgroup", job))
-	return own != "" && err == nil && !slices.ContainsFunc(steps, func(e os.DirEntry) bool {
-		return strings.HasPrefix(e.Name(), "step_") && e.Name() != own && e.Name() != "step_extern"
-	})
 }
 
 func (t *taskHook) report() (state.Report, error) {
@@ -134,13 +124,24 @@ func (t *taskHook) jobName() string {
 	return name
 }
 
-// launchers finds the files that the job's srun processes on this node write to. A job that srun itself started has no
-// other step in which an srun could run: that takes neither a child nor a search of /proc.
+// launchers finds the files that the job's srun processes on this node write to. A job of one step, as srun starts it,
+// has none in its cgroup: that takes neither a child nor a search of /proc. An srun in a shell that salloc opened on
+// this very node is missed: where its output goes is then unknown.
 func (t *taskHook) launchers() (found joblog.Drop, err error) {
-	if t.alone {
+	if onlyStep(t.a.Config.Paths.Sys, t.cgroup) {
 		return found, nil
 	}
 	return launchers.Ask(t.ofJob(), t.step())
+}
+
+// onlyStep reports whether the job of a cgroup (v2) has no other step, but for that of shells from elsewhere (extern).
+func onlyStep(sys, ownCgroup string) bool {
+	job, own := slurm.StepCgroup(ownCgroup)
+	// Threat: none: the kernel lists it, of a directory that Slurm made.
+	steps, err := os.ReadDir(filepath.Join(sys, "fs/cgroup", job))
+	return own != "" && err == nil && !slices.ContainsFunc(steps, func(e os.DirEntry) bool {
+		return strings.HasPrefix(e.Name(), "step_") && e.Name() != own && e.Name() != "step_extern"
+	})
 }
 
 // launchers finds the files that the job's srun processes on this node write to: Steps, or Elsewhere.

@@ -191,11 +191,11 @@ func TestFullDiskKeepsEnforcing(t *testing.T) {
 	n.exits(10, epilog, numbered(102))
 }
 
-// A process whose environment nobody can read, and whose reader nobody can end, costs one stuck child, or two where what
-// the job left running is looked for at the same time: what was read of the others counts, the driver is asked as before,
-// and following hooks leave that process alone. Once it can be read it is named. What hangs of others in /proc package
-// procscan tests.
-func TestHungProcessCostsOneReader(t *testing.T) {
+// A process with an environment that cannot be read, by a reader that cannot be ended, costs at most two stuck children:
+// that of the search for holders, and that of the search for what the job left running, which go on at the same time. What
+// was read of the others counts, the driver is asked as before, and following hooks leave that process alone. Once it can
+// be read it is named. What hangs of others in /proc package procscan tests.
+func TestHungProcessCostsTwoReaders(t *testing.T) {
 	n := parallel(t, "enforce")
 	n.ownPrograms()
 	n.clean(n.own(prolog), newJob())
